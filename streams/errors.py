@@ -1,0 +1,86 @@
+"""Every error Tidegate raises on purpose, as one tree.
+
+    TidegateError
+    ├── ConfigError            a setting, topology or schema file is wrong; the message names the key
+    ├── BrokerError            the embedded Kafka cannot start or was lost
+    ├── KafkaUnavailable       no broker answers; the caller waits and says so once
+    ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on
+    │   └── DecodeError        ... because its bytes are not what its schema says
+    ├── Fenced                 another instance took over: stop, write nothing more
+    ├── VaultError             a payload cannot be sealed, found or opened
+    ├── LeaseLost              the worker's lease ended: start nothing more
+    └── JobError               what a handler raises to say how its attempt ended
+        ├── TransientError     try again after the job type's backoff
+        │   └── RetryAfter     try again after the given number of seconds
+        └── PermanentError     never try again: the job is `failed`
+
+A message says what is wrong, names the thing, and ends with what the reader does next.
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """Root of the tree; the command line prints it without a traceback and exits 1."""
+
+
+class ConfigError(TidegateError):
+    """A file or setting is wrong; exit code 2."""
+
+
+class BrokerError(TidegateError):
+    """The embedded Kafka cannot start, or ended."""
+
+
+class KafkaUnavailable(TidegateError):
+    """No broker of the bootstrap list answers."""
+
+
+class PoisonRecord(TidegateError):
+    """The record can never be processed; the runtime writes it to `dlq` and goes on."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class DecodeError(PoisonRecord):
+    """Bytes that do not decode under the schema they claim."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("undecodable", detail)
+
+
+class Fenced(TidegateError):
+    """A newer instance owns this transactional id or these partitions."""
+
+
+class VaultError(TidegateError):
+    """A payload cannot be sealed, found or opened."""
+
+
+class LeaseLost(TidegateError):
+    """The lease of this run is over; another run may have begun."""
+
+
+class JobError(TidegateError):
+    """How a handler says that its attempt failed."""
+
+
+class TransientError(JobError):
+    """The attempt failed, a later one may succeed: retried with the type's backoff."""
+
+
+class RetryAfter(TransientError):
+    """Like `TransientError`, but the next attempt starts after `seconds` (>= 0)."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        if seconds < 0:
+            raise ValueError(f"RetryAfter needs seconds >= 0, got {seconds}")
+        super().__init__(message or f"retry after {seconds:g} s")
+        self.seconds = seconds
+
+
+class PermanentError(JobError):
+    """No attempt can succeed: the job ends `failed` and stands in the dead letters."""

@@ -1,0 +1,90 @@
+"""Settings of every process: file < environment (`TIDEGATE_*`) < flags.
+
+The file is `tidegate.toml` in the working directory, or the one `TIDEGATE_CONFIG` names.
+`TIDEGATE_KAFKA_<NAME>` (or the file's `[kafka]` table) passes a librdkafka setting to every
+client: `TIDEGATE_KAFKA_SECURITY_PROTOCOL=SASL_SSL` sets `security.protocol`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streams.errors import ConfigError
+
+_KAFKA_PREFIX = "TIDEGATE_KAFKA_"
+
+
+class Settings(BaseSettings):
+    """One process's settings; sizes in bytes, times in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore", frozen=True)
+
+    bootstrap: str = "127.0.0.1:9092"
+    topology: Path | None = None
+    topic_prefix: str = ""
+    data_dir: Path = Path(".tidegate")
+    instance: str = "0"
+    admin_token: SecretStr | None = None
+    vault_key_file: Path | None = None
+    cluster_key_file: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    probe_port: int = Field(default=0, ge=0, le=65535)
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    kafka: dict[str, str] = Field(default_factory=dict)
+
+    def client(self, **overrides: Any) -> dict[str, Any]:
+        """librdkafka configuration: defaults of the caller, then what the operator passed."""
+        return {"bootstrap.servers": self.bootstrap, **overrides, **self.kafka}
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Read file, environment and flags; a flag given as None counts as not given.
+
+    Raises:
+        ConfigError: names the setting and where it came from.
+    """
+    environ = os.environ if environ is None else environ
+    merged = {**_from_file(environ), **_from_environment(environ)}
+    merged |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"setting {name!r} is not valid: {first['msg']} "
+            f"(set it by flag, TIDEGATE_{name.upper()}, or in tidegate.toml)"
+        ) from error
+
+
+def _from_file(environ: Mapping[str, str]) -> dict[str, Any]:
+    named = environ.get("TIDEGATE_CONFIG")
+    path = Path(named or "tidegate.toml")
+    if not path.exists():
+        if named:
+            raise ConfigError(f"TIDEGATE_CONFIG names {path}, which does not exist")
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    fields = set(Settings.model_fields) - {"kafka"}
+    plain = {f: environ[f"TIDEGATE_{f.upper()}"] for f in fields if f"TIDEGATE_{f.upper()}" in environ}
+    kafka = {
+        name.removeprefix(_KAFKA_PREFIX).lower().replace("_", "."): value
+        for name, value in environ.items()
+        if name.startswith(_KAFKA_PREFIX)
+    }
+    return {**plain, **({"kafka": kafka} if kafka else {})}
