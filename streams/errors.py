@@ -1,7 +1,7 @@
 """Every error Tidegate raises on purpose, as one tree.
 
     TidegateError
-    ├── ConfigError            a setting, topology or schema file is wrong; the message names the key
+    ├── ConfigError            a setting, topology or schema file is wrong; it names the key
     ├── BrokerError            the embedded Kafka cannot start or was lost
     ├── KafkaUnavailable       no broker answers; the caller waits and says so once
     ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on

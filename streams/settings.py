@@ -81,7 +81,9 @@ def _from_file(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     fields = set(Settings.model_fields) - {"kafka"}
-    plain = {f: environ[f"TIDEGATE_{f.upper()}"] for f in fields if f"TIDEGATE_{f.upper()}" in environ}
+    plain = {
+        f: environ[f"TIDEGATE_{f.upper()}"] for f in fields if f"TIDEGATE_{f.upper()}" in environ
+    }
     kafka = {
         name.removeprefix(_KAFKA_PREFIX).lower().replace("_", "."): value
         for name, value in environ.items()

@@ -1,0 +1,124 @@
+"""What a stage is made of: plain code that imports no Kafka client.
+
+A processor turns records into changes of its stores and records forwarded to topics. The
+runtime promises it: state, outputs and input offsets become true together or not at all
+(one Kafka transaction); records of one partition arrive in order; one thread calls it.
+In return a processor keeps its truth in its stores: whatever else it remembers it must be
+able to build again in `restored`, which is called after every assignment *and* after every
+aborted transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from streams.state.store import KeyValueStore
+
+Header = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One input record; `topic` is the logical name, `timestamp` in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+
+
+class Context(Protocol):
+    """The world as one task (one partition of one stage) sees it."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def now(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    @property
+    def monotonic(self) -> float:
+        """Seconds on a clock that never steps; comparable within one process only."""
+
+    @property
+    def stream_time(self) -> int:
+        """Highest record timestamp this task has processed, in milliseconds; 0 before any."""
+
+    def store(self, name: str) -> KeyValueStore:
+        """A store that the stage declared; reads see this transaction's own writes."""
+
+    def forward(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp: int | None = None,
+    ) -> None:
+        """Send to a logical topic, to the task's own partition unless another is named."""
+
+    def read_through(self, topic: str, moment: float) -> bool:
+        """Whether all that stood on this input at monotonic `moment` has been processed.
+
+        The first call with a new moment may ask the broker and answer False; ask again at
+        the next punctuation. False, too, while the broker is silent.
+        """
+
+
+class Processor(Protocol):
+    """One task's logic; an instance serves exactly one partition."""
+
+    def restored(self, ctx: Context) -> None:
+        """Stores are complete: build what is derived from them, forgetting all before."""
+
+    def process(self, record: Record, ctx: Context) -> None:
+        """Handle one record.
+
+        Raises:
+            PoisonRecord: the record can never be processed; its changes are undone, it goes
+                to `dlq`, and the stage moves on.
+        """
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """Time has passed; called about every `Stage.punctuate_seconds`."""
+
+
+class BatchProcessor(Processor, Protocol):
+    """A processor that wants a partition's records together, to look keys up in one go."""
+
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
+        """Handle records in order; raises like `process`, then each is handled alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """A store of a stage and the topic that is its changelog.
+
+    `window_ms` makes it a window store: an entry leaves once the stream time is that much
+    past its own.
+    """
+
+    name: str
+    changelog: str
+    kind: Literal["key_value", "window"] = "key_value"
+    window_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage as the runtime runs it: inputs are co-partitioned logical topics."""
+
+    name: str
+    inputs: tuple[str, ...]
+    stores: tuple[StoreSpec, ...]
+    processor: Callable[[int], Processor]
+    punctuate_seconds: float = 0.1
+

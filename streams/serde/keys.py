@@ -1,0 +1,36 @@
+"""Keys of records that more than one stage reads; a part never contains the separator."""
+
+from __future__ import annotations
+
+SEPARATOR = b"\0"
+
+
+def join(*parts: str) -> bytes:
+    """One key of several parts, so that all keys with a first part lie side by side."""
+    return SEPARATOR.join(part.encode() for part in parts)
+
+
+def split(key: bytes) -> list[str]:
+    """The parts of a joined key."""
+    return [part.decode() for part in key.split(SEPARATOR)]
+
+
+def ledger_key(tenant_id: str, scope: str, action: str) -> bytes:
+    """Key of a side effect on `ledger`."""
+    return join(tenant_id, scope, action)
+
+
+def checkpoint_key(job_id: str, incarnation: int, step: str) -> bytes:
+    """Key of a finished step in `checkpoints`."""
+    return join(job_id, str(incarnation), step)
+
+
+def tenant_key(tenant_id: str, kind: str, id_: str) -> bytes:
+    """Key of a setting on `tenants`."""
+    return join(tenant_id, kind, id_)
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key that lies behind every key with this prefix."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b"\xff" * 64

@@ -1,0 +1,325 @@
+"""The values that travel on topics, one frozen dataclass for each Avro record.
+
+Field names and meanings stand in `schemas/*.avsc`; times are integer milliseconds since the
+epoch in UTC, JSON travels as text. `tests/unit/test_schemas.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+JobStatus = Literal[
+    "pending", "scheduled", "running", "waiting", "needs_review",
+    "succeeded", "failed", "cancelled", "dead",
+]  # fmt: skip
+TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRef:
+    partition: int
+    offsets: tuple[int, ...]
+    size: int
+    key_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    event_id: str
+    source: str
+    event_type: str
+    subject: str | None
+    occurred_at: int | None
+    received_at: int
+    content_type: str
+    delivery_id: str | None
+    request_id: str | None
+    dedup_key: str
+    attributes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    fingerprint: bytes
+    event_id: str
+    source: str
+    tenant_id: str
+    event_type: str
+    occurred_at: int | None
+    received_at: int
+    payload_hash: bytes
+    dedup_key: str
+    subject: str | None
+    content_type: str
+    delivery_id: str | None
+    request_id: str | None
+    payload_ref: PayloadRef
+    attributes: dict[str, str]
+    priority: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    job_id: str
+    tenant_id: str
+    incarnation: int
+    type: str
+    pool: str
+    priority: str
+    status: JobStatus
+    scope: str
+    attempts: int
+    max_attempts: int
+    backoff: tuple[float, ...]
+    timeout_seconds: float
+    epoch: int
+    run_id: str | None
+    worker_id: str | None
+    event: EventInfo | None
+    payload_ref: PayloadRef | None
+    input: str
+    request_hash: bytes | None
+    event_time: int
+    scheduled_at: int | None
+    next_retry_at: int | None
+    last_error: str | None
+    result: str | None
+    cancel_requested: bool
+    workflow_id: str | None
+    callback_url: str | None
+    replay_of: str | None
+    replay_note: str | None
+    submitted_by: str | None
+    traceparent: str | None
+    created_at: int
+    updated_at: int
+    ready_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    type: str
+    input: str
+    priority: str | None
+    run_at: int | None
+    timeout_seconds: float | None
+    workflow_id: str | None
+    callback_url: str | None
+    submitted_by: str | None
+    request_hash: bytes
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    replay_of: str
+    note: str
+    fresh_scope: bool
+    submitted_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    reason: str
+    submitted_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    job_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    type: str
+    max_attempts: int
+    backoff: tuple[float, ...]
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    worker_id: str
+    pool: str
+    work_partition: int
+    free: int
+    leases: tuple[HeldLease, ...]
+    handlers: tuple[Handler, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    action: str
+    digest: bytes
+    key_lifetime_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    claim_id: str
+    run_id: str
+    action: str
+    status: Literal["done", "failed", "unknown"]
+    result: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    run_id: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    worker_id: str
+    run_id: str
+    free: int
+    status: Literal["succeeded", "retry", "failed", "cancelled", "review"]
+    result: str | None
+    error: str | None
+    retry_after_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    worker_id: str
+    reason: Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
+    free: int
+    detail: str
+
+
+CommandBody = (
+    Submit | Replay | Cancel | Wake | Heartbeat | Claim | Outcome | Checkpoint | Ended | Declined
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    command_id: str
+    tenant_id: str
+    job_id: str
+    epoch: int
+    at: int
+    body: CommandBody
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    worker_id: str
+    job_id: str
+    epoch: int
+    run_id: str
+    tenant_id: str
+    scope: str
+    type: str
+    incarnation: int
+    attempt: int
+    max_attempts: int
+    timeout_seconds: float
+    term_seconds: float
+    home_partition: int
+    event: EventInfo | None
+    payload_ref: PayloadRef | None
+    input: str
+    workflow_id: str | None
+    checkpoints: dict[str, str]
+    traceparent: str | None
+    granted_at: int
+    mac: bytes = b"\0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    worker_id: str
+    job_id: str
+    epoch: int
+    claim_id: str
+    kind: Literal["granted", "done", "held", "review", "refused", "cancel"]
+    idempotency_key: str = ""
+    repeat: bool = False
+    result: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    tenant_id: str
+    scope: str
+    action: str
+    status: Literal["claimed", "done", "failed", "unknown", "review"]
+    job_id: str
+    epoch: int
+    run_id: str
+    claim_id: str
+    digest: bytes
+    idempotency_key: str
+    key_lifetime_ms: int
+    claims: int
+    first_claimed_at: int
+    updated_at: int
+    result: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    schedule_id: str
+    tenant_id: str
+    due_at: int
+    topic: str
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    id: str
+    kind: Literal["job", "record"]
+    tenant_id: str
+    reason: str
+    detail: str
+    stage: str
+    at: int
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    job_id: str | None = None
+    type: str | None = None
+    status: str | None = None
+    attempts: int = 0
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    job_id: str
+    tenant_id: str
+    run_id: str
+    at: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecord:
+    tenant_id: str
+    kind: Literal["tenant", "source"]
+    id: str
+    disabled: bool
+    body: str
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    updated_at: int = 0

@@ -1,0 +1,60 @@
+"""What a processor and the runtime expect of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class KeyValueStore(Protocol):
+    """An ordered map of bytes, as a processor sees it: its own writes included."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Values in the order of the keys; much cheaper than as many `get`."""
+
+    def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
+        """Set a value. A window store files it under its timestamp (milliseconds)."""
+
+    def delete(self, key: bytes) -> None: ...
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with start <= key < end in key order; do not write while iterating."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a changelog is folded into a backend: the next offset, and when it was written."""
+
+    offset: int
+    written_at_ms: int
+
+
+Changes = Mapping[bytes, tuple[bytes | None, int]]
+"""Key to (value, or None for a deletion; timestamp in milliseconds)."""
+
+
+class Backend(Protocol):
+    """Where a store's committed state lies, on disk or in memory.
+
+    Guarantee: `write` makes changes and checkpoint visible together or, after a crash, not at
+    all. A backend that finds its files damaged raises `StoreDamaged` on opening or reading.
+    """
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def write(self, changes: Changes, checkpoint: Checkpoint, stream_time: int = 0) -> None: ...
+
+    def checkpoint(self) -> Checkpoint | None:
+        """None for a new or wiped store."""
+
+    def wipe(self) -> None:
+        """Forget everything, the checkpoint too."""
+
+    def close(self) -> None: ...

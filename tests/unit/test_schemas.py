@@ -1,0 +1,80 @@
+"""Schemas: ids hold, versions are compatible both ways, values survive the wire."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from typing import Any
+
+import pytest
+from fastavro import schemaless_reader, schemaless_writer
+from fastavro.utils import generate_one
+
+from streams.errors import DecodeError
+from streams.resources import resource
+from streams.serde import codec, records, schemas
+
+CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
+
+
+@pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
+def test_every_generated_value_survives_encoding(c: codec.Codec[Any]) -> None:
+    value = c._build(_named(generate_one(c.schema.parsed), c))
+    assert c.decode(c.encode(value)) == value
+
+
+@pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
+def test_the_dataclass_has_the_fields_of_the_schema_in_order(c: codec.Codec[Any]) -> None:
+    source = json.loads((resource("schemas") / f"{c.name}.avsc").read_text())
+    assert [f.name for f in dataclasses.fields(c.cls)] == [f["name"] for f in source["fields"]]
+
+
+@pytest.mark.parametrize("old", schemas.by_id().values(), ids=lambda s: f"{s.name}.{s.version}")
+def test_versions_are_compatible_backward_and_forward(old: schemas.Schema) -> None:
+    new = schemas.current(old.name)
+    for writer, reader in ((old, new), (new, old)):
+        data = io.BytesIO()
+        schemaless_writer(data, writer.parsed, generate_one(writer.parsed))
+        data.seek(0)
+        schemaless_reader(data, writer.parsed, reader.parsed)
+
+
+def test_the_fingerprint_is_the_first_field_at_a_fixed_place() -> None:
+    envelope = codec.ENVELOPE._build(generate_one(codec.ENVELOPE.schema.parsed))
+    envelope = dataclasses.replace(envelope, fingerprint=b"0123456789abcdef")
+    assert codec.ENVELOPE.encode(envelope)[5:21] == b"0123456789abcdef"
+
+
+def test_every_command_body_is_told_apart() -> None:
+    body = records.Cancel("asked", None)
+    command = records.Command("cmd_1", "acme", "job_1", 0, 1, body)
+    assert codec.COMMAND.decode(codec.COMMAND.encode(command)).body == body
+
+
+@pytest.mark.parametrize(
+    "data", [None, b"", b"\0\0\0", b"\1\0\0\0\1x", b"\0\0\0\3\xe7x", b"{}" * 9], ids=repr
+)
+def test_bytes_that_are_no_record_raise_decode_error(data: bytes | None) -> None:
+    with pytest.raises(DecodeError):
+        codec.ENVELOPE.decode(data)
+
+
+def test_a_cut_or_prolonged_record_raises_decode_error() -> None:
+    data = codec.COMMAND.encode(
+        records.Command("cmd_1", "acme", "job_1", 0, 1, records.Cancel("asked", None))
+    )
+    for broken in (data[:-1], data + b"x", codec.PROGRESS.encode(_progress())):
+        with pytest.raises(DecodeError):
+            codec.COMMAND.decode(broken)
+
+
+def _progress() -> records.Progress:
+    return records.Progress("job_1", "acme", "run_1", 1, "{}")
+
+
+def _named(datum: Any, c: codec.Codec[Any]) -> Any:
+    if c.name == "command":
+        body = dataclasses.asdict(records.Wake(1))
+        datum["body"] = ("tidegate.Wake", body)
+    return datum
