@@ -121,4 +121,3 @@ class Stage:
     stores: tuple[StoreSpec, ...]
     processor: Callable[[int], Processor]
     punctuate_seconds: float = 0.1
-

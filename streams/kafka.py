@@ -1,0 +1,139 @@
+"""Clients of one kind for every process: their settings, the first contact, awaited sends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from streams.errors import KafkaUnavailable
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+SESSION_TIMEOUT_MS = 10_000
+"""Of consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
+
+
+def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
+    """An idempotent producer that waits for all in-sync replicas."""
+    return settings.client(
+        **{
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 2,
+            "queue.buffering.max.messages": 1_000_000,
+            **overrides,
+        }
+    )
+
+
+def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:
+    """A read_committed consumer that never commits by itself and never skips old records."""
+    return settings.client(
+        **{
+            "group.id": f"{settings.topic_prefix}{group}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "check.crcs": True,
+            "fetch.queue.backoff.ms": 5,
+            "fetch.wait.max.ms": 100,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 2_000,
+            **overrides,
+        }
+    )
+
+
+def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -> None:
+    """Return once a broker answers; say once that none does, and once that it came.
+
+    Raises:
+        KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
+    """
+    admin = AdminClient(settings.client(**{"log_level": 0, "socket.timeout.ms": 3_000}))
+    started, said = time.monotonic(), False
+    while True:
+        try:
+            admin.list_topics(timeout=2)
+        except KafkaException as error:
+            if not said:
+                log.warning("kafka does not answer: waiting", bootstrap=settings.bootstrap)
+                said = True
+            waited = time.monotonic() - started
+            if deadline_seconds is not None and waited > deadline_seconds:
+                raise KafkaUnavailable(
+                    f"no Kafka broker answers at {settings.bootstrap} ({error.args[0]}): "
+                    "start one with `tidegate broker start`, or name another with --bootstrap"
+                ) from error
+            continue
+        if said:
+            log.info("kafka answers", waited_seconds=round(time.monotonic() - started, 1))
+        return
+
+
+class AwaitedProducer:
+    """A producer whose `send` ends when every in-sync replica has the record.
+
+    Belongs to one event loop. Its poller runs only while a send is under way: librdkafka's
+    callbacks come from `poll`, and a poll of 1 ms in the loop is cheaper than a thread.
+    """
+
+    def __init__(self, settings: Settings, **overrides: Any) -> None:
+        self._prefix = settings.topic_prefix
+        self._producer = Producer(producer_config(settings, **overrides))
+        self._pending = 0
+        self._poller: asyncio.Task[None] | None = None
+
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> int:
+        """Offset of the acknowledged record.
+
+        Raises:
+            KafkaUnavailable: the record was not acknowledged; it may still be written.
+        """
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._pending -= 1
+            if future.done():
+                return
+            if error:
+                future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
+            else:
+                future.set_result(message.offset() or 0)
+
+        try:
+            self._producer.produce(
+                self._prefix + topic, value, key, partition,
+                on_delivery=delivered, headers=list(headers),
+            )  # fmt: skip
+        except (BufferError, KafkaException) as error:
+            raise KafkaUnavailable(f"{topic}: {error}") from error
+        self._pending += 1
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._poll())
+        return await future
+
+    async def close(self, timeout: float = 5) -> None:
+        """Wait at most `timeout` seconds for what is still under way."""
+        await asyncio.to_thread(self._producer.flush, timeout)
+
+    async def _poll(self) -> None:
+        while self._pending:
+            self._producer.poll(0)
+            await asyncio.sleep(0.001)

@@ -1,0 +1,76 @@
+"""What a process tells about itself: log lines, metrics, liveness and readiness.
+
+One process, one Prometheus registry, no tenant label (cardinality): a per-tenant view is the
+operator's API. Metrics are declared where they are counted, named `tidegate_<stage>_...`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from streams.settings import Settings
+
+
+def configure_logging(settings: Settings, **bound: str) -> None:
+    """Log lines to standard error; `bound` (stage, instance) stands on every one."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if settings.log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            getattr(logging, settings.log_level.upper())
+        ),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(**bound)
+
+
+def serve_probes(settings: Settings, ready: Callable[[], bool]) -> int:
+    """Serve /metrics, /healthz and /readyz from a daemon thread; returns the bound port.
+
+    Liveness never asks Kafka: a broker that is away is no reason to restart this process.
+    """
+
+    class Probe(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = _answer(self.path.partition("?")[0], ready)
+            self.send_response(status)
+            self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Scrapes are not worth a line."""
+
+    server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    return int(server.server_address[1])
+
+
+def _answer(path: str, ready: Callable[[], bool]) -> tuple[int, bytes]:
+    if path == "/metrics":
+        return 200, generate_latest()
+    if path == "/healthz":
+        return 200, b"ok\n"
+    if path == "/readyz":
+        return (200, b"ready\n") if ready() else (503, b"not ready\n")
+    return 404, b"not found\n"

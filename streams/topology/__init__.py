@@ -1,0 +1,1 @@
+"""`topology.yaml`: loading, checking, and applying it to a cluster."""

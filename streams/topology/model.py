@@ -1,0 +1,110 @@
+"""The values of `topology.yaml`, after loading: what every process reads its wiring from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+LimitScope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `partitions` is the topology's number unless the file gives another."""
+
+    name: str
+    partitions: int
+    cleanup: Literal["delete", "compact", "compact,delete"] = "delete"
+    retention_ms: int | None = None
+    timestamp: Literal["create", "append"] = "create"
+    max_message_bytes: int = 1_048_588
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDeclaration:
+    name: str
+    changelog: str
+    kind: Literal["key_value", "window"] = "key_value"
+
+
+@dataclass(frozen=True, slots=True)
+class StageDeclaration:
+    """A stage: its name is also its command, consumer group and metric prefix."""
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    stores: tuple[StoreDeclaration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    name: str
+    head_start_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobType:
+    """Overrides for a job type; None leaves the handler's own policy."""
+
+    name: str
+    pool: str = "default"
+    max_attempts: int | None = None
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which events give which job; both patterns are globs, `*` matches everything."""
+
+    source: str
+    event_type: str
+    job: str
+    priority: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    name: str
+    scope: LimitScope
+    match: str
+    concurrency: int | None = None
+    rate: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The whole declaration; tuples keep the file's order, which decides between routes."""
+
+    partitions: int
+    window_ms: int
+    topics: dict[str, Topic]
+    stages: dict[str, StageDeclaration]
+    priorities: dict[str, Priority]
+    pools: tuple[str, ...]
+    job_types: dict[str, JobType]
+    routes: tuple[Route, ...]
+    limits: tuple[Limit, ...]
+    finished_jobs_ms: int
+
+    def route(self, source: str, event_type: str) -> Route | None:
+        """The first route that matches an event; None keeps it without a job."""
+        for route in self.routes:
+            if fnmatchcase(source, route.source) and fnmatchcase(event_type, route.event_type):
+                return route
+        return None
+
+    def job_type(self, name: str) -> JobType:
+        """The declared overrides of a type, or the defaults for one that is not listed."""
+        return self.job_types.get(name, JobType(name))
+
+    @property
+    def default_priority(self) -> str:
+        return next(iter(self.priorities))
