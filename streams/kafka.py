@@ -129,9 +129,9 @@ class AwaitedProducer:
             self._poller = asyncio.create_task(self._poll())
         return await future
 
-    async def close(self, timeout: float = 5) -> None:
-        """Wait at most `timeout` seconds for what is still under way."""
-        await asyncio.to_thread(self._producer.flush, timeout)
+    async def close(self) -> None:
+        """Wait, 5 seconds at most, for what is still under way."""
+        await asyncio.to_thread(self._producer.flush, 5)
 
     async def _poll(self) -> None:
         while self._pending:
