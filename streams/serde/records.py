@@ -187,7 +187,7 @@ class Ended:
     worker_id: str
     run_id: str
     free: int
-    status: Literal["succeeded", "retry", "failed", "cancelled", "review"]
+    status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released"]
     result: str | None
     error: str | None
     retry_after_seconds: float | None
@@ -237,6 +237,7 @@ class Lease:
     workflow_id: str | None
     checkpoints: dict[str, str]
     traceparent: str | None
+    heartbeat_id: str
     granted_at: int
     mac: bytes = b"\0" * 32
 
@@ -247,7 +248,7 @@ class Reply:
     job_id: str
     epoch: int
     claim_id: str
-    kind: Literal["granted", "done", "held", "review", "refused", "cancel"]
+    kind: Literal["granted", "done", "held", "review", "refused", "lost", "cancel"]
     idempotency_key: str = ""
     repeat: bool = False
     result: str | None = None

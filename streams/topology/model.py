@@ -80,6 +80,15 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class LeasePolicy:
+    """How long a silent worker keeps its jobs; a worker stops `margin` before that."""
+
+    term_seconds: float = 30
+    heartbeat_seconds: float = 5
+    margin_seconds: float = 5
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The whole declaration; tuples keep the file's order, which decides between routes."""
 
@@ -93,6 +102,7 @@ class Topology:
     routes: tuple[Route, ...]
     limits: tuple[Limit, ...]
     finished_jobs_ms: int
+    leases: LeasePolicy = LeasePolicy()
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""
