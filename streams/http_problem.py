@@ -1,0 +1,37 @@
+"""Errors over HTTP as `application/problem+json` (RFC 9457), alike for every front.
+
+`type` is stable (`urn:tidegate:problem:<name>`) and what a client decides by; `detail` says what
+is wrong with this request and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+CONTENT_TYPE = "application/problem+json"
+
+
+def problem(
+    status: int,
+    name: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **extra: Any,
+) -> web.Response:
+    """An error's answer: `name` in kebab-case, `extra` as further members of the object."""
+    body = {
+        "type": f"urn:tidegate:problem:{name}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **extra,
+    }
+    return web.Response(
+        status=status, body=orjson.dumps(body), content_type=CONTENT_TYPE, headers=headers
+    )
