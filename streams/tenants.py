@@ -17,6 +17,9 @@ from streams.vault import Vault
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What a tenant's id and a source's name may be: safe in paths, keys and topics."""
 
+SCHEMES = ("hmac-sha256", "github", "zendesk")
+"""The signing schemes that ingress verifies; a test holds its table against this list."""
+
 
 class TenantSettings(BaseModel):
     """Body of `PUT /v1/tenants/{t}`."""
