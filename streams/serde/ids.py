@@ -32,6 +32,13 @@ def submitted_job_id(tenant_id: str, key: str | None) -> str:
     return "job_" + _encode(_hash("submit", tenant_id, "", key))
 
 
+def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
+    """The job of an operator's replay: by its idempotency key, else random."""
+    if key is None:
+        return "job_" + _encode(secrets.token_bytes(16))
+    return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
+
+
 def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
     """What a tool gets as its `Idempotency-Key`: equal for every repetition of one effect."""
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
