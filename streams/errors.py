@@ -7,6 +7,7 @@
     ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── Fenced                 another instance took over: stop, write nothing more
+    ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload cannot be sealed, found or opened
     ├── LeaseLost              the worker's lease ended: start nothing more
     └── JobError               what a handler raises to say how its attempt ended
@@ -54,6 +55,10 @@ class DecodeError(PoisonRecord):
 
 class Fenced(TidegateError):
     """A newer instance owns this transactional id or these partitions."""
+
+
+class StoreDamaged(TidegateError):
+    """Local state is broken, foreign or of another format; the changelog has all of it."""
 
 
 class VaultError(TidegateError):

@@ -26,10 +26,14 @@ class KeyValueStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a changelog is folded into a backend: the next offset, and when it was written."""
+    """How far a changelog is folded into a backend: the next offset, and when it was written.
+
+    `stream_time` is the highest record timestamp the task had processed by then.
+    """
 
     offset: int
     written_at_ms: int
+    stream_time: int = 0
 
 
 Changes = Mapping[bytes, tuple[bytes | None, int]]
@@ -49,12 +53,42 @@ class Backend(Protocol):
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
 
-    def write(self, changes: Changes, checkpoint: Checkpoint, stream_time: int = 0) -> None: ...
+    def write(self, changes: Changes, checkpoint: Checkpoint) -> None: ...
 
     def checkpoint(self) -> Checkpoint | None:
         """None for a new or wiped store."""
 
     def wipe(self) -> None:
         """Forget everything, the checkpoint too."""
+
+    def close(self) -> None: ...
+
+
+class Tables(Protocol):
+    """Numbered ordered maps in one place, written together and dropped whole.
+
+    What a backend is built on: a key-value store uses one table, a window store one for each
+    half of its window. Implementations differ only in where the bytes lie.
+    """
+
+    def numbers(self) -> Sequence[int]:
+        """Tables that exist, ascending."""
+
+    def get(self, table: int, key: bytes) -> bytes | None: ...
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def range(self, table: int, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def write(
+        self, changes: Mapping[int, Mapping[bytes, bytes | None]], checkpoint: Checkpoint
+    ) -> None:
+        """Put (or, for None, delete) in each table, and set the checkpoint, in one step."""
+
+    def drop(self, table: int) -> None: ...
+
+    def checkpoint(self) -> Checkpoint | None: ...
+
+    def wipe(self) -> None: ...
 
     def close(self) -> None: ...

@@ -1,0 +1,106 @@
+"""A store as a processor sees it: uncommitted writes on top of the committed state.
+
+Writes stay here until the Kafka transaction that carries them is committed; only then does
+the task write them to the backend, so the backend never holds what Kafka may still abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sortedcontainers import SortedSet
+
+from streams.state.store import Backend
+
+Change = tuple[bytes | None, int]
+
+
+class Overlay:
+    """`KeyValueStore` over a backend; one task's, so one thread's.
+
+    `changes` are the writes of the transaction so far, the last for each key.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.changes: dict[bytes, Change] = {}
+        self._ordered: SortedSet | None = None
+        self._undo: list[tuple[bytes, Change | None]] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        change = self.changes.get(key)
+        return self.backend.get(key) if change is None else change[0]
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        values = self.backend.get_many(keys)
+        if self.changes:
+            for i, change in enumerate(map(self.changes.get, keys)):
+                if change is not None:
+                    values[i] = change[0]
+        return values
+
+    def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
+        self._set(key, (value, timestamp))
+
+    def delete(self, key: bytes) -> None:
+        self._set(key, (None, 0))
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        base = self.backend.range(start, end)
+        if not self.changes or start >= end:
+            return base
+        if self._ordered is None:
+            self._ordered = SortedSet(self.changes)
+        own = self._ordered.irange(start, end, inclusive=(True, False))
+        return self._merge(base, own)
+
+    def mark(self) -> None:
+        """Begin what `undo` takes back: one record's, or one batch's, writes."""
+        self._undo.clear()
+
+    def undo(self) -> bool:
+        """Take back every write since `mark`; whether there was any."""
+        undone = bool(self._undo)
+        for key, before in reversed(self._undo):
+            if before is not None:
+                self.changes[key] = before
+                continue
+            self.changes.pop(key, None)
+            if self._ordered is not None:
+                self._ordered.discard(key)
+        self._undo.clear()
+        return undone
+
+    def drop(self) -> None:
+        """Forget all uncommitted writes: aborted, or written to the backend."""
+        self.changes = {}
+        self._ordered = None
+        self._undo.clear()
+
+    def _set(self, key: bytes, change: Change) -> None:
+        self._undo.append((key, self.changes.get(key)))
+        self.changes[key] = change
+        if self._ordered is not None:
+            self._ordered.add(key)
+
+    def _merge(
+        self, base: Iterator[tuple[bytes, bytes]], own: Iterator[bytes]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        mine = next(own, None)
+        for key, value in base:
+            while mine is not None and mine < key:
+                yield from self._own(mine)
+                mine = next(own, None)
+            if mine == key:
+                yield from self._own(key)
+                mine = next(own, None)
+            else:
+                yield key, value
+        while mine is not None:
+            yield from self._own(mine)
+            mine = next(own, None)
+
+    def _own(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        value = self.changes[key][0]
+        if value is not None:
+            yield key, value
