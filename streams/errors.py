@@ -9,6 +9,8 @@
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload cannot be sealed, found or opened
+    ├── SignatureError         a request is not signed by its source's secret
+    ├── MalformedBody          a signed body is not the JSON it should be
     ├── LeaseLost              the worker's lease ended: start nothing more
     └── JobError               what a handler raises to say how its attempt ended
         ├── TransientError     try again after the job type's backoff
@@ -63,6 +65,22 @@ class StoreDamaged(TidegateError):
 
 class VaultError(TidegateError):
     """A payload cannot be sealed, found or opened."""
+
+
+class SignatureError(TidegateError):
+    """A request is not signed as its source's scheme demands, or the scheme cannot be used.
+
+    `reason` is one word for metrics and logs; neither it nor the message holds a secret or
+    anything of the request.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class MalformedBody(TidegateError):
+    """A body whose signature holds cannot be read: what is wrong with it, for its sender."""
 
 
 class LeaseLost(TidegateError):

@@ -112,10 +112,13 @@ class AwaitedProducer:
             self._pending -= 1
             if future.done():
                 return
+            offset = message.offset()
             if error:
                 future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
+            elif offset is None:  # a retry of a batch the broker has, but no longer can place
+                future.set_exception(KafkaUnavailable(f"{topic}: written at an unknown offset"))
             else:
-                future.set_result(message.offset() or 0)
+                future.set_result(offset)
 
         try:
             self._producer.produce(
