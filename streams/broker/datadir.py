@@ -1,0 +1,210 @@
+"""The embedded broker's part of a data directory: layout, lock, identity, first format.
+
+<data-dir>/broker.json          address and pid of the running broker (`status.py`)
+<data-dir>/kafka/instance.json  cluster id and ports, kept so that clients find it again
+<data-dir>/kafka/data/          Kafka's own log directory
+<data-dir>/kafka/server.log     Kafka's log; jvm.log: the JVM's own words
+<data-dir>/kafka/lock           held by the JVM for as long as it lives
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from streams.broker.config import NODE_ID
+from streams.broker.status import read_status
+from streams.errors import BrokerError
+
+MIN_FREE_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What makes a restarted broker the same one to its clients."""
+
+    cluster_id: str
+    port: int
+    controller_port: int
+
+
+class DataDir:
+    """Paths below one data directory, and the checks before a broker may use it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.kafka = self.root / "kafka"
+        self.data = self.kafka / "data"
+        self.server_log = self.kafka / "server.log"
+        self.jvm_log = self.kafka / "jvm.log"
+        self._instance = self.kafka / "instance.json"
+        self._meta = self.data / "meta.properties"
+
+    def prepare(self) -> None:
+        """Create the layout; an old JVM's unpacked native libraries go.
+
+        Raises:
+            BrokerError: the directory cannot be written, or has under 256 MiB free.
+        """
+        try:
+            self.kafka.mkdir(mode=0o700, parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.kafka).free
+        except OSError as error:
+            raise BrokerError(
+                f"cannot use the data directory {self.root}: {error.strerror}; "
+                "make it writable, or choose another with --data-dir"
+            ) from error
+        if free < MIN_FREE_BYTES:
+            raise disk_full(self.root, free)
+
+    def clear_temporary(self) -> None:
+        """Empty the JVM's temporary directory; only under the lock, a live JVM needs its own."""
+        shutil.rmtree(self.kafka / "tmp", ignore_errors=True)
+        (self.kafka / "tmp").mkdir(mode=0o700)
+
+    @contextmanager
+    def claimed(self) -> Iterator[int]:
+        """Hold the directory's lock; yields the descriptor that the JVM inherits and keeps.
+
+        Raises:
+            BrokerError: a live broker uses the directory.
+        """
+        descriptor = os.open(self.kafka / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield descriptor
+        except BlockingIOError as error:
+            raise self._in_use() from error
+        finally:
+            os.close(descriptor)
+
+    def _in_use(self) -> BrokerError:
+        status = read_status(self.root)
+        who = f" (pid {status.pid}, {status.bootstrap})" if status.pid else ""
+        return BrokerError(
+            f"the data directory {self.root} is in use by a live broker{who}; use that one with "
+            f"--bootstrap, stop it (tidegate broker stop --data-dir {self.root}), or choose another"
+        )
+
+    def load(self) -> Instance | None:
+        """Identity of the broker that used this directory before, or None for a new one.
+
+        Raises:
+            BrokerError: the stored identity or Kafka's files are damaged or from elsewhere.
+        """
+        known = self._read_instance()
+        stored = self._read_meta()
+        if stored is None:
+            self._require_empty()
+            return known
+        if stored.get("node.id") != str(NODE_ID) or "cluster.id" not in stored:
+            raise self._corrupt(f"{self._meta} is not what Kafka wrote for node {NODE_ID}")
+        self._require_metadata_log()
+        if known and stored["cluster.id"] != known.cluster_id:
+            raise self._corrupt(
+                f"{self.data} belongs to cluster {stored['cluster.id']}, "
+                f"but {self._instance} to {known.cluster_id}"
+            )
+        return known or Instance(stored["cluster.id"], 0, 0)
+
+    def save(self, instance: Instance) -> None:
+        """Keep the identity for the next start."""
+        write_atomically(self._instance, json.dumps(asdict(instance)) + "\n")
+
+    @property
+    def formatted(self) -> bool:
+        """Whether Kafka's format command has finished here."""
+        return self._meta.exists()
+
+    def write_properties(self, text: str) -> None:
+        """Write server.properties, readable by the owner alone: it may hold a password and key."""
+        write_atomically(self.kafka / "server.properties", text)
+
+    def _read_instance(self) -> Instance | None:
+        try:
+            return Instance(**json.loads(self._instance.read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise self._corrupt(f"{self._instance} is not readable: {error}") from error
+
+    def _read_meta(self) -> dict[str, str] | None:
+        try:
+            lines = self._meta.read_text(encoding="latin-1").splitlines()
+        except FileNotFoundError:
+            return None
+        pairs = (line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+        return {name.strip(): value.strip() for name, value in pairs}
+
+    def _require_empty(self) -> None:
+        """Partitions without meta.properties: formatting would hide them from no one but us."""
+        partitions = sorted(path.name for path in self.data.glob("*-[0-9]*") if path.is_dir())
+        if partitions:
+            raise self._corrupt(f"{self._meta} is missing beside partitions ({partitions[0]})")
+
+    def _require_metadata_log(self) -> None:
+        """Each segment starts with a whole record batch (magic 2, KIP-98) of its own offset.
+
+        Kafka itself would cut a damaged metadata log back to nothing, start as a new cluster and
+        delete the partitions it no longer knows.
+        """
+        for segment in sorted((self.data / "__cluster_metadata-0").glob("*.log")):
+            with segment.open("rb") as file:
+                head = file.read(17)
+            sound = int.from_bytes(head[:8], "big") == int(segment.stem) and head[16:] == b"\x02"
+            if len(head) == 17 and not sound:
+                raise self._corrupt(f"{segment} is not a metadata log")
+
+    def _corrupt(self, finding: str) -> BrokerError:
+        return corrupt(self.root, finding)
+
+
+def new_cluster_id() -> str:
+    """A random cluster id as Kafka writes them: 16 bytes, URL-safe base64, no leading dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def corrupt(root: Path, finding: str) -> BrokerError:
+    """The error for a directory whose content cannot be trusted."""
+    return BrokerError(
+        f"the broker's data in {root} is damaged: {finding}; restore {root / 'kafka'} from a copy, "
+        "or move it away to start empty (its topics are then gone)"
+    )
+
+
+def disk_full(root: Path, free: int) -> BrokerError:
+    """The error for too little disk space; `free` in bytes."""
+    return BrokerError(
+        f"no disk space for the broker: {free // 1024**2} MiB free under {root}, "
+        f"{MIN_FREE_BYTES // 1024**2} MiB needed; free some, or choose another --data-dir"
+    )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file with mode 0600; a reader sees the old or the new text, never half.
+
+    Raises:
+        BrokerError: no space left, or not writable.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise disk_full(path.parent, 0) from error
+        raise BrokerError(f"cannot write {path}: {error.strerror}; make it writable") from error

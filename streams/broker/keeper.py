@@ -1,0 +1,122 @@
+"""Ends the JVM when the process that started it is gone, however that ended.
+
+Run by file path, with the standard library alone, so that it starts in milliseconds:
+
+    python -I -S keeper.py OWNER_PID|detached LOCK_FD OUTPUT_FILE -- COMMAND...
+
+It writes `pid N` (or `error TEXT`) to its standard output and ends with the child, with the
+child's exit code (128 + signal number where a signal ended it). Its standard input is the
+owner's hand: `k` kills, `s` or the end of the stream stops (SIGTERM, then SIGKILL). A hard-killed
+owner closes the stream, on Linux and macOS alike; the owner's pid is watched besides, since
+a forked sibling may hold the stream open. Should the keeper itself be killed, Linux kills the
+child with it (prctl(2), PR_SET_PDEATHSIG; no such means on macOS).
+The lock's descriptor is handed on: the data directory is in use for as long as the JVM lives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_OWNER_CHECK_SECONDS = 1.0
+_STOP_GRACE_SECONDS = 20.0
+
+
+def main(arguments: list[str]) -> int:
+    """Start the command, keep it, and return its exit code."""
+    owner, lock_fd, output = arguments[0], int(arguments[1]), arguments[2]
+    events = _signals_as_events()
+    try:
+        child = _start(arguments[4:], lock_fd, output)
+    except OSError as error:
+        _report(f"error {error}")
+        return 127
+    _report(f"pid {child.pid}")
+    order = _await_end_or_order(child, events, None if owner == "detached" else int(owner))
+    code = _end(child, order)
+    return code if code >= 0 else 128 - code
+
+
+def _signals_as_events() -> socket.socket:
+    """A socket that becomes readable at SIGTERM and SIGCHLD: one wait covers everything."""
+    readable, writable = socket.socketpair()
+    readable.setblocking(False)
+    writable.setblocking(False)
+    signal.set_wakeup_fd(writable.detach(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    return readable
+
+
+def _start(command: list[str], lock_fd: int, output: str) -> subprocess.Popen[bytes]:
+    with open(output, "wb") as log:
+        return subprocess.Popen(  # noqa: S603 - the owner's own command
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(lock_fd,),
+            preexec_fn=_die_with_keeper() if sys.platform == "linux" else None,  # noqa: PLW1509
+        )
+
+
+def _die_with_keeper() -> Callable[[], None]:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    keeper = os.getpid()
+
+    def after_fork() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:  # it was killed before prctl took effect
+            os._exit(1)
+
+    return after_fork
+
+
+def _report(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _await_end_or_order(
+    child: subprocess.Popen[bytes], events: socket.socket, owner: int | None
+) -> bytes:
+    """Block until the child ended, or someone wants it ended; b"k" means at once."""
+    hand = sys.stdin.fileno()
+    with selectors.DefaultSelector() as selector:
+        selector.register(events, selectors.EVENT_READ)
+        selector.register(hand, selectors.EVENT_READ)
+        while child.poll() is None:
+            ready = {key.fileobj for key, _ in selector.select(_OWNER_CHECK_SECONDS)}
+            if hand in ready:
+                order = os.read(hand, 1)
+                if order or owner is not None:
+                    return order
+                selector.unregister(hand)  # detached: its owner left, as it may
+            if events in ready and signal.SIGTERM in events.recv(64):
+                return b"s"
+            if owner is not None and os.getppid() != owner:
+                return b"s"
+    return b""
+
+
+def _end(child: subprocess.Popen[bytes], order: bytes) -> int:
+    if order == b"k":
+        child.kill()
+    elif child.poll() is None:
+        child.terminate()
+    try:
+        return child.wait(_STOP_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return child.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,117 @@
+"""One JVM kept by a keeper process: started, stopped, killed, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from streams.broker.java import environment
+from streams.errors import BrokerError
+
+_KEEPER = Path(__file__).with_name("keeper.py")
+# The keeper gives the JVM 20 s to stop before it kills it.
+_STOP_SECONDS = 30.0
+_START_SECONDS = 10.0
+
+
+class KeptProcess:
+    """A command that ends when this process ends, in whatever way (`streams.broker.keeper`)."""
+
+    def __init__(self, keeper: subprocess.Popen[bytes], pid: int) -> None:
+        self._keeper = keeper
+        self.pid = pid
+
+    @classmethod
+    def start(
+        cls, command: Sequence[str], *, lock_fd: int, output: Path, detached: bool = False
+    ) -> KeptProcess:
+        """Start the command in a session of its own: Ctrl-C in the terminal does not reach it.
+
+        Its standard output and error go to `output`; `lock_fd` stays open in it; `detached` lets
+        it outlive this process.
+
+        Raises:
+            BrokerError: the command cannot be executed.
+        """
+        owner = "detached" if detached else str(os.getpid())
+        keeper = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-I", "-S", str(_KEEPER), owner, str(lock_fd), str(output), "--",
+             *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock_fd,),
+            start_new_session=True,
+            env=environment(),
+        )  # fmt: skip
+        return cls(keeper, _first_report(keeper, command[0]))
+
+    @property
+    def running(self) -> bool:
+        return self._keeper.poll() is None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Exit code once it ended (128 + n: by signal n), or None after `timeout` seconds."""
+        try:
+            return self._keeper.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait up to `seconds` for its end; returns at once when it ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(_pipe(self._keeper.stdout), selectors.EVENT_READ)
+            return bool(selector.select(seconds))
+
+    def stop(self) -> None:
+        """Ask it to stop, kill it when it does not; returns when it is gone."""
+        self._order(b"s")
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        self._order(b"k")
+
+    def release(self) -> None:
+        """Let go of a detached process: it stays, this object no longer controls it."""
+        for pipe in (self._keeper.stdin, self._keeper.stdout):
+            _pipe(pipe).close()
+        # It is alive on purpose: without this, the interpreter would warn of a lost child.
+        self._keeper.returncode = 0
+
+    def _order(self, order: bytes) -> None:
+        # A keeper that ended already reads nothing more.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            os.write(_pipe(self._keeper.stdin).fileno(), order)
+        if self.wait(_STOP_SECONDS) is None:
+            self._keeper.kill()
+            self._keeper.wait()
+        for pipe in (self._keeper.stdin, self._keeper.stdout):
+            _pipe(pipe).close()
+
+
+def _first_report(keeper: subprocess.Popen[bytes], program: str) -> int:
+    """The child's pid from the keeper's first line: `pid N` or `error TEXT`."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(_pipe(keeper.stdout), selectors.EVENT_READ)
+        answered = selector.select(_START_SECONDS)
+    line = _pipe(keeper.stdout).readline().decode() if answered else "error the keeper is silent"
+    word, _, rest = line.strip().partition(" ")
+    if word == "pid":
+        return int(rest)
+    keeper.kill()
+    keeper.communicate()
+    raise BrokerError(
+        f"cannot start {program}: {rest or 'the keeper process ended'}; check that it may be "
+        "executed and that the machine allows more processes"
+    )
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 - both were asked for at start
+    return pipe

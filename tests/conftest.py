@@ -1,0 +1,107 @@
+"""One Kafka per test session, fresh topics per test.
+
+`TIDEGATE_TEST_BOOTSTRAP` (with `TIDEGATE_KAFKA_<NAME>` for its security) uses a running cluster,
+`TIDEGATE_TEST_KAFKA=testcontainers` a container; otherwise the embedded broker is started, and
+only when a test asks for `kafka`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from streams.broker.embedded import EmbeddedKafka
+
+NewTopic = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class KafkaUnderTest:
+    """`client_settings` are librdkafka's, without `bootstrap.servers`."""
+
+    bootstrap: str
+    client_settings: dict[str, str] = field(default_factory=dict)
+    embedded: EmbeddedKafka | None = None
+
+    def client(self, **settings: str | int | float | bool) -> dict[str, str | int | float | bool]:
+        """A whole client configuration; keyword `group_id` becomes `group.id`."""
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        return {"bootstrap.servers": self.bootstrap, **self.client_settings, **named}
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
+    """The session's Kafka."""
+    bootstrap = os.environ.get("TIDEGATE_TEST_BOOTSTRAP")
+    kind = os.environ.get("TIDEGATE_TEST_KAFKA", "embedded")
+    if bootstrap:
+        yield _existing(bootstrap)
+    elif kind == "testcontainers":
+        with _container() as found:
+            yield found
+    elif kind == "embedded":
+        with _embedded(tmp_path_factory.mktemp("kafka")) as found:
+            yield found
+    else:
+        pytest.fail(f"TIDEGATE_TEST_KAFKA={kind}: use 'embedded' or 'testcontainers'", False)
+
+
+def _existing(bootstrap: str) -> KafkaUnderTest:
+    from streams.settings import load_settings
+
+    return KafkaUnderTest(bootstrap, load_settings().kafka)
+
+
+@contextmanager
+def _container() -> Iterator[KafkaUnderTest]:
+    try:
+        from testcontainers.community.kafka import KafkaContainer
+
+        container = KafkaContainer().with_kraft()
+        container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+        container.with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
+        container.with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
+        container.start(timeout=120)
+    except Exception as error:
+        pytest.fail(
+            f"TIDEGATE_TEST_KAFKA=testcontainers needs a running Docker: {error}; start it, or "
+            "unset the variable to use the embedded broker",
+            pytrace=False,
+        )
+    try:
+        yield KafkaUnderTest(container.get_bootstrap_server())
+    finally:
+        container.stop()
+
+
+@contextmanager
+def _embedded(data_dir: Path) -> Iterator[KafkaUnderTest]:
+    from streams.broker.embedded import EmbeddedKafka
+
+    with EmbeddedKafka(data_dir) as broker:
+        yield KafkaUnderTest(broker.bootstrap, broker.client_settings, broker)
+
+
+@pytest.fixture
+def new_topic(kafka: KafkaUnderTest) -> NewTopic:
+    """Create a topic with a name no other test has: `new_topic(partitions=1, config={})`."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic as Topic
+
+    admin = AdminClient(kafka.client())
+
+    def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        topic = Topic(name, partitions, 1, config=dict(config or {}))
+        admin.create_topics([topic])[name].result(30)
+        return name
+
+    return create

@@ -1,0 +1,312 @@
+"""The embedded broker as its users meet it: it starts, keeps, ends, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conditions import eventually
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from typer.testing import CliRunner
+
+from streams.broker import jars
+from streams.broker.commands import app
+from streams.broker.config import BrokerSecurity
+from streams.broker.embedded import EmbeddedKafka
+from streams.broker.status import is_broker, read_status
+from streams.errors import BrokerError
+
+pytestmark = pytest.mark.broker
+
+OWNER = """
+import sys
+from pathlib import Path
+from streams.broker.embedded import EmbeddedKafka
+kafka = EmbeddedKafka(Path(sys.argv[1])).start()
+print(kafka.pid, kafka._process._keeper.pid, flush=True)
+sys.stdin.read()
+"""
+CLI = "from streams.broker.commands import app; app()"
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that has held a broker; copied, it spares a test the first format."""
+    directory = tmp_path_factory.mktemp("formatted")
+    with EmbeddedKafka(directory) as kafka:
+        create_topic(kafka)
+    return directory
+
+
+@pytest.fixture
+def data_dir(formatted: Path, tmp_path: Path) -> Path:
+    shutil.copytree(formatted, tmp_path / "data")
+    (tmp_path / "data" / "kafka" / "instance.json").unlink()  # or all would share one port
+    return tmp_path / "data"
+
+
+def create_topic(kafka: EmbeddedKafka, name: str = "orders") -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **kafka.client_settings})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+
+
+def produce(kafka: EmbeddedKafka, value: bytes, topic: str = "orders") -> None:
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "acks": "all", **kafka.client_settings}
+    )
+    refused: list[Any] = []
+    producer.produce(topic, value, on_delivery=lambda error, _: refused.append(error))
+    assert producer.flush(20) == 0
+    assert refused == [None]
+
+
+def consume(bootstrap: str, topic: str = "orders", **settings: str) -> list[bytes | None]:
+    """The topic's first records."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
+        **settings,
+    })  # fmt: skip
+    consumer.subscribe([topic])
+    try:
+        first = eventually(lambda: consumer.consume(1, 0.2), 20, what=f"a record in {topic}")
+        return [message.value() for message in first]
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def owner_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """Another Python process that owns a broker; yields it, the JVM's and the keeper's pid."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(data_dir)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        jvm, keeper = map(int, process.stdout.readline().split())
+        try:
+            yield process, jvm, keeper
+        finally:
+            process.kill()
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_transaction_is_committed_and_read_back(
+    kafka: Any, new_topic: Callable[..., str]
+) -> None:
+    """A record produced in a transaction is there for a read_committed consumer."""
+    topic = new_topic(partitions=2)
+    producer = Producer(
+        kafka.client(**{"transactional.id": topic, "message.max.bytes": 2 * 1024 * 1024})
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"x" * 1024 * 1024)
+    producer.commit_transaction(20)
+
+    (value,) = consume(kafka.bootstrap, topic, **kafka.client_settings)
+    assert value == b"x" * 1024 * 1024
+
+
+def test_topics_are_never_created_by_accident(kafka: Any, new_topic: Callable[..., str]) -> None:
+    known = new_topic()
+    admin = AdminClient(kafka.client())
+    admin.list_topics(f"{known}-misspelt", timeout=10)
+    assert f"{known}-misspelt" not in admin.list_topics(timeout=10).topics
+
+
+def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path) -> None:
+    broker = EmbeddedKafka(data_dir).start()
+    address, pid = broker.bootstrap, broker.pid
+    assert pid is not None
+    produce(broker, b"acknowledged")
+
+    broker.kill()
+    assert gone(pid)
+    assert read_status(data_dir).running is False
+
+    with broker.start():
+        assert broker.bootstrap == address
+        assert broker.pid != pid
+        assert consume(address) == [b"acknowledged"]
+
+
+def test_another_object_finds_the_same_address_without_network(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedKafka(data_dir) as first:
+        address = first.bootstrap
+
+    def no_network(_: Path) -> None:
+        raise AssertionError("asked for the network")
+
+    monkeypatch.setattr(jars, "_maven", no_network)
+    with EmbeddedKafka(data_dir) as second:
+        assert second.bootstrap == address
+        assert read_status(data_dir).as_json() == json.dumps({
+            "running": True, "bootstrap": address, "pid": second.pid,
+            "version": jars.kafka_version(),
+        })  # fmt: skip
+
+
+def test_sigkill_of_the_owner_ends_the_jvm(data_dir: Path) -> None:
+    with owner_process(data_dir) as (owner, jvm, keeper):
+        assert is_broker(jvm, data_dir)
+        owner.kill()
+        eventually(lambda: gone(jvm), 25, what="the JVM ends after its owner")
+        eventually(lambda: gone(keeper), 5, what="the keeper ends after the JVM")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+def test_sigkill_of_the_keeper_ends_the_jvm(data_dir: Path) -> None:
+    with owner_process(data_dir) as (_, jvm, keeper):
+        os.kill(keeper, signal.SIGKILL)
+        eventually(lambda: gone(jvm), 10, what="the JVM ends with its keeper")
+
+
+def test_a_directory_in_use_is_refused_and_names_the_live_broker(data_dir: Path) -> None:
+    with (
+        EmbeddedKafka(data_dir) as broker,
+        pytest.raises(BrokerError, match=rf"in use .*pid {broker.pid}, {broker.bootstrap}.*stop"),
+    ):
+        EmbeddedKafka(data_dir).start()
+
+
+def test_a_taken_port_is_named_with_its_holder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(BrokerError, match=rf"port {port} .*--port") as refused:
+            EmbeddedKafka(tmp_path, port).start()
+    if sys.platform == "linux":
+        assert f"pid {os.getpid()}" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["*.log", "quorum-state", "leader-epoch-checkpoint"])
+def test_garbage_in_the_metadata_log_is_called_damage(data_dir: Path, name: str) -> None:
+    """Found by us or in Kafka's own words, it ends in one message that tells what to do."""
+    for file in (data_dir / "kafka" / "data" / "__cluster_metadata-0").glob(name):
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    with pytest.raises(BrokerError, match=r"damaged.*restore .* or move it away"):
+        EmbeddedKafka(data_dir).start(timeout=20)
+    assert read_status(data_dir).pid is None
+
+
+def test_a_refused_setting_is_named(data_dir: Path) -> None:
+    with pytest.raises(BrokerError, match=r"num\.io\.threads.*`extra`"):
+        EmbeddedKafka(data_dir, extra={"num.io.threads": "many"}).start()
+
+
+def test_secured_listener_takes_only_clients_with_the_password(
+    data_dir: Path, security: BrokerSecurity
+) -> None:
+    with EmbeddedKafka(data_dir, security=security) as broker:
+        produce(broker, b"secret")
+        assert consume(broker.bootstrap, **broker.client_settings) == [b"secret"]
+        mode = (data_dir / "kafka" / "server.properties").stat().st_mode
+        assert mode & 0o777 == 0o600
+        assert security.password not in Path(f"/proc/{broker.pid}/cmdline").read_text()
+
+        wrong = {**broker.client_settings, "sasl.password": "wrong", "log_level": "0"}
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": broker.bootstrap, **wrong}).list_topics(timeout=2)
+
+
+def test_detached_start_status_and_stop(data_dir: Path) -> None:
+    """Each command in a process of its own: the broker outlives the one that started it."""
+    where = ["--data-dir", str(data_dir)]
+    started = subprocess.run(
+        [sys.executable, "-c", CLI, "start", "--detach", "--port", "0", *where],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    runner = CliRunner()
+    try:
+        shown = runner.invoke(app, ["status", *where, "--json"])
+        found = json.loads(shown.stdout)
+        assert shown.exit_code == 0
+        assert set(found) == {"running", "bootstrap", "pid", "version"}
+        assert found["bootstrap"] in started.stdout
+        assert is_broker(found["pid"], data_dir)
+    finally:
+        assert runner.invoke(app, ["stop", *where]).exit_code == 0
+    assert gone(found["pid"])
+    after = runner.invoke(app, ["status", *where, "--json"])
+    assert after.exit_code == 1
+    assert json.loads(after.stdout) == dict.fromkeys(found) | {"running": False}
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_the_foreground_command_stops_the_broker_when_told(
+    data_dir: Path, ending: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", CLI, "start", "--port", "0", "--data-dir", str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("broker ready 127.0.0.1:")
+        pid = read_status(data_dir).pid
+        process.send_signal(ending)
+        assert process.wait(30) == 0
+    assert pid is not None
+    assert gone(pid)
+
+
+def test_command_errors_are_one_line_without_traceback(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shown = CliRunner().invoke(app, ["start", "--data-dir", str(tmp_path / "file")])
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("error: cannot use the data directory")
+    assert "Traceback" not in shown.output
+
+
+@pytest.fixture
+def security(tmp_path: Path) -> BrokerSecurity:
+    """A self-signed certificate for 127.0.0.1, its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return BrokerSecurity(
+        "tide", "p4ss word", tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "cert.pem"
+    )
