@@ -1,0 +1,126 @@
+"""The thread that folds the topics into the read model, and keeps at it through every fault."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+import structlog
+from confluent_kafka import KafkaException
+
+from streams.errors import KafkaUnavailable
+from streams.kafka import wait_for_broker
+from streams.operator import positions
+from streams.operator.database import Database, is_damage, transaction
+from streams.operator.positions import Untrusted
+from streams.operator.projections import RowKey
+from streams.operator.session import Lag, Session
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+_RETRY_SECONDS = 1.0
+_HOUSEKEEPING_SECONDS = 60.0
+_CURRENT_SECONDS = 60.0
+"""Lag below which the rows count as up to date."""
+
+
+class Follower:
+    """Follows from `start` to `stop`; `ready`, `lag` and the database are for any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        database: Database,
+        announce: Callable[[Iterable[RowKey]], None],
+    ) -> None:
+        self._settings = settings
+        self._kept = {
+            table: topology.topics[topic].retention_ms
+            for table, topic in (("dead_letters", "dlq"), ("progress", "jobs.progress"))
+        }
+        self._database = database
+        self._announce = announce
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._lag: Lag | None = None
+        self._said: str | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch under way; waits for that 10 seconds at most."""
+        self._stopping.set()
+        self._thread.join(10)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model once caught up with the topics since it began to follow them."""
+        return self._lag is not None
+
+    @property
+    def lag(self) -> Lag | None:
+        """None until the model has caught up."""
+        return self._lag
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                wait_for_broker(self._settings)
+                self._follow()
+            except Untrusted as error:
+                self._rebuild(str(error))
+            except sqlite3.Error as error:
+                self._rebuild(str(error)) if is_damage(error) else self._wait(error)
+            except (KafkaException, KafkaUnavailable) as error:
+                self._wait(error)
+            except Exception as error:
+                # The thread must not die of what nobody foresaw: the API would go stale unseen.
+                log.exception("following failed")
+                self._wait(error)
+
+    def _follow(self) -> None:
+        with (
+            closing(self._database.open_writer()) as connection,
+            closing(Session(self._settings, connection, self._announce)) as session,
+        ):
+            self._catch_up(session)
+            due = time.monotonic()
+            while not self._stopping.is_set():
+                self._lag = session.lag()
+                if time.monotonic() >= due:
+                    self._keep_house(connection, self._lag)
+                    due = time.monotonic() + _HOUSEKEEPING_SECONDS
+                session.step()
+
+    def _catch_up(self, session: Session) -> None:
+        began = time.monotonic()
+        while not session.caught_up() and not self._stopping.is_set():
+            session.step()
+        self._said = None
+        log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
+
+    def _keep_house(self, connection: sqlite3.Connection, lag: Lag) -> None:
+        now = int(time.time() * 1000)
+        with transaction(connection):
+            for table, kept_ms in self._kept.items():
+                if kept_ms is not None:
+                    connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
+            if lag.seconds < _CURRENT_SECONDS:
+                positions.store_freshness(connection, now)
+
+    def _rebuild(self, reason: str) -> None:
+        self._lag = None
+        self._database.rebuild(reason).close()
+
+    def _wait(self, error: Exception) -> None:
+        if str(error) != self._said:
+            log.warning("read model does not follow: trying again", error=str(error))
+            self._said = str(error)
+        self._stopping.wait(_RETRY_SECONDS)

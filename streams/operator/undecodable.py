@@ -1,0 +1,80 @@
+"""Records that the read model cannot decode go to the dead letters; the model moves on."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from confluent_kafka import KafkaError, Message, Producer
+
+from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.kafka import producer_config
+from streams.runtime.processor import Record
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import DeadLetter
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+STAGE = "operator"
+_MAX_VALUE_BYTES = 512 * 1024
+_FLUSH_SECONDS = 10
+
+
+class Undecodable:
+    """Writes dead letters of kind `record`; belongs to the following thread.
+
+    A model that is rebuilt meets the same records again and writes them again, under the
+    same id: the dead letters still list each once.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._producer = Producer(producer_config(settings))
+        self._topic = f"{settings.topic_prefix}dlq"
+        self._failures: list[KafkaError] = []
+
+    def put(self, record: Record, error: PoisonRecord) -> None:
+        """Queue the record's dead letter, on the record's own partition."""
+        letter = _letter(record, error)
+        log.warning("record goes to the dead letters", id=letter.id, reason=str(error))
+        self._producer.produce(
+            self._topic, DEAD_LETTER.encode(letter), letter.id.encode(), record.partition,
+            on_delivery=self._delivered,
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        """Return when every queued dead letter is acknowledged.
+
+        Raises:
+            KafkaUnavailable: one is not; the caller must not store the records' offsets.
+        """
+        left = self._producer.flush(_FLUSH_SECONDS)
+        failures, self._failures = self._failures, []
+        if left or failures:
+            raise KafkaUnavailable(f"{self._topic}: {failures[0] if failures else 'no answer'}")
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+
+def _letter(record: Record, error: PoisonRecord) -> DeadLetter:
+    value, detail = record.value, error.detail
+    size = len(value or b"")
+    if size > _MAX_VALUE_BYTES:
+        # With its frame it might not fit a message; it still lies at its offset.
+        value, detail = None, f"{detail} (value of {size} bytes left at its offset)"
+    return DeadLetter(
+        id=f"{STAGE}:{record.topic}:{record.partition}:{record.offset}",
+        kind="record",
+        tenant_id="",
+        reason=error.reason,
+        detail=detail,
+        stage=STAGE,
+        at=int(time.time() * 1000),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        value=value,
+    )
