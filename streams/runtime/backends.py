@@ -1,0 +1,31 @@
+"""Which backend a declared store gets, and how changelog records are folded into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams.runtime.processor import StoreSpec
+from streams.state.key_value import KeyValueBackend
+from streams.state.store import Backend, Changes, Checkpoint, Tables
+from streams.state.window import WindowBackend
+
+ChangelogRecord = tuple[bytes, bytes | None, int]
+"""Key, value (None: deleted), timestamp in milliseconds."""
+
+
+def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
+    """The backend of a store over its tables."""
+    if spec.kind == "window":
+        return WindowBackend(tables, spec.window_ms)
+    return KeyValueBackend(tables)
+
+
+def fold(
+    backend: Backend, records: Sequence[ChangelogRecord], next_offset: int, now_ms: int
+) -> None:
+    """Write changelog records, in order, and that all before `next_offset` are folded in."""
+    changes: Changes = {key: (value, timestamp) for key, value, timestamp in records}
+    checkpoint = backend.checkpoint()
+    newest = max((timestamp for _, _, timestamp in records), default=0)
+    stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)
+    backend.write(changes, Checkpoint(next_offset, now_ms, stream_time))

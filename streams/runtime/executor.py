@@ -1,0 +1,102 @@
+"""One step of a stage: process what was read, punctuate what is due, commit both together.
+
+Where the broker refuses an output for good, the step is done again record by record, each in
+its own transaction, and the guilty input goes to `dlq`: nothing rewinds for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from streams.runtime.processor import Record
+from streams.runtime.task import Task
+
+log = structlog.get_logger(__name__)
+
+
+class OutputRefused(Exception):
+    """The broker will never take an output; nothing was committed."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Transactions(Protocol):
+    """Makes tasks' outputs, changes and positions true together."""
+
+    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+        """Commit and tell the tasks so.
+
+        Every transaction sends the positions of its tasks, changed or not: without a valid
+        offset the group's fencing is not asked. `alone` says that one record or punctuation
+        is being tried by itself, so that a refusal can be laid at its door.
+
+        Raises:
+            OutputRefused: nothing was committed, and trying the same again is useless.
+        """
+
+
+class Executor:
+    """Runs steps over the tasks of one process."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def step(self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]) -> None:
+        """Process each task's records in order, punctuate the due tasks, commit once."""
+        for task, records in batch:
+            task.process(records)
+        for task in due:
+            task.punctuate()
+        changed = {id(task): task for task in (*(task for task, _ in batch), *due) if task.dirty}
+        if not changed:
+            return
+        try:
+            self._transactions.commit(list(changed.values()))
+        except OutputRefused as refused:
+            log.warning("an output was refused: going record by record", detail=refused.detail)
+            for task in changed.values():
+                task.rollback()
+            self._one_by_one(batch, due)
+
+    def _one_by_one(
+        self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]
+    ) -> None:
+        for task, records in batch:
+            for record in records:
+                self._alone(task, record)
+        for task in due:
+            self._punctuate_alone(task)
+
+    def _alone(self, task: Task, record: Record) -> None:
+        task.process([record])
+        try:
+            self._transactions.commit([task], alone=True)
+        except OutputRefused as refused:
+            task.rollback()
+            task.refuse(record, "output_refused", refused.detail)
+            self._transactions.commit([task], alone=True)
+
+    def _punctuate_alone(self, task: Task) -> None:
+        task.punctuate()
+        if not task.dirty:
+            return
+        try:
+            self._transactions.commit([task], alone=True)
+        except OutputRefused as refused:
+            log.error("what a punctuation did is refused: undone", detail=refused.detail)
+            task.rollback()
+
+
+def by_task(
+    tasks: Mapping[int, Task], records: Sequence[Record]
+) -> list[tuple[Task, list[Record]]]:
+    """Records by the task of their partition, in order; those of no task here are left out."""
+    grouped: dict[int, list[Record]] = {}
+    for record in records:
+        grouped.setdefault(record.partition, []).append(record)
+    return [(tasks[p], found) for p, found in grouped.items() if p in tasks]

@@ -1,0 +1,247 @@
+"""A task: one partition of one stage, its stores, its processor, what it has yet to commit.
+
+Everything a task does is provisional until `committed`: writes lie in the overlays, outputs in
+a list, positions beside the committed ones. `rollback` forgets all of it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import structlog
+
+from streams.errors import PoisonRecord, StoreDamaged, TidegateError
+from streams.runtime.clock import Clock
+from streams.runtime.poison import Output, dead_letter
+from streams.runtime.processor import Header, Record, Stage
+from streams.state.overlay import Overlay
+from streams.state.store import Backend, Checkpoint, KeyValueStore
+
+log = structlog.get_logger(__name__)
+
+ReadThrough = Callable[[str, int, float], bool]
+"""(topic, partition, monotonic moment): has all that stood there then been processed?"""
+
+
+class TaskContext:
+    """`Context` of one task."""
+
+    def __init__(
+        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], read_through: ReadThrough
+    ) -> None:
+        self.partition = partition
+        self.stream_time = 0
+        self.outputs: list[Output] = []
+        self._clock = clock
+        self._stores = stores
+        self._read_through = read_through
+
+    @property
+    def now(self) -> int:
+        return self._clock.now()
+
+    @property
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def store(self, name: str) -> KeyValueStore:
+        return self._stores[name]
+
+    def forward(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp: int | None = None,
+    ) -> None:
+        to = self.partition if partition is None else partition
+        self.outputs.append((topic, key, value, to, tuple(headers), timestamp))
+
+    def read_through(self, topic: str, moment: float) -> bool:
+        return self._read_through(topic, self.partition, moment)
+
+
+class Task:
+    """Runs a stage's processor over one partition; the same in production and in tests.
+
+    `positions` is the next offset to process of each input (logical topic), and `poisoned`
+    counts the records sent to `dlq`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        partition: int,
+        backends: Mapping[str, Backend],
+        clock: Clock,
+        read_through: ReadThrough,
+        positions: Mapping[str, int],
+    ) -> None:
+        self.stage = stage
+        self.partition = partition
+        self.stores = {name: Overlay(backend) for name, backend in backends.items()}
+        self.ctx = TaskContext(partition, clock, self.stores, read_through)
+        self.positions = dict(positions)
+        self.poisoned = 0
+        self._committed = dict(positions)
+        self._clock = clock
+        self._processor = stage.processor(partition)
+        self._batch = getattr(self._processor, "process_batch", None)
+        self._outputs_before = 0
+        self._stream_time = max((c.stream_time for c in self._checkpoints()), default=0)
+        self.ctx.stream_time = self._stream_time
+
+    def restored(self) -> None:
+        """Let the processor build what it derives from its stores.
+
+        Raises:
+            TidegateError: the processor wrote, which its contract forbids.
+        """
+        before = self._pending()
+        self._processor.restored(self.ctx)
+        if self._pending() != before:
+            raise TidegateError(f"stage {self.stage.name}: its processor wrote in `restored`")
+
+    def process(self, records: Sequence[Record]) -> None:
+        """Handle records in order; one that cannot be handled leaves a dead letter instead."""
+        if self._batch is None or not self._handled_together(records, self._batch):
+            for record in records:
+                self._handle(record)
+
+    def refuse(self, record: Record, reason: str, detail: str) -> None:
+        """Pass a record by, leaving a dead letter in place of all it would have done."""
+        self.positions[record.topic] = record.offset + 1
+        self.poisoned += 1
+        letter = dead_letter(self.stage.name, record, self.partition, self.ctx.now, reason, detail)
+        self.ctx.outputs.append(letter)
+        log.warning(
+            "record sent to dlq", reason=reason, detail=detail,
+            topic=record.topic, partition=record.partition, offset=record.offset,
+        )  # fmt: skip
+
+    def punctuate(self) -> None:
+        """Tell the processor that time has passed; what it did before it raised is undone."""
+        self._mark()
+        try:
+            self._processor.punctuate(self._clock.now(), self.ctx)
+        except StoreDamaged:
+            raise
+        except Exception:
+            log.exception("punctuate raised: undone, called again next time")
+            self._undo()
+            self.restored()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.positions != self._committed or self._pending() != (0, 0)
+
+    def changelog(self) -> Iterator[tuple[str, str, list[tuple[bytes, bytes | None, int]]]]:
+        """For each store that changed: its name, its changelog, (key, value, timestamp) to send.
+
+        What has no timestamp of its own is filed under the stream time, so that a rebuilt
+        store knows it.
+        """
+        default = self.ctx.stream_time or self._clock.now()
+        for spec in self.stage.stores:
+            changes = self.stores[spec.name].changes
+            if changes:
+                records = [(key, value, at or default) for key, (value, at) in changes.items()]
+                yield spec.name, spec.changelog, records
+
+    def committed(self, changelog_offsets: Mapping[str, int]) -> None:
+        """The transaction is committed: write it to the backends.
+
+        `changelog_offsets` names, for each store that changed, the offset behind its last
+        changelog record.
+        """
+        now = self._clock.now()
+        for name, offset in changelog_offsets.items():
+            store = self.stores[name]
+            store.backend.write(store.changes, Checkpoint(offset, now, self.ctx.stream_time))
+        for store in self.stores.values():
+            store.drop()
+        self.ctx.outputs.clear()
+        self._committed = dict(self.positions)
+        self._stream_time = self.ctx.stream_time
+
+    def rollback(self) -> None:
+        """The transaction is aborted: be as after the last commit."""
+        for store in self.stores.values():
+            store.drop()
+        self.ctx.outputs.clear()
+        self.positions = dict(self._committed)
+        self.ctx.stream_time = self._stream_time
+        self.restored()
+
+    def close(self) -> None:
+        """Leave the state as committed, its checkpoint dated now: it was current until now."""
+        for store in self.stores.values():
+            checkpoint = store.backend.checkpoint()
+            if checkpoint is not None:
+                now = self._clock.now()
+                store.backend.write({}, Checkpoint(checkpoint.offset, now, self._stream_time))
+            store.backend.close()
+
+    def _handled_together(
+        self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]
+    ) -> bool:
+        self._mark()
+        try:
+            batch(records, self.ctx)
+        except StoreDamaged:
+            raise
+        except Exception:
+            if self._undo():
+                self.restored()
+            return False
+        for record in records:
+            self.positions[record.topic] = record.offset + 1
+        self.ctx.stream_time = max(self.ctx.stream_time, *(r.timestamp for r in records))
+        return True
+
+    def _handle(self, record: Record) -> None:
+        self._mark()
+        self.ctx.stream_time = max(self.ctx.stream_time, record.timestamp)
+        try:
+            self._processor.process(record, self.ctx)
+        except StoreDamaged:
+            raise
+        except PoisonRecord as poison:
+            self._pass_by(record, poison.reason, poison.detail)
+        except Exception as error:
+            log.error("processor raised", error=traceback.format_exc())
+            self._pass_by(record, "processor_error", f"{type(error).__name__}: {error}")
+        else:
+            self.positions[record.topic] = record.offset + 1
+
+    def _pass_by(self, record: Record, reason: str, detail: str) -> None:
+        changed = self._undo()
+        self.refuse(record, reason, detail)
+        if changed or reason == "processor_error":
+            self.restored()
+
+    def _mark(self) -> None:
+        self._outputs_before = len(self.ctx.outputs)
+        for store in self.stores.values():
+            store.mark()
+
+    def _undo(self) -> bool:
+        changed = len(self.ctx.outputs) > self._outputs_before
+        del self.ctx.outputs[self._outputs_before :]
+        for store in self.stores.values():
+            changed |= store.undo()
+        return changed
+
+    def _pending(self) -> tuple[int, int]:
+        return len(self.ctx.outputs), sum(len(store.changes) for store in self.stores.values())
+
+    def _checkpoints(self) -> Iterator[Checkpoint]:
+        for store in self.stores.values():
+            checkpoint = store.backend.checkpoint()
+            if checkpoint is not None:
+                yield checkpoint

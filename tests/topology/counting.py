@@ -1,0 +1,87 @@
+"""A small stage that counts keys, for tests of the runtime itself.
+
+Input values say what to do: `count` adds one and forwards the count, `poison` writes, forwards
+and then fails, `crash` raises what is no PoisonRecord, `lost` forwards to an unknown topic,
+`huge` forwards what no broker takes, `tick` has the next punctuation forward the key.
+"""
+
+from __future__ import annotations
+
+from streams.errors import PoisonRecord
+from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.topology.model import (
+    StageDeclaration,
+    StoreDeclaration,
+    Topic,
+    Topology,
+)
+
+HUGE = 3_000_000
+
+
+class Counting:
+    """Counts of keys in `counts`; `total` is derived, as a ready queue would be."""
+
+    def __init__(self, partition: int) -> None:
+        self.total = -1
+
+    def restored(self, ctx: Context) -> None:
+        self.total = sum(int(v) for _, v in ctx.store("counts").range(b"", b"\xff"))
+
+    def process(self, record: Record, ctx: Context) -> None:
+        key, verb = record.key or b"", record.value or b""
+        counts = ctx.store("counts")
+        self.total += 1
+        count = b"%d" % (int(counts.get(key) or b"0") + 1)
+        counts.put(key, count)
+        ctx.forward("out", key, count, headers=[("total", b"%d" % self.total)])
+        if verb == b"poison":
+            raise PoisonRecord("bad_verb", "told to")
+        if verb == b"crash":
+            raise ZeroDivisionError("told to")
+        if verb == b"lost":
+            ctx.forward("nowhere", key, count)
+        if verb == b"huge":
+            ctx.forward("out", key, b"x" * HUGE)
+        if verb == b"tick":
+            counts.put(b"tick:" + key, b"0")
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        counts = ctx.store("counts")
+        for key, _ in list(counts.range(b"tick:", b"tick;")):
+            counts.delete(key)
+            ctx.forward("out", key, b"%d" % now)
+
+
+STAGE = Stage(
+    name="counting",
+    inputs=("in",),
+    stores=(StoreSpec("counts", "counting.counts.changelog"),),
+    processor=Counting,
+    punctuate_seconds=0.1,
+)
+
+
+def counting_topology(partitions: int = 2) -> Topology:
+    topics = [
+        Topic("in", partitions),
+        Topic("out", partitions),
+        Topic("counting.counts.changelog", partitions, cleanup="compact"),
+        Topic("dlq", partitions),
+    ]
+    declaration = StageDeclaration(
+        "counting", ("in",), ("out", "dlq"),
+        (StoreDeclaration("counts", "counting.counts.changelog"),),
+    )  # fmt: skip
+    return Topology(
+        partitions=partitions,
+        window_ms=1_000,
+        topics={topic.name: topic for topic in topics},
+        stages={"counting": declaration},
+        priorities={},
+        pools=(),
+        job_types={},
+        routes=(),
+        limits=(),
+        finished_jobs_ms=0,
+    )
