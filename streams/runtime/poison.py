@@ -8,7 +8,9 @@ from streams.serde.records import DeadLetter
 
 TOPIC = "dlq"
 VALUE_CAP = 900 * 1024
-"""Bytes of a record kept in its dead letter: the letter must fit a message of 1 MB."""
+KEY_CAP = 64 * 1024
+_DETAIL_CAP = 4 * 1024
+"""What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
 Output = tuple[str, bytes | None, bytes | None, int, tuple[Header, ...], int | None]
 """Topic, key, value, partition, headers, timestamp (milliseconds; None: when it is sent)."""
@@ -21,26 +23,30 @@ def dead_letter(
 
     The tenant is left empty: what cannot be read cannot say whose it is.
     """
-    value = record.value
-    if value is not None and len(value) > VALUE_CAP:
-        detail = f"{detail} (value cut from {len(value)} to {VALUE_CAP} bytes)".strip()
-        value = value[:VALUE_CAP]
+    key, cut_key = _cut(record.key, KEY_CAP, "key")
+    value, cut_value = _cut(record.value, VALUE_CAP, "value")
     letter = DeadLetter(
         id=f"{stage}:{record.topic}:{record.partition}:{record.offset}",
         kind="record",
         tenant_id="",
         reason=reason,
-        detail=detail,
+        detail=detail[:_DETAIL_CAP] + cut_key + cut_value,
         stage=stage,
         at=at,
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
-        key=record.key,
+        key=key,
         value=value,
         traceparent=_traceparent(record),
     )
     return TOPIC, letter.id.encode(), DEAD_LETTER.encode(letter), partition, (), None
+
+
+def _cut(data: bytes | None, cap: int, what: str) -> tuple[bytes | None, str]:
+    if data is None or len(data) <= cap:
+        return data, ""
+    return data[:cap], f" ({what} cut from {len(data)} to {cap} bytes)"
 
 
 def _traceparent(record: Record) -> str | None:
