@@ -1,0 +1,1 @@
+"""One machine's pipeline: every stage as a child process under one supervisor."""

@@ -1,0 +1,98 @@
+"""Keys and tokens of a data directory: made at first use, kept in files only their owner reads.
+
+<data-dir>/keys/vault.key, cluster.key   32 random bytes each
+<data-dir>/keys/<name>.secret            text: a sample source's signing secret
+<data-dir>/admin.token                   text: the operator's API
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streams.errors import ConfigError
+from streams.settings import Settings
+from streams.vault import KEY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the processes of one data directory share."""
+
+    vault_key_file: Path
+    cluster_key_file: Path
+    admin_token: str = field(repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """As the processes read them."""
+        return {
+            "TIDEGATE_VAULT_KEY_FILE": str(self.vault_key_file),
+            "TIDEGATE_CLUSTER_KEY_FILE": str(self.cluster_key_file),
+            "TIDEGATE_ADMIN_TOKEN": self.admin_token,
+        }
+
+
+def credentials(settings: Settings) -> Credentials:
+    """The given ones, else those of the data directory, else new ones kept there.
+
+    A given admin token is kept in the directory too, for the commands that talk to the API.
+
+    Raises:
+        ConfigError: the directory cannot be written, or the admin token is empty.
+    """
+    keys = key_folder(settings.data_dir)
+    return Credentials(
+        settings.vault_key_file or _kept(keys / "vault.key", secrets.token_bytes(KEY_BYTES)),
+        settings.cluster_key_file or _kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),
+        _admin_token(settings),
+    )
+
+
+def _admin_token(settings: Settings) -> str:
+    file = settings.data_dir / "admin.token"
+    if settings.admin_token is None:
+        return _kept(file, secrets.token_urlsafe(24).encode()).read_text().strip()
+    token = settings.admin_token.get_secret_value()
+    if not token:
+        raise ConfigError("TIDEGATE_ADMIN_TOKEN is empty: unset it to have one generated")
+    _write(file, token.encode())
+    return token
+
+
+def signing_secret(data_dir: Path, name: str) -> str:
+    """A secret of the data directory for a sample source."""
+    file = _kept(key_folder(data_dir) / f"{name}.secret", secrets.token_urlsafe(24).encode())
+    return file.read_text().strip()
+
+
+def key_folder(data_dir: Path) -> Path:
+    """`<data_dir>/keys`, which only its owner may enter."""
+    folder = data_dir / "keys"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use the data directory {data_dir}: {error.strerror}; "
+            "make it writable, or choose another with --data-dir"
+        ) from error
+    return folder
+
+
+def _kept(path: Path, fresh: bytes) -> Path:
+    if not path.exists():
+        _write(path, fresh)
+    return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and never readable by others."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error

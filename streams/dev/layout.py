@@ -1,0 +1,122 @@
+"""Which processes run, on which ports, with which command line and environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from streams.broker.ports import HOST, pick_free
+from streams.dev.process import ProcessSpec
+from streams.settings import Settings
+
+_WAVES = (("ingress",), ("worker",), ("dedup", "scheduler", "dispatcher"), ("operator",))
+"""Order of stopping: nothing new comes in, what runs ends, what that wrote is worked off."""
+
+_HTTP_STAGES = {"ingress", "operator"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many processes of each stage."""
+
+    ingress: int = 1
+    dedup: int = 1
+    scheduler: int = 1
+    dispatcher: int = 1
+    worker: int = 1
+    operator: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the pipeline; `port` serves its probes and, if it has one, its API."""
+
+    stage: str
+    instance: str
+    port: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage}-{self.instance}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def ready_url(self) -> str:
+        return f"{self.url}/readyz"
+
+
+def members(layout: Layout) -> tuple[Member, ...]:
+    """Every process of a layout on a free loopback port, kept over its restarts.
+
+    Raises:
+        BrokerError: no port is free.
+    """
+    placed: list[Member] = []
+    for field in fields(layout):
+        for number in range(getattr(layout, field.name)):
+            port = pick_free(frozenset(member.port for member in placed))
+            placed.append(Member(field.name, str(number), port))
+    return tuple(placed)
+
+
+def waves(
+    placed: tuple[Member, ...], settings: Settings, app: str, env: Mapping[str, str]
+) -> list[list[ProcessSpec]]:
+    """The processes in their order of stopping.
+
+    `env` is the environment of each; the admin token goes to the operator alone.
+    """
+    return [
+        [process_spec(m, settings, app, env) for m in placed if m.stage in wave] for wave in _WAVES
+    ]
+
+
+def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of every process: ours, the settings that no flag carries, and `given`."""
+    kafka = {
+        f"TIDEGATE_KAFKA_{name.upper().replace('.', '_')}": value
+        for name, value in settings.kafka.items()
+    }
+    return {
+        **os.environ,
+        **kafka,
+        "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix,
+        "TIDEGATE_LOG_FORMAT": settings.log_format,
+        "TIDEGATE_LOG_LEVEL": settings.log_level,
+        **given,
+    }
+
+
+def process_spec(
+    member: Member, settings: Settings, app: str, env: Mapping[str, str]
+) -> ProcessSpec:
+    """Command line and environment of one process; no secret stands in the command line."""
+    port_flag = "--port" if member.stage in _HTTP_STAGES else "--probe-port"
+    flags = {
+        "--bootstrap": settings.bootstrap,
+        "--data-dir": str(settings.data_dir),
+        "--instance": member.instance,
+        "--host": HOST,
+        port_flag: str(member.port),
+        **({"--topology": str(settings.topology)} if settings.topology else {}),
+        **({"--app": app} if member.stage == "worker" else {}),
+    }
+    own = dict(env)
+    if member.stage != "operator":
+        own.pop("TIDEGATE_ADMIN_TOKEN", None)
+    words = (word for flag in flags.items() for word in flag)
+    return ProcessSpec(member.name, (*command(), member.stage, *words), own, member.ready_url)
+
+
+def command() -> tuple[str, ...]:
+    """How to start `tidegate`: the installed script, so that `ps` shows that name."""
+    script = Path(sys.executable).with_name("tidegate")
+    if script.exists():
+        return (sys.executable, str(script))
+    return (sys.executable, "-m", "streams.cli")

@@ -1,0 +1,48 @@
+"""A supervised process ends when its supervisor does, however that ended.
+
+The supervisor gives each child the read end of a pipe of which it alone holds the write end. The
+system closes that end with the supervisor, SIGKILL included, on Linux and macOS alike; no signal
+to ask for, no pid to watch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+from streams.errors import ConfigError
+
+PARENT_FD = "TIDEGATE_PARENT_FD"
+"""Environment variable: the number of the inherited descriptor."""
+
+LAST_WORDS_SECONDS = 2.0
+"""Between the SIGTERM that such a process sends itself and its end in any case."""
+
+
+def end_with_parent() -> None:
+    """Watch the pipe that `TIDEGATE_PARENT_FD` names from a daemon thread; without one, nothing.
+
+    Raises:
+        ConfigError: the variable names no open descriptor.
+    """
+    named = os.environ.pop(PARENT_FD, None)
+    if named is None:
+        return
+    try:
+        descriptor = int(named)
+        os.set_inheritable(descriptor, False)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{PARENT_FD}={named!r} is no open descriptor: unset it") from error
+    threading.Thread(target=_await_end, args=(descriptor,), name="parent", daemon=True).start()
+
+
+def _await_end(descriptor: int) -> None:
+    while os.read(descriptor, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_WORDS_SECONDS)
+    if os.getpgrp() == os.getpid():  # what this process started ends with it
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

@@ -1,0 +1,62 @@
+"""The metrics of every process as one page, each sample labelled with its stage and instance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from streams.dev.layout import Member
+
+_TIMEOUT = ClientTimeout(total=2.0)
+
+
+async def merged_metrics(members: Sequence[Member]) -> bytes:
+    """One page in Prometheus' text format 0.0.4; who does not answer is `tidegate_up 0`."""
+    async with ClientSession(timeout=_TIMEOUT) as session:
+        pages = await asyncio.gather(*(_page(session, member) for member in members))
+    return merge(zip(members, pages, strict=True))
+
+
+def merge(pages: Iterable[tuple[Member, str | None]]) -> bytes:
+    """Merge pages; None stands for a process that did not answer."""
+    up = Metric("tidegate_up", "Whether the process answered this scrape.", "gauge")
+    families = {up.name: up}
+    for member, page in pages:
+        labels = {"stage": member.stage, "instance": member.instance}
+        up.add_sample(up.name, labels, 0 if page is None else 1)
+        for family in text_string_to_metric_families(page or ""):
+            known = families.setdefault(
+                family.name, Metric(family.name, family.documentation, family.type)
+            )
+            for sample in family.samples:
+                known.add_sample(sample.name, {**labels, **sample.labels}, sample.value)
+    registry = CollectorRegistry()
+    registry.register(_Merged(families.values()))
+    return generate_latest(registry)
+
+
+async def _page(session: ClientSession, member: Member) -> str | None:
+    try:
+        async with session.get(f"{member.url}/metrics") as response:
+            return await response.text() if response.status == 200 else None
+    except (ClientError, TimeoutError, OSError):
+        return None
+
+
+class _Merged(Collector):
+    """Families that are there already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = tuple(families)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: registering must not collect."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)

@@ -1,0 +1,175 @@
+"""Keeps child processes running: starts them, restarts what dies, stops them in order.
+
+Children are given in waves, in the order in which they are to be stopped; they are all started
+at once. None outlives this process, not even if it is killed (`parent.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streams.dev.output import Output
+from streams.dev.process import Child, ProcessSpec, describe_end, spawn
+from streams.dev.readiness import unready
+from streams.errors import ConfigError
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+SOUND_AFTER_SECONDS = 10.0
+"""A process that lived so long is restarted as if it had never failed before."""
+
+_REFUSED = 2
+"""Exit code of a command whose flags, settings or files are wrong."""
+
+_KEPT_BACK_SECONDS = 2.0
+_POLL_SECONDS = 0.1
+_SAY_WAITING_SECONDS = 15.0
+NAME = "supervisor"
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """What is known of one child at this moment."""
+
+    spec: ProcessSpec
+    child: Child | None = None
+    task: asyncio.Task[None] | None = None
+    stopping: bool = False
+    refused: bool = False
+
+
+class Supervisor:
+    """Runs the processes of `waves`; `changed` is called after every start and end of one.
+
+    `grace_seconds` bounds `stop` as a whole: who is not gone by then is killed.
+    """
+
+    def __init__(
+        self,
+        waves: Sequence[Sequence[ProcessSpec]],
+        output: Output,
+        *,
+        grace_seconds: float = 30.0,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._waves = [[_Kept(spec) for spec in wave] for wave in waves]
+        self._output = output
+        self._grace = grace_seconds
+        self._changed = changed
+        self._parent_fds: tuple[int, int] | None = None
+        self._all_ready = False
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of the children that run now, by name."""
+        return {k.spec.name: k.child.pid for k in self._kept if k.child and k.child.running}
+
+    @property
+    def _kept(self) -> list[_Kept]:
+        return [kept for wave in self._waves for kept in wave]
+
+    def start(self) -> None:
+        """Start every child; returns at once."""
+        self._parent_fds = os.pipe()
+        for kept in self._kept:
+            kept.task = asyncio.create_task(self._keep(kept, self._parent_fds[0]))
+
+    async def ready(self) -> None:
+        """Return once every child answers 200 at its `ready_url`, all in one round.
+
+        Raises:
+            ConfigError: a child refuses its flags, settings or files; restarting is no remedy.
+        """
+        urls = {kept.spec.name: kept.spec.ready_url for kept in self._kept}
+        say_at = _now() + _SAY_WAITING_SECONDS
+        while waiting := await unready(urls):
+            for kept in self._kept:
+                if kept.refused:
+                    raise ConfigError(f"{kept.spec.name} cannot start: its error stands above")
+            if _now() > say_at:
+                self._say(f"still waiting for {', '.join(waiting)}")
+                say_at = _now() + _SAY_WAITING_SECONDS
+            await asyncio.sleep(_POLL_SECONDS)
+        self._all_ready = True
+
+    async def stop(self) -> None:
+        """SIGTERM wave after wave, each when the one before is gone; SIGKILL for the rest."""
+        deadline = _now() + self._grace
+        for index, wave in enumerate(self._waves):
+            later = len(self._waves) - index - 1
+            await self._stop_wave(wave, deadline - later * _KEPT_BACK_SECONDS)
+        if self._parent_fds:
+            for descriptor in self._parent_fds:
+                os.close(descriptor)
+            self._parent_fds = None
+
+    def kill(self) -> None:
+        """SIGKILL every child and what it started, now."""
+        for kept in self._kept:
+            kept.stopping = True
+            if kept.child:
+                kept.child.clear_group()
+
+    async def _stop_wave(self, wave: Sequence[_Kept], deadline: float) -> None:
+        for kept in wave:
+            kept.stopping = True
+            if kept.child:
+                kept.child.signal(signal.SIGTERM)
+            elif kept.task:
+                kept.task.cancel()
+        tasks = [kept.task for kept in wave if kept.task]
+        if not tasks:
+            return
+        await asyncio.wait(tasks, timeout=max(0.0, deadline - _now()))
+        for kept in wave:
+            if kept.child:
+                self._say(f"{kept.spec.name} did not end in time: killing it")
+                kept.child.clear_group()
+        await asyncio.wait(tasks)
+
+    async def _keep(self, kept: _Kept, parent_fd: int) -> None:
+        failures = 0
+        while not kept.stopping:
+            started = _now()
+            end = await self._run(kept, parent_fd)
+            if kept.stopping:
+                return
+            failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
+            pause = pause_after(failures)
+            failures += 1
+            self._say(f"{kept.spec.name} {end}; starting it again in {pause:g} s")
+            await asyncio.sleep(pause)
+
+    async def _run(self, kept: _Kept, parent_fd: int) -> str:
+        """One life of a child; returns how it ended."""
+        try:
+            child = await spawn(kept.spec, parent_fd)
+        except OSError as error:
+            return f"cannot be started ({error})"
+        kept.child = child
+        if kept.stopping:  # asked for while it was being started
+            child.signal(signal.SIGTERM)
+        self._changed()
+        pump = asyncio.create_task(self._output.pump(kept.spec.name, child.lines))
+        code = await child.process.wait()
+        child.clear_group()
+        await pump
+        kept.child = None
+        kept.refused = code == _REFUSED and not self._all_ready
+        self._changed()
+        return describe_end(code)
+
+    def _say(self, text: str) -> None:
+        self._output.line(NAME, text)
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before the next start, after so many short lives in a row."""
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
