@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
+CHANGELOG_DELETE_RETENTION_MS = 86_400_000
+"""`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
+
+A store on disk that is older than this may have missed deletions; see the runtime.
+"""
+
+MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's own default of `max.message.bytes`: 1 MiB and the overhead of one batch."""
+
 LimitScope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
 
 
@@ -18,7 +27,12 @@ class Topic:
     cleanup: Literal["delete", "compact", "compact,delete"] = "delete"
     retention_ms: int | None = None
     timestamp: Literal["create", "append"] = "create"
-    max_message_bytes: int = 1_048_588
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    @property
+    def addressed(self) -> bool:
+        """Its records go to the partition a worker announced, not to their tenant's."""
+        return self.name == "jobs.replies" or self.name.startswith("jobs.work.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,157 @@
+"""Make a cluster's topics those of a topology; a second time there is nothing to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from streams.errors import TidegateError
+from streams.settings import Settings
+from streams.topology.cluster import TIMEOUT_SECONDS, read_cluster, told
+from streams.topology.model import Topology
+from streams.topology.plan import (
+    AddPartitions,
+    ChangeConfig,
+    Consent,
+    CreateTopic,
+    DeleteTopic,
+    Plan,
+    compare,
+)
+
+_SETTLE_SECONDS = 60
+
+
+def connect(settings: Settings) -> AdminClient:
+    """An admin client whose errors come as exceptions alone, not as log lines as well."""
+    return AdminClient(settings.client(**{"log_level": 0}))
+
+
+def plan(
+    topology: Topology, admin: AdminClient, prefix: str = "", consent: Consent | None = None
+) -> Plan:
+    """What `apply` would do to the cluster; changes nothing.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+        TidegateError: the cluster refuses to tell.
+    """
+    cluster = read_cluster(admin, [prefix + name for name in topology.topics])
+    return compare(topology, cluster, prefix, consent or Consent())
+
+
+def apply(
+    topology: Topology,
+    settings: Settings,
+    *,
+    allow_unsafe: bool,
+    allow_partition_change: bool = False,
+    delete: Iterable[str] = (),
+) -> Plan:
+    """Carry the plan out, wait until every topic has its leaders, and return the plan.
+
+    Raises:
+        TidegateError: something was refused, by us (then nothing was changed) or the cluster.
+        KafkaUnavailable: no broker answers.
+    """
+    admin = connect(settings)
+    consent = Consent(allow_unsafe, allow_partition_change, tuple(delete))
+    planned = plan(topology, admin, settings.topic_prefix, consent)
+    execute(planned, admin)
+    return planned
+
+
+def execute(planned: Plan, admin: AdminClient) -> None:
+    """Carry out a plan; raises like `apply`."""
+    if planned.refusals:
+        raise TidegateError("\n".join(map(str, planned.refusals)))
+    for step in (_create, _change, _add_partitions, _delete):
+        step(planned, admin)
+    _settle(planned, admin)
+
+
+def _create(planned: Plan, admin: AdminClient) -> None:
+    topics = [
+        NewTopic(step.topic, step.partitions, step.replication, config=dict(step.config))
+        for step in planned.of(CreateTopic)
+    ]
+    # Whoever applied at the same moment meant the same file.
+    _all(topics, admin.create_topics, "create", KafkaError.TOPIC_ALREADY_EXISTS)
+
+
+def _change(planned: Plan, admin: AdminClient) -> None:
+    entries: dict[str, list[ConfigEntry]] = {}
+    for step in planned.of(ChangeConfig):
+        entries.setdefault(step.topic, []).append(
+            ConfigEntry(step.setting, step.after, incremental_operation=AlterConfigOpType.SET)
+        )
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changed)
+        for topic, changed in entries.items()
+    ]
+    _all(resources, admin.incremental_alter_configs, "change the settings of")
+
+
+def _add_partitions(planned: Plan, admin: AdminClient) -> None:
+    grown = [NewPartitions(step.topic, step.after) for step in planned.of(AddPartitions)]
+    _all(grown, admin.create_partitions, "add partitions to")
+
+
+def _delete(planned: Plan, admin: AdminClient) -> None:
+    doomed = [step.topic for step in planned.of(DeleteTopic)]
+    _all(doomed, admin.delete_topics, "delete", KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def _all(
+    things: list[Any],
+    call: Callable[..., dict[Any, Future[Any]]],
+    doing: str,
+    harmless: int | None = None,
+) -> None:
+    """Send one request for all things; the first failure, after all ended, is raised."""
+    if not things:
+        return
+    failed: list[TidegateError] = []
+    for thing, future in call(things, request_timeout=TIMEOUT_SECONDS).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != harmless:
+                failed.append(told(error, f"{doing} {getattr(thing, 'name', thing)}"))
+    if failed:
+        raise failed[0]
+
+
+def _settle(planned: Plan, admin: AdminClient) -> None:
+    """Requests end before every broker knows; a stage that starts now shall find its topics."""
+    wanted = {s.topic: s.partitions for s in planned.of(CreateTopic)}
+    wanted |= {s.topic: s.after for s in planned.of(AddPartitions)}
+    gone = {s.topic for s in planned.of(DeleteTopic)}
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while wanted or gone:
+        try:
+            topics = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+        except KafkaException as error:
+            raise told(error, "see the new topics") from error
+        led = {n: sum(p.leader >= 0 for p in t.partitions.values()) for n, t in topics.items()}
+        if all(led.get(n) == count for n, count in wanted.items()) and not gone & set(led):
+            return
+        if time.monotonic() > deadline:
+            waiting = sorted({n for n, count in wanted.items() if led.get(n) != count} | gone)
+            raise TidegateError(
+                f"the cluster did not finish {', '.join(waiting)} within {_SETTLE_SECONDS} s; "
+                "see its brokers' logs, then apply again"
+            )
+        time.sleep(0.1)

@@ -1,0 +1,134 @@
+"""A topology's topics as a Kafka cluster has them, and as it should have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from streams.errors import KafkaUnavailable, TidegateError
+from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS, Topic
+
+REPLICATION = 3
+MIN_IN_SYNC = 2
+TIMEOUT_SECONDS = 15
+
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTopic:
+    """A topic that exists; `replication` is that of its least replicated partition."""
+
+    partitions: int
+    replication: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a cluster has: its brokers and, by full name, its topics.
+
+    Only topics that were asked for have a `config`.
+    """
+
+    brokers: int
+    topics: Mapping[str, ClusterTopic]
+
+
+def topic_config(topic: Topic, replicated: bool) -> dict[str, str]:
+    """Broker settings of a topic; `replicated` when it has three replicas.
+
+    Every setting that a guarantee rests on is stated, so that no cluster's default decides it:
+    no unclean election and two in-sync replicas keep what was acknowledged (G1), and no limit
+    by size shortens a retention. Kafka cleans closed segments only, hence their short lives.
+    """
+    return {
+        "cleanup.policy": topic.cleanup,
+        "retention.ms": str(-1 if topic.retention_ms is None else topic.retention_ms),
+        "retention.bytes": "-1",
+        "message.timestamp.type": "LogAppendTime" if topic.timestamp == "append" else "CreateTime",
+        "max.message.bytes": str(topic.max_message_bytes),
+        "min.insync.replicas": str(MIN_IN_SYNC if replicated else 1),
+        "unclean.leader.election.enable": "false",
+        "compression.type": "producer",
+        **_segments(topic),
+        **(_compaction() if "compact" in topic.cleanup else {}),
+    }
+
+
+def _segments(topic: Topic) -> dict[str, str]:
+    """A segment closes after an hour, or after an eighth of the retention up to a day."""
+    if topic.retention_ms is None:
+        return {"segment.ms": str(_HOUR_MS), "segment.bytes": str(64 * _MIB)}
+    span = min(_DAY_MS, max(_MINUTE_MS, topic.retention_ms // 8))
+    return {"segment.ms": str(span), "segment.bytes": str(256 * _MIB)}
+
+
+def _compaction() -> dict[str, str]:
+    # A restore reads what is not yet compacted away: a fifth of dirt at most.
+    return {
+        "min.cleanable.dirty.ratio": "0.2",
+        "delete.retention.ms": str(CHANGELOG_DELETE_RETENTION_MS),
+    }
+
+
+def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
+    """The cluster's brokers and topics, with the settings of those in `names` that exist.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+        TidegateError: the cluster refuses to tell (an ACL, say).
+    """
+    try:
+        metadata = admin.list_topics(timeout=TIMEOUT_SECONDS)
+        known = {
+            name: ClusterTopic(
+                len(topic.partitions),
+                min((len(p.replicas) for p in topic.partitions.values()), default=0),
+            )
+            for name, topic in metadata.topics.items()
+        }
+        configs = _read_configs(admin, [name for name in names if name in known])
+    except KafkaException as error:
+        raise told(error, "read the cluster") from error
+    topics = {
+        name: ClusterTopic(topic.partitions, topic.replication, configs.get(name, {}))
+        for name, topic in known.items()
+    }
+    return Cluster(len(metadata.brokers), topics)
+
+
+def _read_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    if not resources:
+        return {}
+    futures = admin.describe_configs(resources, request_timeout=TIMEOUT_SECONDS)
+    return {
+        resource.name: {entry.name: str(entry.value) for entry in future.result().values()}
+        for resource, future in futures.items()
+    }
+
+
+def told(error: KafkaException, doing: str) -> TidegateError:
+    """A Kafka client's error as ours, with what was being done and the next step."""
+    cause: KafkaError = error.args[0]
+    away: tuple[Any, ...] = (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+    )
+    if cause.code() in away:
+        return KafkaUnavailable(
+            f"cannot {doing}: no Kafka broker answers ({cause.str()}); start one with "
+            "`tidegate broker start`, or name another with --bootstrap"
+        )
+    return TidegateError(
+        f"cannot {doing}: {cause.str()} ({cause.name()}); correct that on the cluster, or "
+        "connect as a user that may alter topics (TIDEGATE_KAFKA_*)"
+    )

@@ -1,0 +1,94 @@
+"""Read `topology.yaml`, lay an application's file over it, and check the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from streams.errors import ConfigError
+from streams.resources import resource
+from streams.topology.mismatch import doubtful, offending, told
+from streams.topology.model import Topology
+from streams.topology.overlay import merge
+from streams.topology.problems import Problem
+from streams.topology.shape import TopologyShape, build
+from streams.topology.source import KeyPath, Node, read
+from streams.topology.validate import validate
+
+_WHOLE_FILE: KeyPath = ()
+
+
+def load(overlay: Path | None = None) -> Topology:
+    """The shipped topology, under the overlay if one is given.
+
+    Raises:
+        ConfigError: one line for every problem, `file:line: key.path: what is wrong; remedy`.
+    """
+    merged, problems = _read_files(overlay)
+    shaped = _shaped(merged)
+    problems += shaped.problems
+    if shaped.topology is not None:
+        broken = [found for found in validate(shaped.topology) if not shaped.doubts(found)]
+        problems += [_placed(found, shaped.tree, overlay) for found in broken]
+    if shaped.topology is None or problems:
+        raise ConfigError("\n".join(problems))
+    return shaped.topology
+
+
+def _read_files(overlay: Path | None) -> tuple[Node, list[str]]:
+    base, problems = read(resource("topology.yaml"))
+    if overlay is None:
+        return base, problems
+    over, more = read(overlay)
+    return merge(base, over), problems + more
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """What is left of a tree without its mismatches, so that one run tells of broken rules too.
+
+    `topology` is None where what is left is no topology at all; `doubtful` are the paths at
+    which a broken rule may only follow from what was left out.
+    """
+
+    topology: Topology | None
+    tree: Node
+    problems: list[str]
+    doubtful: frozenset[KeyPath]
+
+    def doubts(self, found: Problem) -> bool:
+        return any(
+            path[: len(doubt)] == doubt[: len(path)]
+            for path in found.paths
+            for doubt in self.doubtful
+        )
+
+
+def _shaped(merged: Node) -> _Shaped:
+    tree, problems, doubts = merged, list[str](), set[KeyPath]()
+    while True:
+        try:
+            topology = build(TopologyShape.model_validate(tree.plain()))
+            return _Shaped(topology, tree, problems, frozenset(doubts))
+        except ValidationError as error:
+            # Later passes find only what an earlier one left open: told already.
+            problems = problems or told(error, tree)
+            doubts |= {_named(path, tree) for path in doubtful(error)} - {_WHOLE_FILE}
+            # From the back, so that indexes into lists stay true.
+            for path in sorted(set(offending(error)), reverse=True):
+                if path == _WHOLE_FILE:
+                    return _Shaped(None, tree, problems, frozenset(doubts))
+                tree = tree.without(path)
+
+
+def _named(path: KeyPath, tree: Node) -> KeyPath:
+    """A path with the names of list items in place of their indexes."""
+    return tuple(tree.nearest(path[: i + 1]).name or key for i, key in enumerate(path))
+
+
+def _placed(found: Problem, merged: Node, overlay: Path | None) -> str:
+    places = [merged.nearest(path).place for path in found.paths]
+    shown = next((place for place in places if place.file == overlay), places[0])
+    return shown.problem(found.what)

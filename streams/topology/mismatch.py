@@ -1,0 +1,94 @@
+"""What pydantic finds wrong with a file's keys and types, told in the file's own terms."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from streams.topology.problems import near
+from streams.topology.shape import TopologyShape
+from streams.topology.source import KeyPath, Node
+
+_WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_too_short": "text that is not empty",
+    "too_short": "at least one item",
+    "string_pattern_mismatch": "letters, digits, '.', '_' and '-'",
+}
+_KINDS = (
+    (bool, "a truth value"), (int, "the number"), (float, "the number"), (str, "the text"),
+    (dict, "a mapping"), (tuple, "a list"),
+)  # fmt: skip
+
+
+def told(error: ValidationError, merged: Node) -> list[str]:
+    """One message for each mismatch, at its line."""
+    return [_message(detail, merged) for detail in error.errors()]
+
+
+def offending(error: ValidationError) -> list[KeyPath]:
+    """Where the mismatches are; for a missing key, the mapping that lacks it."""
+    return [d["loc"][:-1] if d["type"] == "missing" else d["loc"] for d in error.errors()]
+
+
+def doubtful(error: ValidationError) -> list[KeyPath]:
+    """What cannot be judged by the rules: an unknown key may be meant for any beside it."""
+    whole = ("missing", "extra_forbidden")
+    return [d["loc"][:-1] if d["type"] in whole else d["loc"] for d in error.errors()]
+
+
+def _message(detail: ErrorDetails, merged: Node) -> str:
+    loc = detail["loc"]
+    if detail["type"] == "missing":
+        parent = merged.nearest(loc[:-1]).place
+        return parent.child(loc[-1], parent.line).problem("is missing; add it")
+    place = merged.nearest(loc).place
+    if detail["type"] == "extra_forbidden":
+        known = list(_model_at(loc[:-1]).model_fields)
+        hint = near(str(loc[-1]), known)
+        return place.problem(f"unknown key{hint}; known here: {', '.join(known)}")
+    return place.problem(f"{_found(detail['input'])} stands here; write {_wanted(detail)}")
+
+
+def _wanted(detail: ErrorDetails) -> str:
+    context: dict[str, Any] = detail.get("ctx", {})
+    match detail["type"]:
+        case "literal_error":
+            return f"one of {context['expected']}"
+        case "greater_than":
+            return f"a number above {context['gt']:g}"
+        case "greater_than_equal":
+            return f"a whole number of at least {context['ge']}"
+        case kind:
+            return _WANTED.get(kind) or detail["msg"].removeprefix("Input should be ")
+
+
+def _found(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    kind = next((words for type_, words in _KINDS if isinstance(value, type_)), "something else")
+    shown = isinstance(value, int | float | str) and not isinstance(value, bool)
+    return f"{kind} {value!r}" if shown else kind
+
+
+def _model_at(loc: KeyPath) -> type[BaseModel]:
+    """The shape that reads the mapping at a location; indexes into lists do not count."""
+    shape: type[BaseModel] = TopologyShape
+    for key in loc:
+        if isinstance(key, str):
+            shape = _shape_in(shape.model_fields[key].annotation) or shape
+    return shape
+
+
+def _shape_in(hint: Any) -> type[BaseModel] | None:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return hint
+    return next((found for part in get_args(hint) if (found := _shape_in(part))), None)

@@ -1,0 +1,32 @@
+"""What is wrong with a topology, before it is known in which file and on which line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from streams.topology.source import KeyPath
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A broken rule: what, and the keys of which any one can be changed to keep it.
+
+    `paths` starts with the likeliest; the first that the overlay itself wrote is the one shown,
+    since that is the file its author can change.
+    """
+
+    what: str
+    paths: tuple[KeyPath, ...]
+
+
+def problem(what: str, *paths: KeyPath) -> Problem:
+    """A problem at one place or several."""
+    return Problem(what, paths)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the nearest known name, else nothing."""
+    found = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""

@@ -1,0 +1,227 @@
+"""The rules that a topology keeps, each a function that yields what breaks it.
+
+They hold the guarantees up: what must outlive what (G1), which topics meet partition by
+partition (G6), and that no declared limit is silently without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from streams.topology.model import StageDeclaration, StoreDeclaration, Topology
+from streams.topology.problems import Problem, near, problem
+
+_ENFORCED_SCOPES = ("global", "job_type", "tenant")
+_DAY_MS = 86_400_000
+
+Found = Iterator[Problem]
+
+
+def validate(topology: Topology) -> list[Problem]:
+    """Every broken rule, none for a sound topology."""
+    return [
+        found
+        for rule in (_lifetimes, _retention, _partitions, _stages, _jobs, _limits, _leases)
+        for found in rule(topology)
+    ]
+
+
+def _lifetimes(topology: Topology) -> Found:
+    """What must be kept at least as long as something else."""
+    yield from _outlives(
+        topology, "events.received", 2 * topology.window_ms, ("window_days",),
+        f"twice the window of {_days(topology.window_ms)} days",
+    )  # fmt: skip
+    for topic in ("dlq", "events.received"):
+        if topic in topology.topics:
+            yield from _outlives(
+                topology, "payloads", topology.topics[topic].retention_ms or 0, _days_of(topic),
+                f"the retention of {topic}, whose records refer to payloads",
+            )  # fmt: skip
+    if topology.finished_jobs_ms < topology.window_ms:
+        yield problem(
+            f"finished jobs are kept {_days(topology.finished_jobs_ms)} days, less than the window "
+            f"of {_days(topology.window_ms)} days: a repeated submission would run a purged job "
+            "again; set finished_jobs_days to the window or more",
+            ("retention", "finished_jobs_days"), ("window_days",),
+        )  # fmt: skip
+
+
+def _outlives(
+    topology: Topology, topic: str, least_ms: int, other: tuple[str, ...], why: str
+) -> Found:
+    found = topology.topics.get(topic)
+    if found and found.retention_ms is not None and found.retention_ms < least_ms:
+        yield problem(
+            f"{topic} keeps {_days(found.retention_ms)} days, less than {why}; "
+            f"set retention_days of {topic} to {_days(least_ms)} or more",
+            _days_of(topic), other,
+        )  # fmt: skip
+
+
+def _retention(topology: Topology) -> Found:
+    """Each topic says how long it keeps, and a topic that keeps for ever says no time."""
+    for topic in topology.topics.values():
+        path = _days_of(topic.name)
+        if "delete" in topic.cleanup and topic.retention_ms is None:
+            yield problem(f"cleanup {topic.cleanup} needs a time; set retention_days", path)
+        if topic.cleanup == "compact" and topic.retention_ms is not None:
+            yield problem(
+                "a compacted topic keeps the last value of each key for ever; remove "
+                "retention_days, or set cleanup to 'compact,delete'", path,
+            )  # fmt: skip
+    received = topology.topics.get("events.received")
+    if received and received.timestamp != "append":
+        yield problem(
+            "event time is the broker's: one wrong clock would move every tenant's window; "
+            "set timestamp: append", ("topics", "events.received", "timestamp"),
+        )  # fmt: skip
+
+
+def _partitions(topology: Topology) -> Found:
+    """Topics keyed by tenant are co-partitioned: inputs with each other and with changelogs."""
+    for topic in topology.topics.values():
+        if not topic.addressed and topic.partitions != topology.partitions:
+            yield problem(
+                f"{topic.name} has {topic.partitions} partitions, but a tenant has one partition "
+                "number on all topics and changelogs of a stage, and there are "
+                f"{topology.partitions}; "
+                "remove partitions here, or set the topology's own",
+                ("topics", topic.name, "partitions"), ("partitions",),
+            )  # fmt: skip
+
+
+def _stages(topology: Topology) -> Found:
+    for stage in topology.stages.values():
+        yield from _reads(topology, stage)
+        yield from _writes(topology, stage)
+        for store in stage.stores:
+            yield from _changelog(topology, stage, store)
+    yield from _shared_changelogs(topology)
+
+
+def _reads(topology: Topology, stage: StageDeclaration) -> Found:
+    path = ("stages", stage.name, "reads")
+    for index, name in enumerate(stage.reads):
+        topic = topology.topics.get(name)
+        if topic is None:
+            hint = near(name, topology.topics)
+            yield problem(f"topic {name!r} is not declared{hint}; add it to topics", (*path, index))
+        elif topic.addressed:
+            yield problem(
+                f"{name} is addressed to workers and not partitioned by tenant: it cannot meet "
+                "the stage's state; read another topic", (*path, index),
+            )  # fmt: skip
+
+
+def _writes(topology: Topology, stage: StageDeclaration) -> Found:
+    for index, glob in enumerate(stage.writes):
+        if not any(fnmatchcase(name, glob) for name in topology.topics):
+            yield problem(
+                f"{glob!r} names no declared topic{near(glob, topology.topics)}; add it to topics",
+                ("stages", stage.name, "writes", index),
+            )
+
+
+def _changelog(topology: Topology, stage: StageDeclaration, store: StoreDeclaration) -> Found:
+    topic = topology.topics.get(store.changelog)
+    path = ("stages", stage.name, "stores", store.name)
+    if topic is None:
+        hint = near(store.changelog, topology.topics)
+        yield problem(
+            f"changelog {store.changelog!r} is not declared{hint}; add it to topics",
+            (*path, "changelog"),
+        )
+        return
+    wanted = "compact,delete" if store.kind == "window" else "compact"
+    if topic.cleanup != wanted:
+        yield problem(
+            f"the changelog of a {store.kind} store needs cleanup {wanted!r}, not "
+            f"{topic.cleanup!r}; change it", ("topics", topic.name, "cleanup"), (*path, "kind"),
+        )  # fmt: skip
+    elif store.kind == "window" and (topic.retention_ms or 0) <= topology.window_ms:
+        yield problem(
+            f"the changelog of store {store.name!r} forgets within the window of "
+            f"{_days(topology.window_ms)} days: a rebuilt store would let duplicates pass; set "
+            f"retention_days of {topic.name} above that", _days_of(topic.name), ("window_days",),
+        )  # fmt: skip
+
+
+def _shared_changelogs(topology: Topology) -> Found:
+    owners: dict[str, str] = {}
+    for stage in topology.stages.values():
+        for store in stage.stores:
+            owner = owners.setdefault(store.changelog, f"{stage.name}.{store.name}")
+            if owner != f"{stage.name}.{store.name}":
+                yield problem(
+                    f"{store.changelog} is already the changelog of {owner}; give each store its "
+                    "own", ("stages", stage.name, "stores", store.name, "changelog"),
+                )  # fmt: skip
+
+
+def _jobs(topology: Topology) -> Found:
+    """Routes lead to a priority, job types to a pool, pools to a topic."""
+    for index, route in enumerate(topology.routes):
+        if route.priority not in topology.priorities:
+            hint = near(route.priority, topology.priorities)
+            yield problem(
+                f"priority {route.priority!r} is not declared{hint}; "
+                f"write one of {', '.join(topology.priorities)}",
+                ("routes", index, "priority"),
+            )
+    for job in topology.job_types.values():
+        if job.pool not in topology.pools:
+            hint = near(job.pool, topology.pools)
+            yield problem(
+                f"pool {job.pool!r} is not declared{hint}; add it to pools",
+                ("job_types", job.name, "pool"),
+            )
+    for pool in topology.pools:
+        if f"jobs.work.{pool}" not in topology.topics:
+            yield problem(
+                f"its topic jobs.work.{pool} is not declared; add it to topics with "
+                "partitions (one a worker at least) and retention_days", ("pools", pool),
+            )  # fmt: skip
+
+
+def _limits(topology: Topology) -> Found:
+    """A limit that nothing enforces is refused: ignored, it would be believed."""
+    for limit in topology.limits:
+        path = ("limits", limit.name)
+        if limit.scope not in _ENFORCED_SCOPES:
+            yield problem(
+                f"limits of scope {limit.scope!r} are not enforced yet; use one of "
+                f"{', '.join(_ENFORCED_SCOPES)}, or remove the limit", (*path, "scope"),
+            )  # fmt: skip
+        if limit.rate is not None:
+            yield problem(
+                "rates are not enforced yet; cap the concurrency instead", (*path, "rate")
+            )
+        elif limit.concurrency is None:
+            yield problem("the limit limits nothing; set concurrency", path)
+
+
+def _leases(topology: Topology) -> Found:
+    leases = topology.leases
+    if leases.heartbeat_seconds >= leases.term_seconds / 3:
+        yield problem(
+            f"heartbeat_seconds {leases.heartbeat_seconds:g} is not below a third of the term of "
+            f"{leases.term_seconds:g} s: one lost heartbeat or two would end a lease; shorten it, "
+            "or lengthen term_seconds",
+            ("leases", "heartbeat_seconds"), ("leases", "term_seconds"),
+        )  # fmt: skip
+    if leases.margin_seconds >= leases.term_seconds / 2:
+        yield problem(
+            f"margin_seconds {leases.margin_seconds:g} is not below half of the term of "
+            f"{leases.term_seconds:g} s: workers would hardly work; shorten it, or lengthen "
+            "term_seconds", ("leases", "margin_seconds"), ("leases", "term_seconds"),
+        )  # fmt: skip
+
+
+def _days_of(topic: str) -> tuple[str, ...]:
+    return ("topics", topic, "retention_days")
+
+
+def _days(milliseconds: int) -> str:
+    return f"{milliseconds / _DAY_MS:g}"
