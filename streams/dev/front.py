@@ -9,7 +9,7 @@ asked only when no connection to the first came about.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import count
 
 from aiohttp import (
@@ -140,7 +140,7 @@ def _unknown_outcome(member: Member) -> web.Response:
     )  # fmt: skip
 
 
-async def _client(app: web.Application):  # type: ignore[no-untyped-def]
+async def _client(app: web.Application) -> AsyncIterator[None]:
     session = ClientSession(
         connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
         timeout=ClientTimeout(total=None, connect=5.0),

@@ -18,7 +18,6 @@ class Output:
     """Writes `<folder>/<name>.log`, at most twice 5 MiB each, and passes lines to `console`."""
 
     def __init__(self, folder: Path, console: Callable[[str], None] | None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._console = console
         self._files: dict[str, RotatingFileHandler] = {}
@@ -26,6 +25,7 @@ class Output:
     def line(self, name: str, text: str) -> None:
         """One line of one process."""
         if name not in self._files:
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._files[name] = RotatingFileHandler(
                 self._folder / f"{name}.log", maxBytes=_FILE_BYTES, backupCount=_OLDER_FILES
             )

@@ -7,10 +7,11 @@ at once. None outlives this process, not even if it is killed (`parent.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streams.dev.output import Output
 from streams.dev.process import Child, ProcessSpec, describe_end, spawn
@@ -37,7 +38,7 @@ class _Kept:
     spec: ProcessSpec
     child: Child | None = None
     task: asyncio.Task[None] | None = None
-    stopping: bool = False
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     refused: bool = False
 
 
@@ -109,17 +110,15 @@ class Supervisor:
     def kill(self) -> None:
         """SIGKILL every child and what it started, now."""
         for kept in self._kept:
-            kept.stopping = True
+            kept.stopping.set()
             if kept.child:
                 kept.child.clear_group()
 
     async def _stop_wave(self, wave: Sequence[_Kept], deadline: float) -> None:
         for kept in wave:
-            kept.stopping = True
+            kept.stopping.set()
             if kept.child:
                 kept.child.signal(signal.SIGTERM)
-            elif kept.task:
-                kept.task.cancel()
         tasks = [kept.task for kept in wave if kept.task]
         if not tasks:
             return
@@ -132,16 +131,17 @@ class Supervisor:
 
     async def _keep(self, kept: _Kept, parent_fd: int) -> None:
         failures = 0
-        while not kept.stopping:
+        while not kept.stopping.is_set():
             started = _now()
             end = await self._run(kept, parent_fd)
-            if kept.stopping:
+            if kept.stopping.is_set():
                 return
             failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
             pause = pause_after(failures)
             failures += 1
             self._say(f"{kept.spec.name} {end}; starting it again in {pause:g} s")
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(kept.stopping.wait(), pause)
 
     async def _run(self, kept: _Kept, parent_fd: int) -> str:
         """One life of a child; returns how it ended."""
@@ -150,7 +150,7 @@ class Supervisor:
         except OSError as error:
             return f"cannot be started ({error})"
         kept.child = child
-        if kept.stopping:  # asked for while it was being started
+        if kept.stopping.is_set():  # asked for while it was being started
             child.signal(signal.SIGTERM)
         self._changed()
         pump = asyncio.create_task(self._output.pump(kept.spec.name, child.lines))

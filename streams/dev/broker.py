@@ -1,0 +1,81 @@
+"""The embedded broker under the same care as the stages: restarted when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from streams.broker.embedded import EmbeddedKafka
+from streams.dev.supervisor import SOUND_AFTER_SECONDS, pause_after
+from streams.errors import BrokerError
+
+_POLL_SECONDS = 0.2
+
+
+class SupervisedBroker:
+    """Runs `kafka`; `say` tells of its deaths, `changed` is called after each start and end."""
+
+    def __init__(
+        self, kafka: EmbeddedKafka, say: Callable[[str], None], changed: Callable[[], None]
+    ) -> None:
+        self._kafka = kafka
+        self._say = say
+        self._changed = changed
+        self._starting: asyncio.Future[object] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._kafka.pid
+
+    @property
+    def bootstrap(self) -> str:
+        return self._kafka.bootstrap
+
+    async def start(self) -> None:
+        """Return once it answers.
+
+        Raises:
+            BrokerError: it cannot start; the message names the remedy.
+        """
+        await self._launch()
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        """Stop in an orderly way; a start under way is waited for, then undone."""
+        if self._keeping:
+            self._keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeping
+        if self._starting:
+            with contextlib.suppress(BrokerError):
+                await self._starting
+        await asyncio.to_thread(self._kafka.stop)
+
+    async def _launch(self) -> None:
+        self._starting = asyncio.ensure_future(asyncio.to_thread(self._kafka.start))
+        # A thread cannot be cancelled: `stop` waits for what it began.
+        await asyncio.shield(self._starting)
+        self._changed()
+
+    async def _keep(self) -> None:
+        failures, started = 0, _now()
+        while True:
+            while self._kafka.running:
+                await asyncio.sleep(_POLL_SECONDS)
+            failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
+            pause = pause_after(failures)
+            failures += 1
+            self._say(f"the broker ended; starting it again in {pause:g} s")
+            self._changed()
+            await asyncio.sleep(pause)
+            started = _now()
+            try:
+                await self._launch()
+            except BrokerError as error:
+                self._say(f"the broker cannot start: {error}")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,75 @@
+"""A data directory serves one pipeline at a time; `dev.json` in it says who and where.
+
+    {"pid", "url", "bootstrap", "broker_pid", "processes": [{"name","stage","instance","pid","port"}]}
+
+A `pid` is null while its process is down. The file goes when the pipeline stops; one that is
+left over tells that it was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from streams.errors import ConfigError
+
+
+def state_file(data_dir: Path) -> Path:
+    return data_dir / "dev.json"
+
+
+def write_state(data_dir: Path, state: dict[str, Any]) -> None:
+    """Replace the file; a reader sees the old or the new one, whole."""
+    draft = data_dir / f".dev.json.{os.getpid()}"
+    draft.write_text(json.dumps(state, indent=1) + "\n")
+    draft.replace(state_file(data_dir))
+
+
+def read_state(data_dir: Path) -> dict[str, Any]:
+    """What the running pipeline, or a killed one, wrote last; empty when there is none."""
+    try:
+        found = json.loads(state_file(data_dir).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def claimed(data_dir: Path) -> Iterator[None]:
+    """Hold the directory; the system lets go of it with this process.
+
+    Raises:
+        ConfigError: another pipeline runs on it, or it cannot be written.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data_dir / "dev.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use the data directory {data_dir}: {error.strerror}; "
+            "make it writable, or choose another with --data-dir"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise _in_use(data_dir) from error
+    try:
+        yield
+    finally:
+        state_file(data_dir).unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _in_use(data_dir: Path) -> ConfigError:
+    state = read_state(data_dir)
+    who = f" (pid {state['pid']}, {state['url']})" if "pid" in state and "url" in state else ""
+    return ConfigError(
+        f"another pipeline runs on the data directory {data_dir}{who}: use that one, stop it, "
+        "or choose another with --data-dir"
+    )

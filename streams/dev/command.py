@@ -1,0 +1,38 @@
+"""The command `tidegate dev`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streams.settings import load_settings
+
+
+def dev(
+    port: Annotated[
+        int | None, typer.Option(help="Port of everything; 0 picks a free one.  [default: 8080]")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Kafka's data, keys, logs.  [default: .tidegate]")
+    ] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option(help="Use this Kafka instead of an embedded one.")
+    ] = None,
+    app: Annotated[
+        str | None, typer.Option(help="Your application, module:attribute, instead of a sample.")
+    ] = None,
+    topology: Annotated[
+        Path | None, typer.Option(help="File that overlays the built-in topology.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+) -> None:
+    """Run the whole pipeline here: a real Kafka, every stage, a sample application.
+
+    Example: tidegate dev --app examples.support.app:app --topology examples/support/topology.yaml
+    """
+    from streams.dev.run import run
+
+    settings = load_settings(port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology)
+    run(settings, app=app, workers=workers)

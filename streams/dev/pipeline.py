@@ -1,0 +1,185 @@
+"""The whole pipeline on one machine: broker, topics, every stage, one port in front."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+from streams.broker.embedded import EmbeddedKafka
+from streams.broker.status import read_status
+from streams.dev.broker import SupervisedBroker
+from streams.dev.claim import claimed, read_state, write_state
+from streams.dev.credentials import Credentials, credentials
+from streams.dev.front import Front, serve
+from streams.dev.layout import Layout, Member, environment, members, waves
+from streams.dev.output import Output
+from streams.dev.supervisor import NAME, Supervisor
+from streams.errors import ConfigError
+from streams.settings import Settings
+
+_LEFTOVER_SECONDS = 25.0
+_POLL_SECONDS = 0.1
+
+
+class Pipeline:
+    """`async with Pipeline(...)` enters when every process is ready and leaves when all are gone.
+
+    With `settings.bootstrap` left at its default it brings its own broker along. `app` is the
+    workers' application, `env` goes to every process on top of ours, `console` gets every
+    line that they write. While it runs, `<data_dir>/dev.json` tells pids and ports (`claim.py`).
+
+    Raises, on entering:
+        ConfigError: the data directory or port is in use, the topology is wrong, or a process
+            refuses to start.
+        BrokerError: the embedded broker cannot start.
+    """
+
+    settings: Settings
+    credentials: Credentials
+    url: str
+
+    def __init__(
+        self,
+        settings: Settings,
+        layout: Layout,
+        *,
+        app: str,
+        env: Mapping[str, str] = MappingProxyType({}),
+        console: Callable[[str], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.members: tuple[Member, ...] = members(layout)
+        self.broker: SupervisedBroker | None = None
+        self.supervisor: Supervisor | None = None
+        self._app = app
+        self._env = dict(env)
+        self._output = Output(settings.data_dir / "logs", console)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+
+    def pid(self, name: str) -> int | None:
+        """Process id of a member, such as `worker-0`; None while it is down."""
+        return self.supervisor.pids.get(name) if self.supervisor else None
+
+    def kill(self) -> None:
+        """End every stage at once, without a word; the broker follows with this process."""
+        if self.supervisor:
+            self.supervisor.kill()
+
+    async def _start(self) -> None:
+        killed_before = bool(read_state(self.settings.data_dir))
+        self._stack.enter_context(claimed(self.settings.data_dir))
+        self._stack.callback(self._output.close)
+        await self._open_front()
+        self.credentials = credentials(self.settings)
+        if killed_before:
+            await _leftover_broker_gone(self.settings.data_dir)
+        await self._start_broker()
+        await self._apply_topology()
+        await self._start_stages()
+
+    async def _open_front(self) -> None:
+        listener = self._stack.enter_context(listen(self.settings.host, self.settings.port))
+        self.url = f"http://{self.settings.host}:{listener.getsockname()[1]}"
+        runner = await serve(Front(self.members), listener)
+        self._stack.push_async_callback(runner.cleanup)
+
+    async def _start_broker(self) -> None:
+        if "bootstrap" in self.settings.model_fields_set:
+            return
+        kafka = EmbeddedKafka(self.settings.data_dir)
+        self.broker = SupervisedBroker(kafka, self._say, self._tell_state)
+        self._stack.push_async_callback(self.broker.stop)
+        await self.broker.start()
+        self.settings = self.settings.model_copy(update={"bootstrap": self.broker.bootstrap})
+
+    async def _apply_topology(self) -> None:
+        from streams.topology.apply import apply
+        from streams.topology.load import load
+
+        topology = load(self.settings.topology)
+        await asyncio.to_thread(
+            apply, topology, self.settings, allow_unsafe=self.broker is not None
+        )
+
+    async def _start_stages(self) -> None:
+        env = environment(self.settings, {**self.credentials.environment(), **self._env})
+        self.supervisor = Supervisor(
+            waves(self.members, self.settings, self._app, env),
+            self._output,
+            changed=self._tell_state,
+        )
+        self._stack.push_async_callback(self.supervisor.stop)
+        self.supervisor.start()
+        await self.supervisor.ready()
+
+    def _say(self, text: str) -> None:
+        self._output.line(NAME, text)
+
+    def _tell_state(self) -> None:
+        try:
+            write_state(self.settings.data_dir, self._state())
+        except OSError as error:  # a full disk must not end the supervision
+            self._say(f"cannot write dev.json: {error.strerror}")
+
+    def _state(self) -> dict[str, Any]:
+        pids = self.supervisor.pids if self.supervisor else {}
+        return {
+            "pid": os.getpid(),
+            "url": self.url,
+            "bootstrap": self.settings.bootstrap,
+            "broker_pid": self.broker.pid if self.broker else None,
+            "processes": [
+                {
+                    "name": member.name,
+                    "stage": member.stage,
+                    "instance": member.instance,
+                    "pid": pids.get(member.name),
+                    "port": member.port,
+                }
+                for member in self.members
+            ],
+        }
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, before anything else is started.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not this machine's.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another port with --port"
+        ) from error
+    return listener
+
+
+async def _leftover_broker_gone(data_dir: Path) -> None:
+    """A killed pipeline's broker ends by itself, but takes a moment to."""
+    deadline = asyncio.get_running_loop().time() + _LEFTOVER_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        if (await asyncio.to_thread(read_status, data_dir)).pid is None:
+            return
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,34 @@
+"""The application that `tidegate dev` runs when it is given none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+
+from streams import App, Context
+
+log = structlog.get_logger(__name__)
+app = App("sample")
+
+
+@app.job("draft_reply", timeout=60)
+async def draft_reply(ctx: Context) -> dict[str, Any]:
+    """Draft an answer to a ticket, and send it: here into the log."""
+    ticket = orjson.loads(await ctx.payload())
+    draft = await ctx.step("draft", write_draft, ticket["detail"]["subject"])
+    await ctx.progress({"pct": 50})
+    await ctx.effect("email:send", send_email, key="reply", text=draft)
+    return {"draft": draft}
+
+
+async def write_draft(subject: str) -> str:
+    """What a model would do here."""
+    return f"Thank you for writing about {subject!r}. We are on it."
+
+
+async def send_email(text: str, idempotency_key: str) -> dict[str, str]:
+    """What a mail service would do here; it gets the key with which to know a repetition."""
+    log.info("e-mail sent", text=text, idempotency_key=idempotency_key)
+    return {"sent": "yes"}

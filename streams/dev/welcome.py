@@ -1,0 +1,110 @@
+"""The first minute: a sample tenant, and commands that work as printed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from aiohttp import ClientSession
+
+from streams.dev.credentials import signing_secret
+from streams.dev.pipeline import Pipeline
+from streams.errors import TidegateError
+from streams.serde.ids import event_job_id
+
+TENANT, SOURCE = "demo", "zendesk"
+# A signature is good for minutes; this one is printed to be used at leisure.
+_TOLERANCE_SECONDS = 7 * 24 * 3600
+
+
+async def create_sample_tenant(pipeline: Pipeline) -> str:
+    """Create tenant `demo` with source `zendesk` through the operator's API; returns its secret.
+
+    Raises:
+        TidegateError: the API refuses.
+    """
+    secret = signing_secret(pipeline.settings.data_dir, f"{TENANT}.{SOURCE}")
+    token = pipeline.credentials.admin_token
+    async with ClientSession(
+        pipeline.url, headers={"Authorization": f"Bearer {token}"}, raise_for_status=False
+    ) as api:
+        await _put(api, f"/v1/tenants/{TENANT}", {"display_name": "Sample"})
+        await _put(
+            api,
+            f"/v1/tenants/{TENANT}/sources/{SOURCE}",
+            {
+                "scheme": "zendesk",
+                "secret": secret,
+                "options": {"tolerance_seconds": _TOLERANCE_SECONDS},
+            },
+        )
+    return secret
+
+
+async def _put(api: ClientSession, path: str, body: Mapping[str, Any]) -> None:
+    async with api.put(path, json=body) as answer:
+        if answer.status >= 300:
+            raise TidegateError(
+                f"the sample tenant cannot be created: PUT {path} answered {answer.status}: "
+                f"{(await answer.text()).strip()}"
+            )
+
+
+def ready_text(pipeline: Pipeline) -> str:
+    """What every start prints."""
+    return f"tidegate ready {pipeline.url}\nadmin token: {pipeline.credentials.admin_token}"
+
+
+def list_text(pipeline: Pipeline) -> str:
+    """A command that shows the jobs."""
+    return "See its jobs:\n" + _get(pipeline, "/v1/jobs")
+
+
+def hook_text(pipeline: Pipeline, secret: str) -> str:
+    """A command that delivers a signed event, and one that shows its job."""
+    event_id = str(uuid4())
+    body = ticket_event(event_id, datetime.now(UTC))
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    words = [
+        f"curl -s {pipeline.url}/v1/hooks/{TENANT}/{SOURCE}",
+        "-H 'Content-Type: application/json'",
+        f"-H 'X-Zendesk-Webhook-Signature-Timestamp: {stamp}'",
+        f"-H 'X-Zendesk-Webhook-Signature: {zendesk_signature(secret, stamp, body)}'",
+        f"--data-raw {shlex.quote(body.decode())}",
+    ]
+    job_id = event_job_id(TENANT, SOURCE, event_id)
+    return "\n".join((
+        "Deliver a signed event, as often as you like:", " \\\n  ".join(words),
+        "See its one job:", _get(pipeline, f"/v1/jobs/{job_id}"),
+    ))  # fmt: skip
+
+
+def ticket_event(event_id: str, at: datetime) -> bytes:
+    """A body as Zendesk's event subscriptions send it."""
+    return orjson.dumps({
+        "type": "zen:event-type:ticket.created",
+        "id": event_id,
+        "time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "account_id": 1,
+        "subject": "zen:ticket:35436",
+        "detail": {"id": "35436", "subject": "My printer is on fire", "status": "NEW"},
+        "event": {},
+    })  # fmt: skip
+
+
+def zendesk_signature(secret: str, timestamp: str, body: bytes) -> str:
+    """Base64 of HMAC-SHA256 over timestamp and body (Zendesk, "Verifying webhooks")."""
+    digest = hmac.digest(secret.encode(), timestamp.encode() + body, hashlib.sha256)
+    return base64.b64encode(digest).decode()
+
+
+def _get(pipeline: Pipeline, path: str) -> str:
+    token = pipeline.credentials.admin_token
+    return f"curl -s {pipeline.url}{path} \\\n  -H 'Authorization: Bearer {token}'"
