@@ -1,0 +1,196 @@
+"""`tidegate topology validate | plan | apply | describe`: the declaration against a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+
+from streams.errors import ConfigError, TidegateError
+from streams.settings import Settings, load_settings
+from streams.topology import describe as descriptions
+from streams.topology.apply import connect, execute
+from streams.topology.apply import plan as make_plan
+from streams.topology.load import load
+from streams.topology.mermaid import mermaid
+from streams.topology.model import Topology
+from streams.topology.plan import Consent, Plan
+
+app = typer.Typer(
+    name="topology",
+    no_args_is_help=True,
+    help="Check topology.yaml and bring a cluster's topics in line with it.",
+)
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
+]
+BootstrapOption = Annotated[
+    str | None, typer.Option(help="Kafka brokers, host:port, separated by commas.")
+]
+UnsafeOption = Annotated[
+    bool, typer.Option("--allow-unsafe", help="Accept fewer than 3 replicas of each topic.")
+]
+PartitionsOption = Annotated[
+    bool, typer.Option("--allow-partition-change", help="Add partitions although keys move.")
+]
+DeleteOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Delete this undeclared topic; may be repeated.", metavar="TOPIC"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def validate(topology: FileOption = None, as_json: JsonOption = False) -> None:
+    """Check the file; exit code 2 and one line for every problem if it is not valid.
+
+    Example: tidegate topology validate --topology examples/support/topology.yaml
+    """
+    with _errors_told(as_json):
+        _, loaded = _read(topology)
+        counts = _counts(loaded)
+        if as_json:
+            _print_json({"valid": True, **counts, "errors": []})
+        else:
+            typer.echo("valid: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+
+
+@app.command()
+def plan(
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    allow_unsafe: UnsafeOption = False,
+    allow_partition_change: PartitionsOption = False,
+    delete: DeleteOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what apply would do and change nothing; exit code 1 if it would refuse.
+
+    Example: tidegate topology plan --bootstrap kafka-1:9092,kafka-2:9092
+    """
+    with _errors_told(as_json):
+        settings, loaded = _read(topology, bootstrap)
+        consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
+        planned = make_plan(loaded, connect(settings), settings.topic_prefix, consent)
+        _show(planned, as_json, applied=False)
+        if planned.refusals:
+            raise typer.Exit(1)
+
+
+@app.command()
+def apply(
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    allow_unsafe: UnsafeOption = False,
+    allow_partition_change: PartitionsOption = False,
+    delete: DeleteOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create and change topics as declared; exit code 1, and nothing done, if it refuses.
+
+    Example: tidegate topology apply --bootstrap kafka-1:9092 --topology my-topology.yaml
+    """
+    with _errors_told(as_json):
+        settings, loaded = _read(topology, bootstrap)
+        consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
+        admin = connect(settings)
+        planned = make_plan(loaded, admin, settings.topic_prefix, consent)
+        if not planned.refusals:
+            execute(planned, admin)
+        _show(planned, as_json, applied=not planned.refusals)
+        if planned.refusals:
+            raise typer.Exit(1)
+
+
+@app.command()
+def describe(
+    topology: FileOption = None,
+    as_json: JsonOption = False,
+    as_mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print the flow as a Mermaid graph.")
+    ] = False,
+) -> None:
+    """Show topics, stages, routes, job types and limits as they are after the overlay.
+
+    Example: tidegate topology describe --mermaid > flow.mmd
+    """
+    with _errors_told(as_json):
+        _, loaded = _read(topology)
+        if as_mermaid:
+            typer.echo(mermaid(loaded))
+        elif as_json:
+            _print_json(descriptions.as_json(loaded))
+        else:
+            console = Console()
+            # A pipe has no width; the tables then take what they need.
+            wide = console if console.is_terminal else Console(width=160)
+            for table in descriptions.tables(loaded):
+                wide.print(table)
+
+
+def _read(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
+    settings = load_settings(topology=file, bootstrap=bootstrap)
+    return settings, load(settings.topology)
+
+
+def _counts(topology: Topology) -> dict[str, int]:
+    return {
+        "topics": len(topology.topics),
+        "stages": len(topology.stages),
+        "routes": len(topology.routes),
+        "limits": len(topology.limits),
+    }
+
+
+def _show(planned: Plan, as_json: bool, *, applied: bool) -> None:
+    if as_json:
+        _print_json(_plan_json(planned, applied))
+        return
+    for step in planned.steps:
+        typer.echo(step)
+    for note in planned.notes:
+        typer.echo(f"note: {note}")
+    for refusal in planned.refusals:
+        typer.echo(f"refused: {refusal}", err=True)
+    if planned.empty:
+        typer.echo("nothing to change")
+    elif planned.refusals:
+        typer.echo("nothing was changed", err=True)
+    else:
+        typer.echo(f"{len(planned.steps)} {'changes made' if applied else 'changes to make'}")
+
+
+def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:
+    steps = [{"step": type(step).__name__, **asdict(step)} for step in planned.steps]
+    return {
+        "empty": planned.empty,
+        "applied": applied,
+        "steps": steps,
+        "refusals": [asdict(refusal) for refusal in planned.refusals],
+        "notes": list(planned.notes),
+    }
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+@contextmanager
+def _errors_told(as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except TidegateError as error:
+        invalid = isinstance(error, ConfigError)
+        if as_json:
+            verdict = {"valid": False} if invalid else {}
+            _print_json({**verdict, "errors": str(error).splitlines()})
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2 if invalid else 1) from None
