@@ -9,7 +9,7 @@ from streams.serde.records import DeadLetter
 TOPIC = "dlq"
 VALUE_CAP = 900 * 1024
 KEY_CAP = 64 * 1024
-_DETAIL_CAP = 4 * 1024
+_DETAIL_CAP = 2 * 1024
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
 Output = tuple[str, bytes | None, bytes | None, int, tuple[Header, ...], int | None]

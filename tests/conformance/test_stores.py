@@ -1,0 +1,279 @@
+"""Every backend keeps the same promises: key-value and window, in memory and on RocksDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rocksdict import DbClosedError
+
+from streams.errors import ConfigError, StoreDamaged
+from streams.state.key_value import KeyValueBackend
+from streams.state.memory import MemoryTables
+from streams.state.overlay import Overlay
+from streams.state.rocksdb import RocksMemory, RocksTables, remove_tables
+from streams.state.store import Backend, Changes, Checkpoint, Tables
+from streams.state.window import WindowBackend
+
+WINDOW = 1_000
+MEMORY = RocksMemory()
+OpenTables = Callable[[], Tables]
+OpenBackend = Callable[[], Backend]
+
+
+@pytest.fixture(params=["memory", "rocksdb"])
+def open_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTables]:
+    """Opens the same tables anew, closing those opened before."""
+    kept = MemoryTables()
+    opened: list[Tables] = []
+
+    def open_() -> Tables:
+        while opened:
+            opened.pop().close()
+        on_disk = request.param == "rocksdb"
+        opened.append(RocksTables(tmp_path / "store", "test", MEMORY) if on_disk else kept)
+        return opened[0]
+
+    yield open_
+    for tables in opened:
+        tables.close()
+
+
+@pytest.fixture(params=["key_value", "window"])
+def open_backend(request: pytest.FixtureRequest, open_tables: OpenTables) -> OpenBackend:
+    if request.param == "window":
+        return lambda: WindowBackend(open_tables(), 10**15)
+    return lambda: KeyValueBackend(open_tables())
+
+
+@pytest.fixture
+def open_window(open_tables: OpenTables) -> OpenBackend:
+    return lambda: WindowBackend(open_tables(), WINDOW)
+
+
+def put(**values: bytes | None) -> Changes:
+    return {key.encode(): (value, 1) for key, value in values.items()}
+
+
+def entries(backend: Backend) -> dict[bytes, bytes]:
+    return dict(backend.range(b"", b"\xff"))
+
+
+def test_a_new_store_is_empty_and_has_no_checkpoint(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    assert backend.checkpoint() is None
+    assert backend.get(b"a") is None
+    assert backend.get_many([b"a", b"b"]) == [None, None]
+    assert backend.get_many([]) == []
+    assert entries(backend) == {}
+
+
+def test_what_is_written_is_read_and_outlives_a_reopening(open_backend: OpenBackend) -> None:
+    open_backend().write(put(a=b"1", b=b"", c=b"3"), Checkpoint(7, 8, 9))
+    for _ in range(2):
+        backend = open_backend()
+        assert backend.get(b"b") == b""
+        assert backend.get_many([b"c", b"x", b"a", b"c"]) == [b"3", None, b"1", b"3"]
+        assert entries(backend) == {b"a": b"1", b"b": b"", b"c": b"3"}
+        assert backend.checkpoint() == Checkpoint(7, 8, 9)
+
+
+def test_later_writes_replace_and_delete(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    backend.write(put(a=b"1", b=b"2"), Checkpoint(1, 0))
+    backend.write(put(a=b"3", b=None, c=None), Checkpoint(2, 0))
+    assert entries(backend) == {b"a": b"3"}
+    assert backend.checkpoint() == Checkpoint(2, 0)
+
+
+def test_a_range_is_ordered_and_half_open(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    backend.write(put(d=b"", a=b"", c=b"", b=b""), Checkpoint(1, 0))
+    assert [key for key, _ in backend.range(b"a", b"c")] == [b"a", b"b"]
+    assert list(backend.range(b"c", b"c")) == []
+    assert list(backend.range(b"d", b"a")) == []
+
+
+def test_a_range_is_of_one_moment(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    backend.write(put(a=b"1", b=b"1"), Checkpoint(1, 0))
+    ranged = list(backend.range(b"", b"\xff"))
+    backend.write(put(a=None), Checkpoint(2, 0))
+    assert ranged == [(b"a", b"1"), (b"b", b"1")]
+
+
+def test_a_wiped_store_is_new(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    backend.write(put(a=b"1"), Checkpoint(1, 0))
+    backend.wipe()
+    for wiped in (backend, open_backend()):
+        assert entries(wiped) == {}
+        assert wiped.checkpoint() is None
+    backend = open_backend()
+    backend.write(put(b=b"2"), Checkpoint(1, 0))
+    assert entries(backend) == {b"b": b"2"}
+
+
+def at(time: int, *keys: bytes) -> Changes:
+    return dict.fromkeys(keys, (b"at %d" % time, time))
+
+
+def test_an_entry_leaves_its_window_exactly_when_stream_time_has_passed_it(
+    open_window: OpenBackend,
+) -> None:
+    backend = open_window()
+    backend.write(at(10_000, b"a"), Checkpoint(1, 0, 10_000))
+    backend.write(at(10_999, b"b"), Checkpoint(2, 0, 10_999))
+    assert backend.get_many([b"a", b"b"]) == [b"at 10000", b"at 10999"]
+    backend.write({}, Checkpoint(3, 0, 11_000))
+    assert backend.get_many([b"a", b"b"]) == [None, b"at 10999"]
+    assert entries(backend) == {b"b": b"at 10999"}
+
+
+def test_stream_time_never_goes_back_and_outlives_a_reopening(open_window: OpenBackend) -> None:
+    backend = open_window()
+    backend.write(at(10_000, b"a"), Checkpoint(1, 0, 10_000))
+    backend.write({}, Checkpoint(2, 0, 11_000))
+    assert open_window().get(b"a") is None
+
+
+def test_whole_segments_are_dropped_as_stream_time_passes(
+    open_window: OpenBackend, open_tables: OpenTables
+) -> None:
+    backend = open_window()
+    for time in range(10_000, 20_000, 100):
+        backend.write(at(time, b"%d" % time), Checkpoint(1, 0, time))
+    assert [key for key, _ in backend.range(b"", b"\xff")] == [
+        b"%d" % time for time in range(19_000, 20_000, 100)
+    ]
+    assert list(open_tables().numbers()) == [37, 38, 39]
+
+
+def test_a_put_of_an_expired_entry_leaves_nothing(
+    open_window: OpenBackend, open_tables: OpenTables
+) -> None:
+    open_window().write({b"a": (b"", 9_000)}, Checkpoint(1, 0, 10_000))
+    assert list(open_tables().numbers()) == []
+
+
+def test_the_newest_of_two_entries_of_a_key_is_found_and_a_deletion_takes_both(
+    open_window: OpenBackend,
+) -> None:
+    backend = open_window()
+    backend.write(at(10_100, b"a", b"b"), Checkpoint(1, 0, 10_100))
+    backend.write(at(10_700, b"a"), Checkpoint(2, 0, 10_700))
+    assert backend.get_many([b"a", b"b"]) == [b"at 10700", b"at 10100"]
+    assert entries(backend) == {b"a": b"at 10700", b"b": b"at 10100"}
+    backend.write({b"a": (None, 0)}, Checkpoint(3, 0, 10_700))
+    assert backend.get(b"a") is None
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"\xff\x01"])
+WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2)), max_size=12)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rounds=st.lists(st.tuples(WRITES, WRITES, st.booleans()), max_size=4))
+def test_an_overlay_shows_its_own_writes_and_undoes_them(
+    rounds: list[tuple[list[tuple[bytes, bytes | None]], list[tuple[bytes, bytes | None]], bool]],
+    open_tables: OpenTables,
+) -> None:
+    backend = KeyValueBackend(open_tables())
+    backend.wipe()
+    overlay, model = Overlay(backend), dict[bytes, bytes]()
+    for kept, undone, commit in rounds:
+        overlay.mark()
+        for writes in (kept, undone):
+            _apply(overlay, writes)
+            if writes is kept:
+                overlay.mark()
+                _model(model, writes)
+                list(overlay.range(b"", b"b"))
+        assert overlay.undo() == bool(undone)
+        if commit:
+            backend.write(overlay.changes, Checkpoint(1, 0))
+            overlay.drop()
+        assert list(overlay.range(b"", b"\xff\xff")) == sorted(model.items())
+        assert list(overlay.range(b"b", b"d")) == sorted(
+            (k, v) for k, v in model.items() if b"b" <= k < b"d"
+        )
+        assert overlay.get_many([b"a", b"d"]) == [model.get(b"a"), model.get(b"d")]
+        assert overlay.get(b"c") == model.get(b"c")
+
+
+def _apply(overlay: Overlay, writes: list[tuple[bytes, bytes | None]]) -> None:
+    for key, value in writes:
+        if value is None:
+            overlay.delete(key)
+        else:
+            overlay.put(key, value)
+
+
+def _model(model: dict[bytes, bytes], writes: list[tuple[bytes, bytes | None]]) -> None:
+    for key, value in writes:
+        if value is None:
+            model.pop(key, None)
+        else:
+            model[key] = value
+
+
+def test_another_identity_is_a_damaged_store(tmp_path: Path) -> None:
+    RocksTables(tmp_path / "s", "4 partitions", MEMORY).close()
+    with pytest.raises(StoreDamaged, match="8 partitions"):
+        RocksTables(tmp_path / "s", "8 partitions", MEMORY)
+    RocksTables(tmp_path / "s", "4 partitions", MEMORY).close()
+
+
+@pytest.mark.parametrize("victim", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_broken_files_are_told_as_damage_and_a_removed_store_is_new(
+    tmp_path: Path, victim: str
+) -> None:
+    path = tmp_path / "s"
+    for _ in range(2):
+        tables = RocksTables(path, "test", MEMORY)
+        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables.close()
+    for file in path.glob(victim):
+        file.write_bytes(b"\x13" * max(1, file.stat().st_size))
+    with pytest.raises(StoreDamaged, match=str(path)):
+        RocksTables(path, "test", MEMORY).get(0, b"7")
+    with pytest.raises(StoreDamaged):
+        RocksTables(path, "test", MEMORY)
+    remove_tables(path)
+    tables = RocksTables(path, "test", MEMORY)
+    assert tables.checkpoint() is None
+    tables.close()
+
+
+def test_a_closed_store_does_not_look_empty(tmp_path: Path) -> None:
+    tables = RocksTables(tmp_path / "s", "test", MEMORY)
+    tables.write({0: {b"a": b"1"}}, Checkpoint(1, 0))
+    tables.close()
+    with pytest.raises(DbClosedError):
+        tables.get(0, b"a")
+    RocksTables(tmp_path / "s", "test", MEMORY).close()
+
+
+def test_a_store_in_use_by_another_process_is_not_damaged(tmp_path: Path) -> None:
+    tables = RocksTables(tmp_path / "s", "test", MEMORY)
+    with pytest.raises(ConfigError, match="--instance"):
+        RocksTables(tmp_path / "s", "test", MEMORY)
+    tables.close()
+    RocksTables(tmp_path / "s", "test", MEMORY).close()
+
+
+def test_table_options_outlive_a_reopening(tmp_path: Path) -> None:
+    memory = RocksMemory()
+    for _ in range(2):
+        tables = RocksTables(tmp_path / "s", "test", memory)
+        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables._tables[0].flush()
+        before = memory.cache.get_usage()
+        tables.get_many(0, [b"%d" % i for i in range(1_000)])
+        assert memory.cache.get_usage() > before, "the shared block cache is not used"
+        tables.close()
