@@ -1,0 +1,80 @@
+"""Answers redeliveries from memory; what keeps them from running twice is the dedup stage.
+
+Only an event that Kafka has acknowledged is remembered, so a 200 never promises more than its
+202 did. After a restart, or past the cache's bounds, a redelivery is simply stored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an accepted event is answered with; `job_id` is None where no route matches."""
+
+    event_id: str
+    job_id: str | None
+
+
+class Duplicates:
+    """The most recent receipts by fingerprint: at most `entries` of them, `seconds` old."""
+
+    def __init__(
+        self,
+        entries: int = 200_000,
+        seconds: float = 600,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._entries = entries
+        self._seconds = seconds
+        self._clock = clock
+        self._recent: OrderedDict[bytes, tuple[float, Receipt]] = OrderedDict()
+        self._underway: dict[bytes, asyncio.Future[None]] = {}
+
+    async def once(
+        self, fingerprint: bytes, store: Callable[[], Awaitable[Receipt]]
+    ) -> tuple[Receipt, bool]:
+        """The receipt of an event, and whether it had been stored before.
+
+        A twin that arrives while the first is being stored waits for it, and stores the event
+        itself if the first one failed. Raises what `store` raises.
+        """
+        while True:
+            known = self._known(fingerprint)
+            if known is not None:
+                return known, True
+            first = self._underway.get(fingerprint)
+            if first is None:
+                return await self._store(fingerprint, store), False
+            await asyncio.wait([first])
+
+    async def _store(self, fingerprint: bytes, store: Callable[[], Awaitable[Receipt]]) -> Receipt:
+        ended = self._underway[fingerprint] = asyncio.get_running_loop().create_future()
+        try:
+            receipt = await store()
+            self._remember(fingerprint, receipt)
+            return receipt
+        finally:
+            del self._underway[fingerprint]
+            ended.set_result(None)
+
+    def _known(self, fingerprint: bytes) -> Receipt | None:
+        found = self._recent.get(fingerprint)
+        if found is None:
+            return None
+        until, receipt = found
+        if until <= self._clock():
+            del self._recent[fingerprint]
+            return None
+        self._recent.move_to_end(fingerprint)
+        return receipt
+
+    def _remember(self, fingerprint: bytes, receipt: Receipt) -> None:
+        self._recent[fingerprint] = (self._clock() + self._seconds, receipt)
+        if len(self._recent) > self._entries:
+            self._recent.popitem(last=False)

@@ -1,0 +1,173 @@
+"""From a signed body to the normalized fields of an envelope.
+
+A preset, or the source's own mapping over it, says where each field stands. A field that is
+missing or not of a usable kind has a fallback and never refuses the event: an event that is
+kept under its payload's hash can be looked at, one that was refused is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jmespath
+import orjson
+from jmespath.exceptions import JMESPathError
+
+from ingress.presets import GENERIC, PRESETS, Preset
+from ingress.timestamps import parse_timestamp
+from streams.errors import ConfigError, MalformedBody
+
+UNKNOWN_TYPE = "unknown"
+_MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
+_NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+"""What CloudEvents 1.0 bars from a String, which an event type becomes."""
+_HEADER_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Normalized:
+    """The fields of one event; `occurred_at` in milliseconds since the epoch, UTC.
+
+    `payload_hash` is the SHA-256 of the raw body. `delivery_id` alone is from an unsigned
+    header, as is the first part of a GitHub event type.
+    """
+
+    event_type: str
+    subject: str | None
+    occurred_at: int | None
+    dedup_key: str
+    payload_hash: bytes
+    delivery_id: str | None
+    attributes: dict[str, str]
+
+
+class Normalizer:
+    """A preset with a source's mapping over it, compiled once; safe in threads.
+
+    Raises:
+        ConfigError: the mapping names an unknown field or is no JMESPath; it names the key.
+    """
+
+    def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
+        preset = _overridden(PRESETS.get(scheme, GENERIC), mapping)
+        self._preset = preset
+        self._event_type = _compile("event_type", preset.event_type)
+        self._subject = _compile("subject", preset.subject)
+        self._occurred_at = _compile("occurred_at", preset.occurred_at)
+        self._dedup_key = _compile("dedup_key", preset.dedup_key) if preset.dedup_key else None
+        self._attributes = {
+            name: _compile(f"attributes.{name}", path) for name, path in preset.attributes.items()
+        }
+
+    def normalize(self, headers: Mapping[str, str], body: bytes) -> Normalized:
+        """The fields of a body whose signature held.
+
+        Raises:
+            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), or nested too deep.
+        """
+        document = _parse(body)
+        digest = hashlib.sha256(body)
+        key = _key(_find(self._dedup_key, document)) if self._dedup_key else None
+        return Normalized(
+            event_type=self._type(document, headers),
+            subject=_text(_find(self._subject, document)),
+            occurred_at=_milliseconds(_find(self._occurred_at, document)),
+            dedup_key=key or f"sha256:{digest.hexdigest()}",
+            payload_hash=digest.digest(),
+            delivery_id=visible(headers.get(self._preset.delivery_header or "")),
+            attributes=self._attribute_values(document),
+        )
+
+    def _type(self, document: Any, headers: Mapping[str, str]) -> str:
+        found = _find(self._event_type, document)
+        named = found if isinstance(found, str) else ""
+        if self._preset.type_header:
+            first = headers.get(self._preset.type_header, "")
+            if not _HEADER_TYPE.fullmatch(first):
+                return UNKNOWN_TYPE
+            named = f"{first}.{named}" if named else first
+        named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
+        return named[:_MAX_TYPE] or UNKNOWN_TYPE
+
+    def _attribute_values(self, document: Any) -> dict[str, str]:
+        found = ((name, _text(_find(path, document))) for name, path in self._attributes.items())
+        return {name: text for name, text in found if text is not None}
+
+
+def visible(value: str | None) -> str | None:
+    """An unsigned header's value, if it is at most 200 visible ASCII characters."""
+    return value if value is not None and _VISIBLE.fullmatch(value) else None
+
+
+def _overridden(preset: Preset, mapping: Mapping[str, Any]) -> Preset:
+    known = {"event_type", "subject", "occurred_at", "dedup_key", "attributes"}
+    for name, value in mapping.items():
+        if name not in known:
+            raise ConfigError(f"mapping.{name}: no such field; use {', '.join(sorted(known))}")
+        if not isinstance(value, dict if name == "attributes" else str):
+            raise ConfigError(f"mapping.{name}: of the wrong kind")
+    if "event_type" in mapping:
+        preset = replace(preset, type_header=None, type_prefix="")
+    return replace(preset, **mapping)
+
+
+def _compile(name: str, path: str) -> jmespath.parser.ParsedResult:
+    try:
+        return jmespath.compile(path)
+    except JMESPathError as error:
+        raise ConfigError(f"mapping.{name}: not a JMESPath expression: {error}") from error
+
+
+def _find(path: jmespath.parser.ParsedResult, document: Any) -> Any:
+    try:
+        return path.search(document)
+    except Exception:  # a function met a value it does not take: the field is not there
+        return None
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
+
+
+def _key(value: Any) -> str | None:
+    """A dedup key; several values make one only if none is missing.
+
+    A fraction makes none: orjson reads an integer past 64 bits as one, and two ids would fall
+    together, the second event dropped as a duplicate.
+    """
+    if isinstance(value, list):
+        parts = [_key(part) for part in value]
+        return _short(orjson.dumps(parts).decode()) if parts and all(parts) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _short(value) if isinstance(value, str) and value else None
+
+
+def _short(key: str) -> str:
+    if len(key) <= _MAX_KEY:
+        return key
+    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT] or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _milliseconds(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    seconds = parse_timestamp(str(value))
+    return None if seconds is None else round(seconds * 1000)

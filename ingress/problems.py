@@ -1,0 +1,63 @@
+"""How a request that is not accepted is answered: `application/problem+json` (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+from aiohttp import web
+
+RETRY_AFTER_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One kind of refusal; its `type` is `urn:tidegate:problem:<name>` and never changes."""
+
+    status: int
+    name: str
+    title: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def response(self, detail: str | None = None) -> web.Response:
+        """The answer; `detail` is for the sender and holds nothing secret."""
+        body = {"type": f"urn:tidegate:problem:{self.name}", "title": self.title}
+        if detail is not None:
+            body["detail"] = detail
+        return web.Response(
+            status=self.status,
+            body=orjson.dumps({**body, "status": self.status}),
+            headers={"Content-Type": "application/problem+json", **self.headers},
+        )
+
+
+class Refused(Exception):
+    """Ends the handling of a request with a problem."""
+
+    def __init__(self, problem: Problem, detail: str | None = None) -> None:
+        super().__init__(problem.name)
+        self.problem = problem
+        self.detail = detail
+
+
+MALFORMED = Problem(400, "malformed-body", "The body is not JSON that can be read.")
+UNAUTHORIZED = Problem(
+    401,
+    "unauthorized",
+    "No such source, or the signature does not hold.",
+    {"WWW-Authenticate": 'Signature realm="webhooks"'},
+)
+"""One answer for unknown tenant, unknown source, disabled and bad signature: it tells nothing."""
+NOT_FOUND = Problem(404, "not-found", "Nothing is served at this path.")
+NOT_ALLOWED_HERE = Problem(405, "method-not-allowed", "Deliver with POST.", {"Allow": "POST"})
+READ_ONLY = Problem(405, "method-not-allowed", "Read with GET.", {"Allow": "GET, HEAD"})
+SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", {"Connection": "close"})
+TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.")
+INTERNAL = Problem(500, "internal", "The request could not be handled; its log line says why.")
+UNAVAILABLE = Problem(
+    503,
+    "unavailable",
+    "The event could not be stored for certain: deliver it again.",
+    {"Retry-After": str(RETRY_AFTER_SECONDS)},
+)

@@ -1,0 +1,96 @@
+"""Which answer a path gets: webhooks, probes, metrics, and a problem for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+
+from ingress.problems import INTERNAL, NOT_ALLOWED_HERE, NOT_FOUND, READ_ONLY, Refused
+from ingress.receiver import Receiver
+
+log = structlog.get_logger(__name__)
+
+REQUESTS = Counter(
+    "tidegate_ingress_requests_total",
+    "Deliveries by outcome: accepted, duplicate, or the problem they were answered with",
+    ["outcome"],
+)
+_ACCEPTED = REQUESTS.labels("accepted")
+_DUPLICATE = REQUESTS.labels("duplicate")
+_PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
+
+
+class Router:
+    """Handles every request of the server, and knows how many are under way."""
+
+    def __init__(self, receiver: Receiver, ready: Callable[[], bool]) -> None:
+        self._receiver = receiver
+        self._ready = ready
+        self._under_way = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def drain(self) -> None:
+        """Tell that no more should come: not ready, and each answer closes its connection."""
+        self._draining = True
+
+    async def idle(self) -> None:
+        """Return once no request is under way."""
+        await self._idle.wait()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The answer to any request; nothing but the loss of its connection is raised."""
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            response = await self._route(request)
+            if self._draining:
+                response.force_close()
+            return response
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def _route(self, request: web.BaseRequest) -> web.Response:
+        path = request.rel_url.raw_path
+        parts = path.split("/")
+        if len(parts) == 5 and parts[1] == "v1" and parts[2] == "hooks" and parts[3] and parts[4]:
+            return await self._hook(request, parts[3], parts[4])
+        if path in _PROBES:
+            return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
+        return NOT_FOUND.response()
+
+    async def _hook(self, request: web.BaseRequest, tenant_id: str, source: str) -> web.Response:
+        try:
+            if request.method != "POST":
+                raise Refused(NOT_ALLOWED_HERE)
+            response = await self._receiver.receive(request, tenant_id, source)
+        except Refused as refused:
+            REQUESTS.labels(refused.problem.name).inc()
+            return refused.problem.response(refused.detail)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("a webhook could not be handled", source=source)
+            REQUESTS.labels(INTERNAL.name).inc()
+            return INTERNAL.response()
+        (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
+        return response
+
+    def _probe(self, path: str) -> web.Response:
+        if path == "/metrics":
+            return web.Response(
+                body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+            )
+        if path == "/healthz":
+            return web.Response(text="ok\n")
+        ready = self._ready() and not self._draining
+        return web.Response(
+            status=200 if ready else 503, text="ready\n" if ready else "not ready\n"
+        )

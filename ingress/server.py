@@ -1,0 +1,128 @@
+"""The ingress process: an HTTP listener that is up before Kafka is, and drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+import structlog
+import uvloop
+from aiohttp import web
+
+from ingress.directory import Directory
+from ingress.intake import Intake
+from ingress.receiver import DEADLINE_SECONDS, Receiver
+from ingress.router import Router
+from ingress.sources import SourceTable
+from streams.errors import ConfigError
+from streams.kafka import AwaitedProducer
+from streams.settings import Settings
+from streams.topology.model import Topology
+from streams.vault import Vault, read_key
+
+log = structlog.get_logger(__name__)
+
+KEEPALIVE_SECONDS = 15.0
+"""How long a connection may be without a complete request head, its first one included."""
+DRAIN_SECONDS = 0.5
+"""Between "not ready" and a closed listener, for who balances load to notice."""
+GRACE_SECONDS = 10.0
+"""What is under way at the end gets that long; a delivery's own deadlines are shorter."""
+
+
+class IngressServer:
+    """One listener with its sources and its producer; belongs to one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        vault: Vault,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        keepalive_seconds: float = KEEPALIVE_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._directory = Directory(settings, topology, SourceTable(vault))
+        self._producer = _producer(settings, deadline_seconds)
+        intake = Intake(self._producer, vault, topology.partitions)
+        receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
+        self._router = Router(receiver, lambda: self._directory.ready)
+        self._keepalive = keepalive_seconds
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> int:
+        """Listen, then begin to follow the sources; returns the bound port.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        server = web.Server(
+            self._router.handle, access_log=None, auto_decompress=False,
+            keepalive_timeout=self._keepalive, lingering_time=2.0,
+        )  # fmt: skip
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await self._runner.setup()
+        host, port = self._settings.host, self._settings.port
+        try:
+            await web.TCPSite(self._runner, host, port, reuse_port=True, backlog=1024).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
+            ) from error
+        self._directory.start()
+        bound = int(self._runner.addresses[0][1])
+        log.info("ingress listens", host=host, port=bound)
+        return bound
+
+    async def stop(self) -> None:
+        """Not ready first, then no new connections, then wait for what is under way."""
+        assert self._runner is not None  # noqa: S101 - only a started server is stopped
+        self._router.drain()
+        await asyncio.sleep(DRAIN_SECONDS)
+        for site in list(self._runner.sites):
+            await site.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._router.idle()
+        await self._runner.cleanup()
+        await self._producer.close()
+        await asyncio.to_thread(self._directory.stop)
+        log.info("ingress ended")
+
+
+def run(settings: Settings, topology: Topology) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no usable vault key, or the address cannot be listened on.
+    """
+    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    uvloop.run(_serve(settings, topology, vault))
+
+
+async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    server = IngressServer(settings, topology, vault)
+    await server.start()
+    await ended.wait()
+    await server.stop()
+
+
+def _producer(settings: Settings, deadline_seconds: float) -> AwaitedProducer:
+    """A producer that gives up when nobody waits any more, and is back soon after the broker."""
+    deadline_ms = int(deadline_seconds * 1000)
+    return AwaitedProducer(
+        settings,
+        **{
+            "message.timeout.ms": deadline_ms,
+            "socket.timeout.ms": deadline_ms + 1_000,
+            "reconnect.backoff.max.ms": 1_000,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            "log_level": 2,
+        },
+    )

@@ -1,0 +1,27 @@
+"""Times as senders write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_UNIX = re.compile(r"[0-9]{1,13}(\.[0-9]{1,9})?", re.ASCII)
+_MILLISECONDS_FROM = 100_000_000_000
+"""A count this large is of milliseconds: as seconds it lies in the year 5138."""
+
+
+def parse_timestamp(text: str) -> float | None:
+    """Seconds since the epoch from ISO 8601 or a Unix time in seconds or milliseconds.
+
+    An ISO time without an offset is taken as UTC. None for anything else.
+    """
+    if not text.isascii():
+        return None
+    if _UNIX.fullmatch(text):
+        number = float(text)
+        return number / 1000 if number >= _MILLISECONDS_FROM else number
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
