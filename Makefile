@@ -1,0 +1,62 @@
+# `make install` prepares .venv; every other target does so by itself when something changed.
+# ARGS go to the command: make demo ARGS="--kill", make test ARGS="tests/unit -x".
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+ARGS ?=
+UV ?= uv
+# The first of these that runs and is new enough; `make PYTHON=...` names another.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+  $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev demo test chaos lint bench lock
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Create .venv with the locked dependencies, fetch Kafka
+
+dev: $(INSTALLED) ## Run the whole pipeline here; Ctrl-C stops it
+	@$(BIN)/tidegate dev $(ARGS)
+
+demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee broke
+	@$(BIN)/tidegate demo $(ARGS)
+
+test: $(INSTALLED) ## Run all tests but the long fault runs
+	$(BIN)/python -m pytest -m "not chaos" $(ARGS)
+
+chaos: $(INSTALLED) ## Run the long fault runs
+	$(BIN)/python -m pytest -m chaos $(ARGS)
+
+lint: $(INSTALLED) ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## Run every benchmark, one after the other
+	@set -e; for program in benchmarks/bench_*.py; do $(BIN)/python $$program $(ARGS); done
+
+lock: $(INSTALLED) ## Resolve the dependencies anew into requirements.lock
+	@command -v $(UV) >/dev/null || { \
+	  echo "error: needs uv; install it, or name it: make lock UV=/path/to/uv" >&2; exit 1; }
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --group dev pyproject.toml -o requirements.lock
+
+# Written last: an interrupted installation is done again.
+$(INSTALLED): requirements.lock pyproject.toml streams/broker/jars.lock
+	@python="$(PYTHON)"; test -x $(BIN)/python && exit 0; \
+	"$${python:-none}" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+	  echo "error: no Python 3.11 or newer found; install one," \
+	       "or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }; \
+	"$$python" -m venv $(VENV) || { \
+	  echo "error: $$python cannot create $(VENV); on Debian: apt install python3-venv" >&2; \
+	  rm -rf $(VENV); exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation -e .
+	$(BIN)/python -c "from streams.broker.jars import ensure_jars; ensure_jars()"
+	@touch $@
