@@ -7,10 +7,12 @@ import contextlib
 from collections.abc import Callable
 
 from streams.broker.embedded import EmbeddedKafka
+from streams.dev.process import describe_end
 from streams.dev.supervisor import SOUND_AFTER_SECONDS, pause_after
-from streams.errors import BrokerError
 
-_POLL_SECONDS = 0.2
+_WAIT_SECONDS = 0.5
+_SIGNALLED = 128
+"""Its exit code is this plus the number of the signal that ended it."""
 
 
 class SupervisedBroker:
@@ -22,7 +24,7 @@ class SupervisedBroker:
         self._kafka = kafka
         self._say = say
         self._changed = changed
-        self._starting: asyncio.Future[object] | None = None
+        self._starting: asyncio.Future[EmbeddedKafka] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     @property
@@ -49,12 +51,11 @@ class SupervisedBroker:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeping
         if self._starting:
-            with contextlib.suppress(BrokerError):
-                await self._starting
+            await asyncio.wait([self._starting])
         await asyncio.to_thread(self._kafka.stop)
 
     async def _launch(self) -> None:
-        self._starting = asyncio.ensure_future(asyncio.to_thread(self._kafka.start))
+        self._starting = asyncio.create_task(asyncio.to_thread(self._kafka.start))
         # A thread cannot be cancelled: `stop` waits for what it began.
         await asyncio.shield(self._starting)
         self._changed()
@@ -62,19 +63,25 @@ class SupervisedBroker:
     async def _keep(self) -> None:
         failures, started = 0, _now()
         while True:
-            while self._kafka.running:
-                await asyncio.sleep(_POLL_SECONDS)
+            end = await self._end()
             failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
             pause = pause_after(failures)
             failures += 1
-            self._say(f"the broker ended; starting it again in {pause:g} s")
+            self._say(f"the broker {end}; starting it again in {pause:g} s")
             self._changed()
             await asyncio.sleep(pause)
             started = _now()
             try:
                 await self._launch()
-            except BrokerError as error:
+            except Exception as error:  # whatever it is, the next try may do better
                 self._say(f"the broker cannot start: {error}")
+
+    async def _end(self) -> str:
+        """Return once it ended, with how; in short waits, since a thread cannot be cancelled."""
+        while (code := await asyncio.to_thread(self._kafka.wait, _WAIT_SECONDS)) is None:
+            if not self._kafka.running:
+                return "is not there"
+        return describe_end(code if code <= _SIGNALLED else _SIGNALLED - code)
 
 
 def _now() -> float:

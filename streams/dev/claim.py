@@ -1,6 +1,7 @@
 """A data directory serves one pipeline at a time; `dev.json` in it says who and where.
 
-    {"pid", "url", "bootstrap", "broker_pid", "processes": [{"name","stage","instance","pid","port"}]}
+    {"pid", "url", "bootstrap", "broker_pid",
+     "processes": [{"name", "stage", "instance", "pid", "port"}]}
 
 A `pid` is null while its process is down. The file goes when the pipeline stops; one that is
 left over tells that it was killed.
