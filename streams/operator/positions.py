@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
 from streams.operator.projections import PROJECTIONS
+from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
-MAX_AGE_MS = 12 * 3_600_000
-"""Half of Kafka's default `delete.retention.ms`: after a longer absence a tombstone may have been
-compacted away unread, and its row would stand for ever."""
+MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
+"""After a longer absence a tombstone may have been compacted away unread, and its row would
+stand for ever."""
 
 _TIMEOUT = 10
 

@@ -9,15 +9,13 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka import producer_config
+from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER
-from streams.serde.records import DeadLetter
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 STAGE = "operator"
-_MAX_VALUE_BYTES = 512 * 1024
 _FLUSH_SECONDS = 10
 
 
@@ -35,12 +33,12 @@ class Undecodable:
 
     def put(self, record: Record, error: PoisonRecord) -> None:
         """Queue the record's dead letter, on the record's own partition."""
-        letter = _letter(record, error)
-        log.warning("record goes to the dead letters", id=letter.id, reason=str(error))
-        self._producer.produce(
-            self._topic, DEAD_LETTER.encode(letter), letter.id.encode(), record.partition,
-            on_delivery=self._delivered,
-        )  # fmt: skip
+        at = int(time.time() * 1000)
+        _, key, value, partition, _, _ = dead_letter(
+            STAGE, record, record.partition, at, error.reason, error.detail
+        )
+        log.warning("record goes to the dead letters", id=key, reason=str(error))
+        self._producer.produce(self._topic, value, key, partition, on_delivery=self._delivered)
 
     def flush(self) -> None:
         """Return when every queued dead letter is acknowledged.
@@ -56,25 +54,3 @@ class Undecodable:
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failures.append(error)
-
-
-def _letter(record: Record, error: PoisonRecord) -> DeadLetter:
-    value, detail = record.value, error.detail
-    size = len(value or b"")
-    if size > _MAX_VALUE_BYTES:
-        # With its frame it might not fit a message; it still lies at its offset.
-        value, detail = None, f"{detail} (value of {size} bytes left at its offset)"
-    return DeadLetter(
-        id=f"{STAGE}:{record.topic}:{record.partition}:{record.offset}",
-        kind="record",
-        tenant_id="",
-        reason=error.reason,
-        detail=detail,
-        stage=STAGE,
-        at=int(time.time() * 1000),
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        key=record.key,
-        value=value,
-    )

@@ -1,0 +1,148 @@
+"""Calls on jobs: submit, show, list, cancel. What they change is a command to the dispatcher."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import get_args
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict
+
+from streams.operator import queries
+from streams.operator.api_tenants import enabled_tenant
+from streams.operator.job_request import JobRequest
+from streams.operator.listing import list_answer, page_wanted
+from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, idempotency_key, now_ms, read_body
+from streams.operator.pending import pending_job
+from streams.operator.refusal import Refusal, invalid, unknown
+from streams.operator.views import Around, Json, job_json
+from streams.serde import ids
+from streams.serde.records import TERMINAL, Cancel, Job, JobStatus, Submit
+
+routes = web.RouteTableDef()
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class CancelRequest(BaseModel):
+    """Body of `POST /v1/jobs/{id}/cancel`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: str = ""
+
+
+@routes.post("/v1/tenants/{tenant_id}/jobs")
+async def submit_job(request: web.Request) -> web.Response:
+    """Submit a job; the same key with the same body answers the same job, however often."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    wanted = await read_body(request, JobRequest)
+    key = idempotency_key(request) or wanted.dedup_key
+    await enabled_tenant(parts, tenant_id)
+    job_id, now = ids.submitted_job_id(tenant_id, key), now_ms()
+    submit = wanted.submission(parts.topology, traceparent(request), now)
+    twin = await parts.ask(lambda db: queries.job(db, job_id))
+    if twin is not None and _keeps_twins_out(twin, parts.topology.window_ms, now):
+        return await _submitted(parts, twin, submit)
+    await parts.command(tenant_id, job_id, submit)
+    job = await _accepted(parts, job_id, after=twin.incarnation if twin else 0)
+    if job is not None:
+        return await _submitted(parts, job, submit)
+    answer = job_json(pending_job(tenant_id, job_id, submit, parts.topology, now), Around())
+    return web.json_response(answer, status=202)
+
+
+@routes.get("/v1/jobs/{job_id}")
+async def get_job(request: web.Request) -> web.Response:
+    """A job with its effects, steps and progress."""
+    return web.json_response(await _shown(request.app[PARTS], request.match_info["job_id"]))
+
+
+@routes.get("/v1/jobs")
+async def list_jobs(request: web.Request) -> web.Response:
+    """Jobs newest first, by tenant, status and type."""
+    wanted = page_wanted(request, "tenant_id", "status", "type")
+    status = wanted.filters["status"]
+    if status is not None and status not in get_args(JobStatus):
+        raise invalid([("status", f"{status!r} is not one of {', '.join(get_args(JobStatus))}")])
+    only = queries.JobFilter(**wanted.filters)
+    page = await request.app[PARTS].ask(
+        lambda db: queries.jobs_page(db, only, wanted.limit, wanted.cursor)
+    )
+    return list_answer("jobs", page.items, page.next)
+
+
+@routes.post("/v1/jobs/{job_id}/cancel")
+async def cancel_job(request: web.Request) -> web.Response:
+    """Ask for a job's end: at once unless it runs, else as soon as its handler lets go."""
+    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    wanted = await read_body(request, CancelRequest)
+    job = await known_job(parts, job_id)
+    if job.status in TERMINAL:
+        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+    await parts.command(job.tenant_id, job_id, Cancel(wanted.reason, SUBMITTED_BY))
+
+    def taken(connection: sqlite3.Connection) -> Job | None:
+        found = queries.job(connection, job_id)
+        heard = found is not None and (found.cancel_requested or found.status in TERMINAL)
+        return found if heard else None
+
+    await parts.once(("jobs", (job_id,)), taken)
+    return web.json_response(await _shown(parts, job_id), status=202)
+
+
+async def known_job(parts: Parts, job_id: str) -> Job:
+    """The newest state of a job.
+
+    Raises:
+        Refusal: 404.
+    """
+    job = await parts.ask(lambda db: queries.job(db, job_id))
+    if job is None:
+        raise _unknown(job_id)
+    return job
+
+
+def traceparent(request: web.Request) -> str:
+    """The caller's W3C trace context, or the root of a new one."""
+    given = request.headers.get("traceparent", "")
+    return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
+
+
+async def _shown(parts: Parts, job_id: str) -> Json:
+    shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
+    if shown is None:
+        raise _unknown(job_id)
+    return shown
+
+
+async def _accepted(parts: Parts, job_id: str, after: int) -> Job | None:
+    def newer(connection: sqlite3.Connection) -> Job | None:
+        found = queries.job(connection, job_id)
+        return found if found is not None and found.incarnation > after else None
+
+    # A twin that the dispatcher, by its own clock, still found inside the window stays as it is.
+    return await parts.once(("jobs", (job_id,)), newer) or await parts.ask(
+        lambda db: queries.job(db, job_id)
+    )
+
+
+async def _submitted(parts: Parts, job: Job, submit: Submit) -> web.Response:
+    if job.request_hash != submit.request_hash:
+        raise Refusal(
+            409,
+            "key-reused",
+            f"this key belongs to job {job.job_id}, submitted with another body: "
+            "send the same body, or a new key",
+            job_id=job.job_id,
+        )
+    return web.json_response(await _shown(parts, job.job_id), status=202)
+
+
+def _keeps_twins_out(job: Job, window_ms: int, now: int) -> bool:
+    return job.status not in TERMINAL or now - job.event_time <= window_ms
+
+
+def _unknown(job_id: str) -> Refusal:
+    return unknown("job", job_id, "it was never accepted, or has been purged since it ended")

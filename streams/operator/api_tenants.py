@@ -1,0 +1,143 @@
+"""Calls on tenants and their sources; what they set is a record on `tenants`."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+
+from aiohttp import web
+
+from streams.operator import queries
+from streams.operator.parts import PARTS, Parts, now_ms, read_body
+from streams.operator.refusal import Refusal, invalid, unknown
+from streams.operator.source_request import SourceRequest
+from streams.operator.views import source_json, tenant_json
+from streams.serde import ids, keys
+from streams.serde.codec import TENANT
+from streams.serde.records import TenantRecord
+from streams.tenants import NAME, TenantSettings, source_record
+
+routes = web.RouteTableDef()
+
+_TENANT = "/v1/tenants/{tenant_id}"
+_SOURCE = _TENANT + "/sources/{source}"
+
+
+@routes.put(_TENANT)
+async def put_tenant(request: web.Request) -> web.Response:
+    """Create a tenant, or set it anew and enable it."""
+    tenant_id = _name(request, "tenant_id")
+    settings = await read_body(request, TenantSettings)
+    body = settings.model_dump_json()
+    record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
+    return await _set_tenant(request.app[PARTS], record)
+
+
+@routes.get(_TENANT)
+async def get_tenant(request: web.Request) -> web.Response:
+    """A tenant and its sources' names."""
+    parts = request.app[PARTS]
+    record = await known_tenant(parts, request.match_info["tenant_id"])
+    return await _tenant_answer(parts, record)
+
+
+@routes.delete(_TENANT)
+async def disable_tenant(request: web.Request) -> web.Response:
+    """Disable a tenant: its hooks and submissions are refused, what it has stays."""
+    parts = request.app[PARTS]
+    record = await known_tenant(parts, request.match_info["tenant_id"])
+    return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
+
+
+@routes.put(_SOURCE)
+async def put_source(request: web.Request) -> web.Response:
+    """Set a source and its signing secret, replacing what it had."""
+    parts = request.app[PARTS]
+    tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
+    wanted = await read_body(request, SourceRequest)
+    await known_tenant(parts, tenant_id)
+    secret = await asyncio.to_thread(wanted.secret_bytes)
+    record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
+    return web.json_response(source_json(await _write(parts, record)))
+
+
+@routes.get(_SOURCE)
+async def get_source(request: web.Request) -> web.Response:
+    """A source; of its secrets only the number."""
+    return web.json_response(source_json(await _known_source(request)))
+
+
+@routes.delete(_SOURCE)
+async def disable_source(request: web.Request) -> web.Response:
+    """Disable a source and forget its secrets; a PUT sets it up again."""
+    record = await _known_source(request)
+    gone = replace(record, disabled=True, secrets=(), updated_at=now_ms())
+    return web.json_response(source_json(await _write(request.app[PARTS], gone)))
+
+
+async def known_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
+    """The tenant's record.
+
+    Raises:
+        Refusal: 404.
+    """
+    record = await parts.ask(lambda db: queries.tenant(db, tenant_id))
+    if record is None:
+        raise unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
+    return record
+
+
+async def enabled_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
+    """The record of a tenant that may have work done.
+
+    Raises:
+        Refusal: 404 unknown, 403 disabled.
+    """
+    record = await known_tenant(parts, tenant_id)
+    if record.disabled:
+        enable = f"PUT /v1/tenants/{tenant_id} enables it"
+        raise Refusal(403, "tenant-disabled", f"tenant {tenant_id!r} is disabled: {enable}")
+    return record
+
+
+async def _known_source(request: web.Request) -> TenantRecord:
+    tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
+    record = await request.app[PARTS].ask(lambda db: queries.setting(db, tenant_id, "source", name))
+    if record is None:
+        where = f"/v1/tenants/{tenant_id}/sources/{name}"
+        raise unknown("source", name, f"create it with PUT {where}")
+    return record
+
+
+async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:
+    return await _tenant_answer(parts, await _write(parts, record))
+
+
+async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
+    sources = await parts.ask(lambda db: queries.source_names(db, record.tenant_id))
+    return web.json_response(tenant_json(record, sources))
+
+
+async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
+    """The record as it stands once it is durable: a later one by someone else may show."""
+    key = (record.tenant_id, record.kind, record.id)
+    await parts.producer.send(
+        "tenants",
+        keys.tenant_key(*key),
+        TENANT.encode(record),
+        partition=ids.partition_for(record.tenant_id, parts.topology.partitions),
+    )
+
+    def shown(connection: sqlite3.Connection) -> TenantRecord | None:
+        found = queries.setting(connection, *key)
+        return found if found is not None and found.updated_at >= record.updated_at else None
+
+    return await parts.once(("tenants", key), shown) or record
+
+
+def _name(request: web.Request, part: str) -> str:
+    name = request.match_info[part]
+    if not NAME.fullmatch(name):
+        raise invalid([(part, f"{name!r} must match {NAME.pattern}")])
+    return name

@@ -1,0 +1,108 @@
+"""Body of `POST /v1/tenants/{t}/jobs`, and the submission that it becomes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from streams.operator.links import web_link
+from streams.operator.parts import SUBMITTED_BY
+from streams.operator.refusal import invalid
+from streams.serde.records import Submit
+from streams.topology.model import Topology
+
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class JobRequest(BaseModel):
+    """A direct submission; `input` is any JSON, times are seconds or RFC 3339."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    type: Name
+    input: Any = Field(default_factory=dict)
+    priority: str | None = None
+    delay_seconds: Seconds | None = None
+    run_at: str | None = None
+    dedup_key: Name | None = None
+    callback_url: str | None = None
+    workflow_id: Name | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] | None = None
+
+    @field_validator("run_at")
+    @classmethod
+    def _moment(cls, text: str | None) -> str | None:
+        if text is not None:
+            _milliseconds(text)
+        return text
+
+    @field_validator("callback_url")
+    @classmethod
+    def _link(cls, url: str | None) -> str | None:
+        return web_link(url)
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        if self.delay_seconds is not None and self.run_at is not None:
+            raise ValueError("give delay_seconds or run_at, not both")
+        return self
+
+    def request_hash(self) -> bytes:
+        """SHA-256 over the canonical JSON of the request: keys sorted, defaults filled in."""
+        return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
+
+    def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
+        """The command's body; `now` in milliseconds.
+
+        Raises:
+            Refusal: 422, an unknown priority, or a time beyond the payloads' retention.
+        """
+        run_at = self._run_at(now)
+        kept = topology.topics["payloads"].retention_ms
+        if self.priority is not None and self.priority not in topology.priorities:
+            known = ", ".join(topology.priorities)
+            raise invalid([("priority", f"{self.priority!r} is not one of {known}")])
+        if run_at is not None and kept is not None and run_at - now > kept:
+            field = "run_at" if self.run_at is not None else "delay_seconds"
+            days = kept / 86_400_000
+            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
+        return Submit(
+            type=self.type,
+            input=orjson.dumps(self.input).decode(),
+            priority=self.priority,
+            run_at=run_at,
+            timeout_seconds=self.timeout_seconds,
+            workflow_id=self.workflow_id,
+            callback_url=self.callback_url,
+            submitted_by=SUBMITTED_BY,
+            request_hash=self.request_hash(),
+            traceparent=traceparent,
+        )
+
+    def _run_at(self, now: int) -> int | None:
+        if self.run_at is not None:
+            return _milliseconds(self.run_at)
+        return None if self.delay_seconds is None else now + round(self.delay_seconds * 1000)
+
+
+def _milliseconds(text: str) -> int:
+    """An RFC 3339 time; the fraction is rounded up, so that nothing fires early (G4)."""
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("must be an RFC 3339 time with an offset, as 2026-11-21T09:00:00Z")
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"no such time: {error}") from None
+    whole, micros = int(moment.replace(microsecond=0).timestamp()), moment.microsecond
+    return whole * 1000 + -(-micros // 1000)

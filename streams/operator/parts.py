@@ -1,0 +1,108 @@
+"""What a handler works with, and the waits that make an answer show its own write."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import orjson
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from streams.kafka import AwaitedProducer
+from streams.operator.arrivals import Arrivals
+from streams.operator.database import Database
+from streams.operator.follower import Follower
+from streams.operator.projections import RowKey
+from streams.operator.refusal import Refusal, invalid, unfit
+from streams.serde import ids
+from streams.serde.codec import COMMAND
+from streams.serde.records import Command, CommandBody
+from streams.topology.model import Topology
+from streams.vault import Vault
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+SHOWN_WITHIN_SECONDS = 5.0
+"""How long a call waits for the read model to show what it did; then it answers without."""
+
+SUBMITTED_BY = "operator"
+"""Who stands behind a call: every bearer of the one admin token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running operator's parts, alike for every request."""
+
+    topology: Topology
+    vault: Vault
+    database: Database
+    follower: Follower
+    arrivals: Arrivals
+    producer: AwaitedProducer
+
+    async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query on the read model, off the event loop."""
+        return await asyncio.to_thread(self.database.read, query)
+
+    async def once(self, row: RowKey, query: Callable[[sqlite3.Connection], T | None]) -> T | None:
+        """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`."""
+        return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS)
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> None:
+        """Ask the dispatcher; returns once the command is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, now_ms(), body)
+        await self.producer.send(
+            "jobs.commands",
+            tenant_id.encode(),
+            COMMAND.encode(command),
+            partition=ids.partition_for(tenant_id, self.topology.partitions),
+        )
+
+
+PARTS: web.AppKey[Parts] = web.AppKey("parts", Parts)
+
+
+async def read_body(request: web.Request, model: type[M]) -> M:
+    """The request's JSON object, validated.
+
+    Raises:
+        Refusal: 400 for what is not JSON, 422 naming each field at fault.
+    """
+    raw = await request.read()
+    try:
+        body = orjson.loads(raw or b"{}")
+    except orjson.JSONDecodeError:
+        raise Refusal(400, "malformed-json", "the body is not JSON: send one object") from None
+    if not isinstance(body, dict):
+        raise invalid([("body", "must be a JSON object")])
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise unfit(error) from None
+
+
+def idempotency_key(request: web.Request) -> str | None:
+    """The `Idempotency-Key` header, verbatim.
+
+    Raises:
+        Refusal: 422 for a blank or overlong one.
+    """
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 0 < len(key.strip()) <= 255:
+        raise invalid([("Idempotency-Key", "must have 1 to 255 characters")])
+    return key
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since the epoch."""
+    return int(time.time() * 1000)

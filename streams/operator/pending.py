@@ -1,0 +1,78 @@
+"""A job that is durable but that the read model does not show yet, as it will first appear."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams.serde.records import Job, Replay, Submit
+from streams.topology.model import Topology
+
+_DEFAULT_TIMEOUT_SECONDS = 300.0
+
+
+def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology, now: int) -> Job:
+    """The job of a submission that is on its way to the dispatcher; `now` in milliseconds."""
+    declared = topology.job_type(submit.type)
+    return Job(
+        job_id=job_id,
+        tenant_id=tenant_id,
+        incarnation=1,
+        type=submit.type,
+        pool=declared.pool,
+        priority=submit.priority or topology.default_priority,
+        status="pending",
+        scope="",
+        attempts=0,
+        max_attempts=declared.max_attempts or 1,
+        backoff=(),
+        timeout_seconds=submit.timeout_seconds
+        or declared.timeout_seconds
+        or _DEFAULT_TIMEOUT_SECONDS,
+        epoch=0,
+        run_id=None,
+        worker_id=None,
+        event=None,
+        payload_ref=None,
+        input=submit.input,
+        request_hash=submit.request_hash,
+        event_time=now,
+        scheduled_at=submit.run_at,
+        next_retry_at=None,
+        last_error=None,
+        result=None,
+        cancel_requested=False,
+        workflow_id=submit.workflow_id,
+        callback_url=submit.callback_url,
+        replay_of=None,
+        replay_note=None,
+        submitted_by=submit.submitted_by,
+        traceparent=submit.traceparent,
+        created_at=now,
+        updated_at=now,
+        ready_at=now,
+    )
+
+
+def pending_replay(job: Job, job_id: str, replay: Replay, now: int) -> Job:
+    """The replay of `job` that is on its way to the dispatcher; `now` in milliseconds."""
+    return replace(
+        job,
+        job_id=job_id,
+        incarnation=1,
+        status="pending",
+        attempts=0,
+        epoch=0,
+        run_id=None,
+        worker_id=None,
+        next_retry_at=None,
+        scheduled_at=None,
+        last_error=None,
+        result=None,
+        cancel_requested=False,
+        replay_of=replay.replay_of,
+        replay_note=replay.note,
+        submitted_by=replay.submitted_by,
+        created_at=now,
+        updated_at=now,
+        ready_at=now,
+    )

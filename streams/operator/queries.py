@@ -1,0 +1,165 @@
+"""What the API asks of the read model; each function runs on one connection, in one snapshot.
+
+A query about one tenant names it in SQL (G3): no row of another is ever read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.operator.cursor import Cursor
+from streams.operator.views import Around, Json, job_json
+from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, TENANT
+from streams.serde.records import DeadLetter, Job, TenantRecord
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows; None does not restrict."""
+
+    tenant_id: str | None = None
+    status: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Items newest first; `next` continues behind the last, None at the end."""
+
+    items: tuple[Json, ...]
+    next: Cursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The whole cluster in numbers; `oldest_ready_at` in milliseconds, None with no job ready."""
+
+    jobs: dict[str, int]
+    dead_letters: int
+    oldest_ready_at: int | None
+
+
+def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
+    """The newest state of a job."""
+    row = connection.execute("SELECT record FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    return None if row is None else JOB.decode(row[0])
+
+
+def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
+    """A job as the API shows it."""
+    found = job(connection, job_id)
+    return None if found is None else job_json(found, around(connection, found))
+
+
+def around(connection: sqlite3.Connection, found: Job) -> Around:
+    """Effects of the job's scope, steps of its incarnation, its newest progress."""
+    effects = connection.execute(
+        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ?"
+        " ORDER BY first_claimed_at, action",
+        (found.tenant_id, found.scope),
+    )
+    steps = connection.execute(
+        "SELECT name, value FROM steps WHERE job_id = ? AND incarnation = ? ORDER BY at, name",
+        (found.job_id, found.incarnation),
+    )
+    progress = connection.execute(
+        "SELECT value FROM progress WHERE job_id = ? AND tenant_id = ?",
+        (found.job_id, found.tenant_id),
+    ).fetchone()
+    return Around(
+        tuple(LEDGER_ENTRY.decode(record) for (record,) in effects),
+        tuple(steps.fetchall()),
+        progress[0] if progress else None,
+    )
+
+
+def jobs_page(
+    connection: sqlite3.Connection, wanted: JobFilter, limit: int, cursor: Cursor | None
+) -> Page:
+    """Jobs by creation, newest first."""
+    equal = {"tenant_id": wanted.tenant_id, "status": wanted.status, "type": wanted.type}
+    rows = _newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
+    jobs = [JOB.decode(record) for _, _, record in rows[:limit]]
+    items = tuple(job_json(each, around(connection, each)) for each in jobs)
+    return Page(items, _behind(rows, limit))
+
+
+def dead_letters_page(
+    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
+) -> tuple[tuple[DeadLetter, ...], Cursor | None]:
+    """Dead letters newest first, and the cursor behind the last."""
+    equal = {"tenant_id": tenant_id}
+    rows = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
+    letters = tuple(DEAD_LETTER.decode(record) for _, _, record in rows[:limit])
+    return letters, _behind(rows, limit)
+
+
+def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
+    """One dead letter, by job id or by stage:topic:partition:offset."""
+    row = connection.execute("SELECT record FROM dead_letters WHERE id = ?", (id_,)).fetchone()
+    return None if row is None else DEAD_LETTER.decode(row[0])
+
+
+def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
+    """A tenant's own setting."""
+    return setting(connection, tenant_id, "tenant", "")
+
+
+def setting(
+    connection: sqlite3.Connection, tenant_id: str, kind: str, id_: str
+) -> TenantRecord | None:
+    """A record of `tenants` by its whole key."""
+    row = connection.execute(
+        "SELECT record FROM tenants WHERE tenant_id = ? AND kind = ? AND id = ?",
+        (tenant_id, kind, id_),
+    ).fetchone()
+    return None if row is None else TENANT.decode(row[0])
+
+
+def source_names(connection: sqlite3.Connection, tenant_id: str) -> list[str]:
+    """A tenant's sources by name, disabled ones too."""
+    rows = connection.execute(
+        "SELECT id FROM tenants WHERE tenant_id = ? AND kind = 'source' ORDER BY id", (tenant_id,)
+    )
+    return [name for (name,) in rows]
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """Jobs by status, dead letters, the oldest job that waits for a worker."""
+    by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
+    (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
+    (oldest,) = connection.execute(
+        "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
+    ).fetchone()
+    return Counts(dict(by_status), dead, oldest)
+
+
+def _newest(
+    connection: sqlite3.Connection,
+    table: str,
+    order: tuple[str, str],
+    equal: dict[str, str | None],
+    limit: int,
+    cursor: Cursor | None,
+) -> Sequence[tuple[int, str, bytes]]:
+    """One row more than `limit`, to know whether there is a next page."""
+    at, id_ = order
+    given = {name: value for name, value in equal.items() if value is not None}
+    conditions = [f"{name} = ?" for name in given]
+    values: list[Any] = [*given.values()]
+    if cursor is not None:
+        conditions.append(f"({at}, {id_}) < (?, ?)")
+        values += [cursor.at, cursor.id]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    return connection.execute(
+        f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
+        f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
+        (*values, limit + 1),
+    ).fetchall()
+
+
+def _behind(rows: Sequence[tuple[int, str, bytes]], limit: int) -> Cursor | None:
+    return Cursor(*rows[limit - 1][:2]) if len(rows) > limit else None

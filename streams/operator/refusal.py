@@ -1,0 +1,39 @@
+"""How a call is refused: raised anywhere in a handler, answered in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+
+class Refusal(Exception):
+    """An HTTP error: status, the stable name of its type, and what the client does next."""
+
+    def __init__(self, status: int, name: str, detail: str, **extra: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = name
+        self.detail = detail
+        self.extra = extra
+        self.headers: dict[str, str] = {"Retry-After": "2"} if status == 503 else {}
+
+
+def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
+    """422 that names every field at fault: (field, message)."""
+    named = [{"field": field, "message": message} for field, message in errors]
+    text = "; ".join(f"{field}: {message}" for field, message in errors)
+    return Refusal(422, "invalid-request", text, errors=named)
+
+
+def unfit(error: ValidationError) -> Refusal:
+    """422 from a model's errors; the values themselves are never repeated: one may be a secret."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    fields = ((".".join(map(str, each["loc"])) or "body", each["msg"]) for each in found)
+    return invalid([(field, text.removeprefix("Value error, ")) for field, text in fields])
+
+
+def unknown(what: str, id_: str, hint: str) -> Refusal:
+    """404 for a thing by that id."""
+    return Refusal(404, f"{what.replace(' ', '-')}-unknown", f"no {what} {id_!r}: {hint}")

@@ -1,0 +1,149 @@
+"""Values as the API shows them: plain JSON, times as RFC 3339 in UTC with milliseconds."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from streams.serde.records import DeadLetter, Job, LedgerEntry, TenantRecord
+from streams.tenants import source_settings
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands on other topics about a job; `progress` and the steps' values are JSON text."""
+
+    effects: tuple[LedgerEntry, ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()
+    progress: str | None = None
+
+
+def job_json(job: Job, around: Around) -> Json:
+    """A job with its effects, in the order they were first claimed, and its finished steps."""
+    return {
+        "job_id": job.job_id,
+        "tenant_id": job.tenant_id,
+        "type": job.type,
+        "status": job.status,
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "incarnation": job.incarnation,
+        "event_id": job.event.event_id if job.event else None,
+        "run_id": job.run_id,
+        "workflow_id": job.workflow_id,
+        "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
+        "timeout_seconds": job.timeout_seconds,
+        "scheduled_at": rfc3339(job.scheduled_at),
+        "next_retry_at": rfc3339(job.next_retry_at),
+        "last_error": job.last_error,
+        "result": _parsed(job.result),
+        "effects": [effect_json(entry) for entry in around.effects],
+        "steps": [{"name": name, "value": _parsed(value)} for name, value in around.steps],
+        "progress": _parsed(around.progress),
+        "cancel_requested": job.cancel_requested,
+        "replay_of": job.replay_of,
+        "replay_note": job.replay_note,
+        "submitted_by": job.submitted_by,
+        "trace_id": _trace_id(job.traceparent),
+        "created_at": rfc3339(job.created_at),
+        "updated_at": rfc3339(job.updated_at),
+    }
+
+
+def effect_json(entry: LedgerEntry) -> Json:
+    """One side effect as the ledger knows it; `claims` is how often it was granted."""
+    return {
+        "action": entry.action,
+        "status": entry.status,
+        "idempotency_key": entry.idempotency_key,
+        "claims": entry.claims,
+        "result": _parsed(entry.result),
+        "error": entry.error,
+        "updated_at": rfc3339(entry.updated_at),
+    }
+
+
+def dead_letter_json(letter: DeadLetter) -> Json:
+    """A dead letter as lists show it: where it comes from and why, without its bytes."""
+    return {
+        "id": letter.id,
+        "kind": letter.kind,
+        "tenant_id": letter.tenant_id,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "stage": letter.stage,
+        "at": rfc3339(letter.at),
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "job_id": letter.job_id,
+        "type": letter.type,
+        "status": letter.status,
+        "attempts": letter.attempts,
+        "trace_id": _trace_id(letter.traceparent),
+    }
+
+
+def dead_record_json(letter: DeadLetter) -> Json:
+    """The bytes of a dead record, base64 as in RFC 4648 section 4."""
+    return {"key_base64": _base64(letter.key), "value_base64": _base64(letter.value)}
+
+
+def tenant_json(record: TenantRecord, sources: Iterable[str]) -> Json:
+    """A tenant and the names of its sources."""
+    settings: Json = orjson.loads(record.body)
+    return {
+        "tenant_id": record.tenant_id,
+        **settings,
+        "disabled": record.disabled,
+        "sources": list(sources),
+        "updated_at": rfc3339(record.updated_at),
+    }
+
+
+def source_json(record: TenantRecord) -> Json:
+    """A source; of its secrets only how many there are."""
+    settings: Mapping[str, Any] = source_settings(record).model_dump()
+    return {
+        "tenant_id": record.tenant_id,
+        "source": record.id,
+        **settings,
+        "disabled": record.disabled,
+        "secrets": len(record.secrets),
+        "updated_at": rfc3339(record.updated_at),
+    }
+
+
+def rfc3339(milliseconds: int | None) -> str | None:
+    """A time as `2026-11-21T04:05:06.789Z`."""
+    if milliseconds is None:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parsed(text: str | None) -> Any:
+    """JSON text as JSON; what is not JSON stays text rather than hiding the whole job."""
+    if text is None:
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _trace_id(traceparent: str | None) -> str | None:
+    """Second field of a W3C traceparent."""
+    parts = (traceparent or "").split("-")
+    return parts[1] if len(parts) == 4 else None
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
