@@ -29,7 +29,9 @@ _TERMINATED = 128 + signal.SIGTERM
 
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Directory of its data.  [default: .tidegate]", metavar="DIR"),
+    typer.Option(
+        "--data-dir", help="Directory of its data (.tidegate unless configured).", metavar="DIR"
+    ),
 ]
 
 

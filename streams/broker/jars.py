@@ -98,7 +98,7 @@ def missing_jars() -> tuple[Jar, ...]:
 
 
 def ensure_jars() -> tuple[Path, ...]:
-    """Paths of every locked jar, each verified against the lock on every call (45 MB, 0.1 s).
+    """Paths of every locked jar, each verified against the lock on every call (45 MB, 0.04 s).
 
     Raises:
         BrokerError: a jar cannot be fetched, or its checksum is not the locked one.

@@ -177,6 +177,7 @@ def test_another_object_finds_the_same_address_without_network(
 def test_sigkill_of_the_owner_ends_the_jvm(data_dir: Path) -> None:
     with owner_process(data_dir) as (owner, jvm, keeper):
         assert is_broker(jvm, data_dir)
+        assert os.getsid(jvm) != os.getsid(owner.pid), "Ctrl-C in the terminal would reach it"
         owner.kill()
         eventually(lambda: gone(jvm), 25, what="the JVM ends after its owner")
         eventually(lambda: gone(keeper), 5, what="the keeper ends after the JVM")
