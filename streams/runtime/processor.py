@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from streams.state.store import KeyValueStore
+from streams.topology.model import Topology
 
 Header = tuple[str, bytes]
 
@@ -134,3 +135,21 @@ class Stage:
     stores: tuple[StoreSpec, ...]
     processor: Callable[[int], Processor]
     punctuate_seconds: float = 0.1
+
+
+def declared_stage(
+    topology: Topology,
+    name: str,
+    processor: Callable[[int], Processor],
+    punctuate_seconds: float = 0.1,
+) -> Stage:
+    """The stage that the topology declares under this name, run by this processor.
+
+    Window stores get the topology's window.
+    """
+    declared = topology.stages[name]
+    stores = tuple(
+        StoreSpec(s.name, s.changelog, s.kind, topology.window_ms if s.kind == "window" else 0)
+        for s in declared.stores
+    )
+    return Stage(name, declared.reads, stores, processor, punctuate_seconds)

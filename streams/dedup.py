@@ -1,0 +1,87 @@
+"""The dedup stage: of every event's deliveries, the first within the window goes on.
+
+The store `seen` maps a fingerprint to when it was first seen (8 bytes, big-endian
+milliseconds of stream time). The window is fixed: a duplicate does not extend it. Time is the
+stream's, made of the append times of `events.received`; a wall clock decides nothing here.
+
+An envelope is never decoded: its fingerprint lies at bytes 5 to 21, behind the frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+
+from prometheus_client import Counter
+
+from streams.errors import DecodeError
+from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.serde import schemas
+from streams.serde.codec import HEADER_SIZE
+from streams.topology.model import Topology
+
+_FINGERPRINT = slice(HEADER_SIZE, HEADER_SIZE + 16)
+_FIRST_SEEN = struct.Struct(">q")
+_DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
+
+
+def stage(topology: Topology) -> Stage:
+    """`events.received` to `events`, each event once within `topology.window_ms`."""
+    return declared_stage(topology, "dedup", partial(Dedup, topology.window_ms))
+
+
+class Dedup:
+    """One partition's deduplication; all it knows is in its store."""
+
+    def __init__(self, window_ms: int, partition: int) -> None:
+        self._window = window_ms
+        self._frames = {
+            struct.pack(">bI", 0, schema.id)
+            for schema in schemas.by_id().values()
+            if schema.name == "envelope"
+        }
+
+    def restored(self, ctx: Context) -> None:
+        """Nothing is derived from the store."""
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """Nothing happens by time alone."""
+
+    def process(self, record: Record, ctx: Context) -> None:
+        self.process_batch([record], ctx)
+
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
+        """Forward what was not seen within the window, with one lookup for all.
+
+        Raises:
+            DecodeError: a value that is no framed envelope.
+        """
+        store, forward, window = ctx.store("seen"), ctx.forward, self._window
+        fingerprints = [self._fingerprint(record.value) for record in records]
+        fresh: dict[bytes, int] = {}
+        now, dropped = ctx.stream_time, 0
+        for record, fingerprint, stored in zip(
+            records, fingerprints, store.get_many(fingerprints), strict=True
+        ):
+            now = max(now, record.timestamp)
+            first = fresh.get(fingerprint)
+            if first is None and stored is not None:
+                first = _FIRST_SEEN.unpack(stored)[0]
+            if first is not None and now - first < window:
+                dropped += 1
+                continue
+            fresh[fingerprint] = now
+            store.put(fingerprint, _FIRST_SEEN.pack(now), now)
+            forward(
+                "events", record.key, record.value,
+                headers=record.headers, timestamp=record.timestamp,
+            )  # fmt: skip
+        _DROPPED.inc(dropped)
+
+    def _fingerprint(self, value: bytes | None) -> bytes:
+        if value is None or len(value) <= _FINGERPRINT.stop:
+            raise DecodeError("envelope: too short to hold a fingerprint")
+        if value[:HEADER_SIZE] not in self._frames:
+            raise DecodeError(f"envelope: {value[:HEADER_SIZE].hex()} frames no envelope")
+        return value[_FINGERPRINT]

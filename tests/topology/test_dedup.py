@@ -1,0 +1,156 @@
+"""Dedup: each event once within the window, judged by the append times of its records."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams import dedup
+from streams.runtime.driver import START_MS, TopologyTestDriver
+from streams.runtime.memory_broker import CrashPoint
+from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE
+from streams.serde.ids import fingerprint
+from streams.serde.records import Cancel, Command, Envelope, PayloadRef
+from streams.topology.load import load
+
+TOPOLOGY = load()
+WINDOW = TOPOLOGY.window_ms
+HEADERS = [("ce_id", b"evt_1"), ("traceparent", b"00-ab-cd-01")]
+
+
+def envelope(dedup_key: str, tenant: str = "acme", delivery: int = 0) -> bytes:
+    return ENVELOPE.encode(
+        Envelope(
+            fingerprint=fingerprint(tenant, "zendesk", dedup_key),
+            event_id=f"evt_{delivery}",
+            source="zendesk",
+            tenant_id=tenant,
+            event_type="ticket.updated",
+            occurred_at=None,
+            received_at=1,
+            payload_hash=b"\0" * 32,
+            dedup_key=dedup_key,
+            subject=None,
+            content_type="application/json",
+            delivery_id=None,
+            request_id=None,
+            payload_ref=PayloadRef(0, (1,), 10, "kek"),
+            attributes={},
+            priority="webhook",
+        )
+    )
+
+
+@pytest.fixture
+def driver() -> TopologyTestDriver:
+    return TopologyTestDriver([dedup.stage(TOPOLOGY)], TOPOLOGY)
+
+
+def deliver(driver: TopologyTestDriver, key: str, at: int, delivery: int = 0) -> None:
+    driver.pipe("events.received", b"acme", envelope(key, delivery=delivery), timestamp=at)
+
+
+def test_the_first_delivery_goes_on_unchanged(driver: TopologyTestDriver) -> None:
+    value = envelope("t1")
+    driver.pipe("events.received", b"acme", value, partition=2, timestamp=77, headers=HEADERS)
+    (record,) = driver.output("events")
+    assert (record.partition, record.key, record.value) == (2, b"acme", value)
+    assert record.timestamp == 77
+    assert list(record.headers) == HEADERS
+
+
+def test_a_redelivery_is_dropped_whatever_else_it_carries(driver: TopologyTestDriver) -> None:
+    for delivery in range(3):
+        deliver(driver, "t1", START_MS + delivery, delivery)
+    deliver(driver, "t2", START_MS)
+    assert len(driver.output("events")) == 2
+
+
+def test_another_tenants_equal_key_is_another_event(driver: TopologyTestDriver) -> None:
+    for tenant in ("acme", "globex"):
+        driver.pipe("events.received", tenant.encode(), envelope("t1", tenant))
+    assert [record.key for record in driver.output("events")] == [b"acme", b"globex"]
+
+
+def test_the_window_is_fixed_and_exact(driver: TopologyTestDriver) -> None:
+    deliver(driver, "t1", START_MS)
+    deliver(driver, "t1", START_MS + WINDOW - 2)
+    deliver(driver, "t1", START_MS + WINDOW - 1)
+    assert len(driver.output("events")) == 1, "a duplicate within the window went on"
+    deliver(driver, "t1", START_MS + WINDOW)
+    assert len(driver.output("events")) == 2, "a duplicate extended the window"
+    deliver(driver, "t1", START_MS + WINDOW + 1)
+    assert len(driver.output("events")) == 2
+
+
+def test_the_wall_clock_decides_nothing(driver: TopologyTestDriver) -> None:
+    deliver(driver, "t1", START_MS)
+    driver.advance(WINDOW / 1000 * 3)
+    deliver(driver, "t1", START_MS + 5)
+    assert len(driver.output("events")) == 1
+
+
+def test_a_clock_that_steps_back_expires_nothing(driver: TopologyTestDriver) -> None:
+    deliver(driver, "late", START_MS + 10 * WINDOW)
+    for _ in range(2):
+        deliver(driver, "t1", START_MS)
+    assert len(driver.output("events")) == 2
+
+
+@pytest.mark.parametrize("at", ["before_commit", "after_commit", "after_write"])
+@pytest.mark.parametrize("keep_state", [True, False])
+def test_a_crash_and_a_lost_disk_neither_lose_nor_repeat(
+    driver: TopologyTestDriver, at: CrashPoint, keep_state: bool
+) -> None:
+    deliver(driver, "t1", START_MS)
+    driver.crash("dedup", at)
+    for key in ("t2", "t1", "t2"):
+        deliver(driver, key, START_MS + 1)
+    driver.restart("dedup", keep_state=keep_state)
+    for key in ("t1", "t2"):
+        deliver(driver, key, START_MS + 2)
+    assert [record.value for record in driver.output("events")] == [envelope("t1"), envelope("t2")]
+
+
+BAD = [
+    b"", b"\0\0\0\0\3", ENVELOPE.encode(ENVELOPE.decode(envelope("x")))[1:], b"{}" * 40,
+    COMMAND.encode(Command("c" * 40, "acme", "job_1", 0, 1, Cancel("asked", None))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
+def test_what_is_no_envelope_becomes_a_dead_letter_and_the_rest_goes_on(
+    driver: TopologyTestDriver, bad: bytes
+) -> None:
+    deliver(driver, "t1", START_MS)
+    driver.pipe("events.received", b"acme", bad)
+    deliver(driver, "t1", START_MS)
+    deliver(driver, "t2", START_MS)
+    assert len(driver.output("events")) == 2
+    (letter,) = (DEAD_LETTER.decode(record.value) for record in driver.output("dlq"))
+    assert (letter.id, letter.reason) == ("dedup:events.received:0:1", "undecodable")
+
+
+DELIVERIES = st.lists(
+    st.tuples(st.sampled_from("abcde"), st.integers(0, WINDOW // 2)), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(deliveries=DELIVERIES, crashes=st.sets(st.integers(0, 39)))
+def test_what_goes_on_is_what_a_plain_model_says(
+    deliveries: list[tuple[str, int]], crashes: set[int]
+) -> None:
+    driver = TopologyTestDriver([dedup.stage(TOPOLOGY)], TOPOLOGY, partitions=1)
+    seen: dict[str, int] = {}
+    expected, now = [], START_MS
+    for i, (key, gap) in enumerate(deliveries):
+        now += gap
+        if i in crashes:
+            driver.restart("dedup")
+        deliver(driver, key, now)
+        if key not in seen or now - seen[key] >= WINDOW:
+            seen[key] = now
+            expected.append((envelope(key), now))
+    assert [(record.value, record.timestamp) for record in driver.output("events")] == expected
