@@ -49,7 +49,7 @@ def _read_files(overlay: Path | None) -> tuple[Node, list[str]]:
 class _Shaped:
     """What is left of a tree without its mismatches, so that one run tells of broken rules too.
 
-    `topology` is None where what is left is no topology at all; `doubtful` are the paths at
+    `topology` is None where what is left is no topology at all; `doubtful` are the places at
     which a broken rule may only follow from what was left out.
     """
 
@@ -59,9 +59,10 @@ class _Shaped:
     doubtful: frozenset[KeyPath]
 
     def doubts(self, found: Problem) -> bool:
+        places = [self.tree.nearest(path).place.path for path in found.paths]
         return any(
-            path[: len(doubt)] == doubt[: len(path)]
-            for path in found.paths
+            place[: len(doubt)] == doubt[: len(place)]
+            for place in places
             for doubt in self.doubtful
         )
 
@@ -75,17 +76,12 @@ def _shaped(merged: Node) -> _Shaped:
         except ValidationError as error:
             # Later passes find only what an earlier one left open: told already.
             problems = problems or told(error, tree)
-            doubts |= {_named(path, tree) for path in doubtful(error)} - {_WHOLE_FILE}
+            doubts |= {tree.nearest(path).place.path for path in doubtful(error)} - {_WHOLE_FILE}
             # From the back, so that indexes into lists stay true.
             for path in sorted(set(offending(error)), reverse=True):
                 if path == _WHOLE_FILE:
                     return _Shaped(None, tree, problems, frozenset(doubts))
                 tree = tree.without(path)
-
-
-def _named(path: KeyPath, tree: Node) -> KeyPath:
-    """A path with the names of list items in place of their indexes."""
-    return tuple(tree.nearest(path[: i + 1]).name or key for i, key in enumerate(path))
 
 
 def _placed(found: Problem, merged: Node, overlay: Path | None) -> str:

@@ -69,7 +69,8 @@ def _retention(topology: Topology) -> Found:
         if topic.cleanup == "compact" and topic.retention_ms is not None:
             yield problem(
                 "a compacted topic keeps the last value of each key for ever; remove "
-                "retention_days, or set cleanup to 'compact,delete'", path,
+                "retention_days, or set cleanup to 'compact,delete'",
+                path, ("topics", topic.name, "cleanup"),
             )  # fmt: skip
     received = topology.topics.get("events.received")
     if received and received.timestamp != "append":

@@ -1,0 +1,199 @@
+"""Each rule of a topology, broken alone: one problem, at the key to change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streams.topology.load import load
+from streams.topology.model import (
+    JobType,
+    LeasePolicy,
+    Limit,
+    Rate,
+    Route,
+    StageDeclaration,
+    StoreDeclaration,
+    Topic,
+    Topology,
+)
+from streams.topology.validate import validate
+
+DAY = 86_400_000
+
+
+def with_topic(name: str, **changes: object) -> Topology:
+    topology = load()
+    topic = replace(topology.topics.get(name, Topic(name, 4)), **changes)  # type: ignore[arg-type]
+    return replace(topology, topics={**topology.topics, name: topic})
+
+
+def with_stage(stage: StageDeclaration) -> Topology:
+    topology = load()
+    return replace(topology, stages={**topology.stages, stage.name: stage})
+
+
+def with_limit(limit: Limit) -> Topology:
+    return replace(load(), limits=(limit,))
+
+
+def dedup(changelog: str, kind: str = "window") -> Topology:
+    store = StoreDeclaration("seen", changelog, kind)  # type: ignore[arg-type]
+    return with_stage(StageDeclaration("dedup", ("events.received",), ("events",), (store,)))
+
+
+BROKEN = {
+    "events.received forgets before it can be replayed": (
+        with_topic("events.received", retention_ms=13 * DAY),
+        "topics.events.received.retention_days",
+        "less than twice the window of 7 days; set retention_days of events.received to 14",
+    ),
+    "a longer window": (
+        replace(load(), window_ms=7.5 * DAY),
+        "topics.events.received.retention_days",
+        "to 15 or more",
+    ),
+    "payloads do not last as long as dead letters": (
+        with_topic("payloads", retention_ms=29 * DAY),
+        "topics.payloads.retention_days",
+        "the retention of dlq, whose records refer to payloads; set retention_days of payloads "
+        "to 30",
+    ),
+    "payloads do not last as long as events": (
+        with_topic("events.received", retention_ms=40 * DAY),
+        "topics.payloads.retention_days",
+        "the retention of events.received",
+    ),
+    "finished jobs are purged within the window": (
+        replace(load(), finished_jobs_ms=6 * DAY),
+        "retention.finished_jobs_days",
+        "kept 6 days, less than the window of 7 days",
+    ),
+    "a topic without a time": (
+        with_topic("events", retention_ms=None),
+        "topics.events.retention_days",
+        "set retention_days",
+    ),
+    "a compacted topic with a time": (
+        with_topic("jobs", retention_ms=DAY),
+        "topics.jobs.retention_days",
+        "remove retention_days",
+    ),
+    "event time of the producer": (
+        with_topic("events.received", timestamp="create"),
+        "topics.events.received.timestamp",
+        "set timestamp: append",
+    ),
+    "an input with other partitions": (
+        with_topic("events", partitions=8),
+        "topics.events.partitions",
+        "events has 8 partitions",
+    ),
+    "a changelog with other partitions": (
+        with_topic("ledger", partitions=1),
+        "topics.ledger.partitions",
+        "ledger has 1 partitions",
+    ),
+    "a stage reads nothing declared": (
+        with_stage(StageDeclaration("x", ("event",), ())),
+        "stages.x.reads.0",
+        "topic 'event' is not declared (did you mean 'events'?)",
+    ),
+    "a stage reads an addressed topic": (
+        with_stage(StageDeclaration("x", ("jobs.replies",), ())),
+        "stages.x.reads.0",
+        "jobs.replies is addressed to workers",
+    ),
+    "a stage writes nothing declared": (
+        with_stage(StageDeclaration("x", ("events",), ("jobs.wrk.*",))),
+        "stages.x.writes.0",
+        "'jobs.wrk.*' names no declared topic",
+    ),
+    "a changelog that is not declared": (
+        dedup("dedup.sen.changelog"),
+        "stages.dedup.stores.seen.changelog",
+        "(did you mean 'dedup.seen.changelog'?)",
+    ),
+    "a window's changelog without deletion": (
+        with_topic("dedup.seen.changelog", cleanup="compact", retention_ms=None),
+        "topics.dedup.seen.changelog.cleanup",
+        "the changelog of a window store needs cleanup 'compact,delete', not 'compact'",
+    ),
+    "a changelog without compaction": (
+        with_topic("ledger", cleanup="delete", retention_ms=DAY),
+        "topics.ledger.cleanup",
+        "needs cleanup 'compact', not 'delete'",
+    ),
+    "a window's changelog that forgets within it": (
+        with_topic("dedup.seen.changelog", retention_ms=7 * DAY),
+        "topics.dedup.seen.changelog.retention_days",
+        "forgets within the window of 7 days",
+    ),
+    "two stores on one changelog": (
+        dedup("dispatcher.jobs.changelog", "key_value"),
+        "stages.dispatcher.stores.jobs.changelog",
+        "already the changelog of dedup.seen",
+    ),
+    "a route with another priority": (
+        replace(load(), routes=(Route("*", "*", "a", "batsh"),)),
+        "routes.0.priority",
+        "(did you mean 'batch'?); write one of webhook, interactive, batch",
+    ),
+    "a job type in another pool": (
+        replace(load(), job_types={"a": JobType("a", pool="gpu")}),
+        "job_types.a.pool",
+        "pool 'gpu' is not declared",
+    ),
+    "a pool without its topic": (
+        replace(load(), pools=("default", "gpu")),
+        "pools.gpu",
+        "its topic jobs.work.gpu is not declared",
+    ),
+    "a limit with a rate": (
+        with_limit(Limit("a", "global", "*", 5, Rate(60, 60))),
+        "limits.a.rate",
+        "rates are not enforced yet",
+    ),
+    "a limit without effect": (
+        with_limit(Limit("a", "global", "*")),
+        "limits.a",
+        "the limit limits nothing",
+    ),
+    "a heartbeat too slow": (
+        replace(load(), leases=LeasePolicy(30, 10, 5)),
+        "leases.heartbeat_seconds",
+        "not below a third of the term of 30 s",
+    ),
+    "a margin too wide": (
+        replace(load(), leases=LeasePolicy(30, 5, 15)),
+        "leases.margin_seconds",
+        "not below half of the term of 30 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_one_problem_at_its_key(name: str) -> None:
+    topology, path, what = BROKEN[name]
+    found = validate(topology)
+    assert [".".join(map(str, problem.paths[0])) for problem in found] == [path]
+    assert what in found[0].what
+
+
+@pytest.mark.parametrize("scope", ["pool", "source", "tool", "model", "key"])
+def test_a_scope_that_nothing_enforces_is_refused(scope: str) -> None:
+    found = validate(with_limit(Limit("a", scope, "*", 1)))  # type: ignore[arg-type]
+    assert [problem.paths[0] for problem in found] == [("limits", "a", "scope")]
+    assert f"scope '{scope}' are not enforced yet" in found[0].what
+
+
+@pytest.mark.parametrize("scope", ["global", "job_type", "tenant"])
+def test_caps_that_are_enforced_may_overlap(scope: str) -> None:
+    wide, narrow = Limit("wide", scope, "*", 9), Limit("narrow", scope, "a*", 2)  # type: ignore[arg-type]
+    assert validate(replace(load(), limits=(wide, narrow))) == []
+
+
+def test_the_bounds_themselves_are_allowed() -> None:
+    topology = with_topic("payloads", retention_ms=30 * DAY)
+    assert validate(topology) == []
