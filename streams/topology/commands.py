@@ -60,7 +60,7 @@ def validate(topology: FileOption = None, as_json: JsonOption = False) -> None:
         if as_json:
             _print_json({"valid": True, **counts, "errors": []})
         else:
-            typer.echo("valid: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+            typer.echo("valid (" + ", ".join(f"{what}: {n}" for what, n in counts.items()) + ")")
 
 
 @app.command()
@@ -165,7 +165,7 @@ def _show(planned: Plan, as_json: bool, *, applied: bool) -> None:
     elif planned.refusals:
         typer.echo("nothing was changed", err=True)
     else:
-        typer.echo(f"{len(planned.steps)} {'changes made' if applied else 'changes to make'}")
+        typer.echo(f"changes {'made' if applied else 'to make'}: {len(planned.steps)}")
 
 
 def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:

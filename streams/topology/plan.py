@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION, Cluster, ClusterTopic, topic_config
 from streams.topology.model import Topic, Topology
@@ -64,6 +64,7 @@ class DeleteTopic:
 
 
 Step = CreateTopic | ChangeConfig | AddPartitions | DeleteTopic
+StepT = TypeVar("StepT", CreateTopic, ChangeConfig, AddPartitions, DeleteTopic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Plan:
         """Whether the cluster already is as declared."""
         return not self.steps and not self.refusals
 
-    def of(self, kind: type[Step]) -> list[Any]:
+    def of(self, kind: type[StepT]) -> list[StepT]:
         """The steps of one kind."""
         return [step for step in self.steps if isinstance(step, kind)]
 

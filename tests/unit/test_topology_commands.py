@@ -1,0 +1,115 @@
+"""`tidegate topology ...` without a cluster: exit codes, tables, JSON, Mermaid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streams.topology.commands import app
+
+INVALID = "windo_days: 3\nlimits: [{name: a, scope: global, concurrency: 0}]\n"
+ROUTED = (
+    "routes: [{match: {source: zendesk, event_type: 'ticket.[ab]*'}, job: draft}]\n"
+    "limits:\n"
+    "  - {name: each, scope: tenant, match: '*', concurrency: 12}\n"
+    "  - {name: refunds, scope: job_type, match: refund, concurrency: 5}\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither the environment nor a file of the working directory has a say."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEGATE_TOPOLOGY", raising=False)
+    monkeypatch.delenv("TIDEGATE_BOOTSTRAP", raising=False)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mine.yaml"
+
+
+def test_a_valid_file_says_what_it_declares(file: Path) -> None:
+    file.write_text(ROUTED)
+    told = run("validate", "--topology", str(file))
+    assert (told.exit_code, told.stdout) == (
+        0, "valid (topics: 16, stages: 3, routes: 1, limits: 2)\n",
+    )  # fmt: skip
+
+
+def test_an_invalid_file_exits_2_with_every_problem_on_standard_error(file: Path) -> None:
+    file.write_text(INVALID)
+    told = run("validate", "--topology", str(file))
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert sorted(line.split(": ")[1] for line in told.stderr.splitlines()) == [
+        "limits[a].concurrency", "windo_days",
+    ]  # fmt: skip
+
+
+def test_an_invalid_file_as_json(file: Path) -> None:
+    file.write_text(INVALID)
+    told = run("validate", "--json", "--topology", str(file))
+    answer = json.loads(told.stdout)
+    assert told.exit_code == 2
+    assert (answer["valid"], len(answer["errors"])) == (False, 2)
+
+
+@pytest.mark.parametrize("command", ["plan", "apply", "describe"])
+def test_no_command_goes_on_with_an_invalid_file(file: Path, command: str) -> None:
+    file.write_text(INVALID)
+    assert run(command, "--topology", str(file)).exit_code == 2
+
+
+def test_a_setting_can_name_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(INVALID)
+    monkeypatch.setenv("TIDEGATE_TOPOLOGY", str(file))
+    assert run("validate").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_cluster_that_does_not_answer_is_named(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.topology.cluster.TIMEOUT_SECONDS", 0.5)
+    told = run(command, "--bootstrap", "127.0.0.1:1")
+    assert told.exit_code == 1
+    assert "no Kafka broker answers" in told.stderr
+    assert "--bootstrap" in told.stderr
+
+
+def test_describe_shows_globs_as_written_and_how_far_a_cap_reaches(file: Path) -> None:
+    file.write_text(ROUTED)
+    shown = run("describe", "--topology", str(file)).stdout
+    assert "ticket.[ab]*" in shown
+    lines = {line.split("│")[1].strip(): line for line in shown.splitlines() if "│" in line}
+    assert "for each matching tenant, overall" in lines["each"]
+    assert "inside each partition" in lines["refunds"]
+
+
+def test_describe_as_json_has_every_declared_value(file: Path) -> None:
+    file.write_text(ROUTED)
+    declared = json.loads(run("describe", "--json", "--topology", str(file)).stdout)
+    assert [stage["name"] for stage in declared["stages"]] == ["dedup", "scheduler", "dispatcher"]
+    assert declared["routes"][0] == {
+        "source": "zendesk", "event_type": "ticket.[ab]*", "job": "draft", "priority": "webhook",
+    }  # fmt: skip
+    assert declared["topics"][1]["retention_ms"] == 14 * 86_400_000
+    assert declared["limits"][1]["holds"] == "inside each partition"
+
+
+def test_the_graph_joins_stages_and_topics_as_declared() -> None:
+    lines = [line.strip() for line in run("describe", "--mermaid").stdout.splitlines()]
+    assert lines[0] == "flowchart LR"
+    assert "topic_events_received --> stage_dedup" in lines
+    assert "stage_dedup --> topic_events" in lines
+    assert "stage_dispatcher --> topic_jobs_work_default" in lines
+    assert "stage_dispatcher -. ledger .-> topic_ledger" in lines
+    assert "class topic_ledger changelog" in lines
