@@ -22,7 +22,8 @@ _RFC3339 = re.compile(
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Delay = Annotated[float, Field(ge=0, le=10 * 365 * 86_400)]
+Timeout = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
 class JobRequest(BaseModel):
@@ -33,12 +34,21 @@ class JobRequest(BaseModel):
     type: Name
     input: Any = Field(default_factory=dict)
     priority: str | None = None
-    delay_seconds: Seconds | None = None
+    delay_seconds: Delay | None = None
     run_at: str | None = None
     dedup_key: Name | None = None
     callback_url: str | None = None
     workflow_id: Name | None = None
-    timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] | None = None
+    timeout_seconds: Timeout | None = None
+
+    @field_validator("input")
+    @classmethod
+    def _writable(cls, value: Any) -> Any:
+        try:
+            orjson.dumps([[value]])
+        except orjson.JSONEncodeError:
+            raise ValueError("is nested too deep") from None
+        return value
 
     @field_validator("run_at")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ def list_answer(name: str, items: Sequence[Json], after: Cursor | None) -> web.R
 def _limit(text: str | None) -> int:
     if text is None:
         return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= MAX_LIMIT):
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= MAX_LIMIT:
         raise invalid([("limit", f"must be a number from 1 to {MAX_LIMIT}")])
     return int(text)
 

@@ -1,0 +1,88 @@
+"""The operator's API as the command line calls it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from streams.errors import ConfigError, TidegateError
+from streams.settings import Settings
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_TIMEOUT = ClientTimeout(total=30)
+
+
+class CallFailed(TidegateError):
+    """The API refused a call, or did not answer."""
+
+
+def admin_token(settings: Settings, file: Path | None) -> str:
+    """The token: of a given file, else TIDEGATE_ADMIN_TOKEN, else what `dev` wrote.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if file is None and settings.admin_token is not None:
+        return settings.admin_token.get_secret_value().strip()
+    path = file or settings.data_dir / "admin.token"
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"no admin token: {path}: {error.strerror}; set TIDEGATE_ADMIN_TOKEN, or name "
+            "a file with --token-file or the directory of `tidegate dev` with --data-dir"
+        ) from error
+    if not token:
+        raise ConfigError(f"no admin token: {path} is empty")
+    return token
+
+
+def call(
+    url: str,
+    token: str,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> dict[str, Any]:
+    """The answer's JSON object.
+
+    Raises:
+        CallFailed: with the problem's detail, or that nothing answers at `url`.
+    """
+    headers = {"Authorization": f"Bearer {token}"}
+    if idempotency_key is not None:
+        headers["Idempotency-Key"] = idempotency_key
+
+    async def send() -> dict[str, Any]:
+        async with (
+            ClientSession(headers=headers, timeout=_TIMEOUT) as session,
+            session.request(
+                method, url.rstrip("/") + path, params=query, json=body, allow_redirects=False
+            ) as answer,
+        ):
+            found: dict[str, Any] = await answer.json(content_type=None)
+            if not isinstance(found, dict) or answer.status >= 300:
+                raise CallFailed(_reason(answer.status, found))
+            return found
+
+    try:
+        return asyncio.run(send())
+    except (ClientError, TimeoutError, ValueError) as error:
+        why = f"{error}" or type(error).__name__
+        raise CallFailed(
+            f"no operator's API answers at {url} ({why}): start one with `tidegate dev`, "
+            "or name another with --url"
+        ) from error
+
+
+def _reason(status: int, found: Any) -> str:
+    if isinstance(found, dict) and "detail" in found:
+        return str(found["detail"])
+    return f"the API answered {status} without a reason: is --url the operator's?"

@@ -1,0 +1,67 @@
+"""The operator's gauges, computed from the read model when they are scraped.
+
+No tenant label (cardinality): a tenant's numbers are its lists.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from typing import get_args
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from streams.operator import queries
+from streams.operator.database import Database
+from streams.operator.follower import Follower
+from streams.serde.records import JobStatus
+
+
+class ReadModelCollector(Collector):
+    """Says nothing of rows until the read model has caught up: half a count alarms for nothing."""
+
+    def __init__(self, database: Database, follower: Follower) -> None:
+        self._database = database
+        self._follower = follower
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Empty, so that registering asks the read model nothing."""
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        lag = self._follower.lag
+        yield _gauge(
+            "tidegate_operator_ready", "1 once the read model has caught up", lag is not None
+        )
+        if lag is None:
+            return
+        yield _gauge("tidegate_operator_lag_records", "Records yet to be read", lag.records)
+        yield _gauge("tidegate_operator_lag_seconds", "Age of the read model", lag.seconds)
+        try:
+            found = self._database.read(queries.counts)
+        except sqlite3.Error:
+            # It is being rebuilt; a scrape must still show the process's other metrics.
+            return
+        yield from _of_counts(found)
+
+
+def _of_counts(found: queries.Counts) -> Iterable[GaugeMetricFamily]:
+    jobs = GaugeMetricFamily("tidegate_jobs", "Jobs by state", labels=["status"])
+    for status in get_args(JobStatus):
+        jobs.add_metric([status], found.jobs.get(status, 0))
+    yield jobs
+    yield _gauge(
+        "tidegate_queue_depth", "Jobs that wait for a worker", found.jobs.get("pending", 0)
+    )
+    oldest = found.oldest_ready_at
+    age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+    yield _gauge(
+        "tidegate_oldest_ready_job_age_seconds", "How long the oldest of them has waited", age
+    )
+    yield _gauge("tidegate_dead_letters", "Dead letters within their retention", found.dead_letters)
+
+
+def _gauge(name: str, help_: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_, value=float(value))

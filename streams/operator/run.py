@@ -1,0 +1,132 @@
+"""The operator's process: follow the topics, serve the API, end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+
+import structlog
+import uvloop
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+from streams.errors import ConfigError
+from streams.kafka import AwaitedProducer
+from streams.operator import api_dead_letters, api_jobs, api_tenants
+from streams.operator.arrivals import Arrivals
+from streams.operator.database import Database
+from streams.operator.follower import Follower
+from streams.operator.gate import authenticated, caught_up, problems
+from streams.operator.metrics import ReadModelCollector
+from streams.operator.parts import PARTS, Parts
+from streams.settings import Settings
+from streams.topology.model import Topology
+from streams.vault import Vault, read_key
+
+log = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES = 256 * 1024
+"""Of a request: its job record must still fit one message with result and error beside it."""
+
+_ACKNOWLEDGED_WITHIN_MS = 5_000
+_KEEP_ALIVE_SECONDS = 30.0
+
+
+def run(settings: Settings, topology: Topology) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no admin token, no vault key, or the port is taken.
+    """
+    uvloop.run(_serve(settings, build(settings, topology)))
+
+
+def build(settings: Settings, topology: Topology) -> web.Application:
+    """The application; it follows the topics from its start-up to its clean-up.
+
+    Raises:
+        ConfigError: no admin token or no vault key.
+    """
+    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    guards = [problems, authenticated(_admin_token(settings)), caught_up]
+    app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
+
+    async def parts(app: web.Application) -> AsyncIterator[None]:
+        async for each in _parts(settings, topology, vault):
+            app[PARTS] = each
+            yield
+
+    app.cleanup_ctx.append(parts)
+    app.add_routes(
+        [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
+    )
+    for module in (api_tenants, api_jobs, api_dead_letters):
+        app.add_routes(module.routes)
+    return app
+
+
+async def _parts(settings: Settings, topology: Topology, vault: Vault) -> AsyncIterator[Parts]:
+    directory = settings.data_dir / "operator" / settings.instance
+    database = Database(directory / "read_model.sqlite")
+    arrivals = Arrivals(asyncio.get_running_loop())
+    follower = Follower(settings, topology, database, arrivals.announce)
+    collector = ReadModelCollector(database, follower)
+    producer = AwaitedProducer(settings, **{"delivery.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
+    REGISTRY.register(collector)
+    follower.start()
+    yield Parts(topology, vault, database, follower, arrivals, producer)
+    await asyncio.to_thread(follower.stop)
+    REGISTRY.unregister(collector)
+    await producer.close()
+    database.close()
+
+
+async def _serve(settings: Settings, app: web.Application) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+    await runner.setup()
+    try:
+        await _listen(runner, settings)
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> None:
+    site = web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=5)
+    try:
+        await site.start()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "
+            "choose another with --port, or end what holds it"
+        ) from error
+    log.info("operator listens", host=settings.host, port=runner.addresses[0][1])
+
+
+def _admin_token(settings: Settings) -> str:
+    token = settings.admin_token.get_secret_value() if settings.admin_token else ""
+    if not token.strip():
+        raise ConfigError(
+            "the operator's API needs an admin token: set TIDEGATE_ADMIN_TOKEN "
+            "(`openssl rand -hex 32` makes one)"
+        )
+    return token.strip()
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    ready = request.app[PARTS].follower.ready
+    return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
+
+
+async def _metrics(_: web.Request) -> web.Response:
+    body = await asyncio.to_thread(generate_latest)
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
