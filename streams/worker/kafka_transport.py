@@ -1,0 +1,75 @@
+"""The transport over Kafka: a producer, and a thread for each reader."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams.errors import KafkaUnavailable
+from streams.kafka import producer_config
+from streams.serde.records import PayloadRef
+from streams.settings import Settings
+from streams.worker.payload_reader import PayloadReader
+from streams.worker.reply_reader import ReplyReader
+from streams.worker.transport import Done, Inbox
+from streams.worker.work_reader import WorkReader
+from streams.worker.worker import Place
+
+log = structlog.get_logger(__name__)
+
+_SEND_TIMEOUT_MS = 10_000
+"""After it a send counts as failed; what is still worth it is repeated under the same id."""
+
+
+class KafkaTransport:
+    """Threads: `sender` runs the producer's callbacks, the readers call the inbox."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self._settings = settings
+        self._place = place
+        self._producer = Producer(
+            producer_config(settings, **{"linger.ms": 1, "message.timeout.ms": _SEND_TIMEOUT_MS})
+        )
+        self._closed = threading.Event()
+        self._payloads = PayloadReader(settings)
+        self._threads: list[threading.Thread] = []
+
+    def start(self, inbox: Inbox) -> None:
+        replies = ReplyReader(self._settings, inbox)
+        work = WorkReader(self._settings, self._place, inbox, replies)
+        for reader in (self._payloads, replies, work):
+            self._spawn(type(reader).__name__, reader)
+        sender = threading.Thread(target=self._send_callbacks, name="sender", daemon=True)
+        sender.start()
+
+    def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            done(KafkaUnavailable(f"{topic}: {error}") if error else None)
+
+        try:
+            self._producer.produce(
+                self._settings.topic_prefix + topic, value, key, partition, on_delivery=delivered
+            )
+        except (BufferError, KafkaException) as error:
+            done(KafkaUnavailable(f"{topic}: {error}"))
+
+    def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
+        return self._payloads.fetch(ref)
+
+    def close(self) -> None:
+        self._producer.flush(5)
+        self._closed.set()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _spawn(self, name: str, reader: PayloadReader | ReplyReader | WorkReader) -> None:
+        thread = threading.Thread(target=reader.run, args=(self._closed,), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _send_callbacks(self) -> None:
+        while not self._closed.is_set():
+            self._producer.poll(0.1)

@@ -1,0 +1,68 @@
+"""`tidegate worker`: one worker process on Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+import uvloop
+
+from streams.app import App
+from streams.errors import ConfigError
+from streams.kafka import wait_for_broker
+from streams.settings import Settings
+from streams.telemetry import serve_probes
+from streams.topology.model import Topology
+from streams.vault import Vault, read_key
+from streams.worker.kafka_transport import KafkaTransport
+from streams.worker.worker import Place, Worker
+
+log = structlog.get_logger(__name__)
+
+
+def run(
+    app: App, settings: Settings, topology: Topology, *, pool: str = "default", slots: int = 20
+) -> None:
+    """Run jobs of one pool until SIGTERM or SIGINT, then drain for 20 seconds at most.
+
+    Raises:
+        ConfigError: an unknown pool, no slots, an app without jobs, or a key file is missing.
+        Fenced: another process runs under the same instance name.
+    """
+    if pool not in topology.pools:
+        known = ", ".join(topology.pools)
+        raise ConfigError(f"--pool {pool!r} is not in the topology; its pools are: {known}")
+    if slots < 1:
+        raise ConfigError(f"--slots {slots}: a worker needs at least one")
+    if not app.jobs:
+        raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
+    vault = Vault(read_key(settings.vault_key_file, "vault_key_file"))
+    cluster_key = read_key(settings.cluster_key_file, "cluster_key_file")
+    wait_for_broker(settings)
+    place = Place(settings.instance, pool, slots)
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(_serve(app, settings, topology, place, cluster_key, vault))
+    finally:
+        # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
+        loop.close()
+
+
+async def _serve(
+    app: App,
+    settings: Settings,
+    topology: Topology,
+    place: Place,
+    cluster_key: bytes,
+    vault: Vault,
+) -> None:
+    transport = KafkaTransport(settings, place)
+    worker = Worker(app, transport, topology, place, cluster_key=cluster_key, vault=vault)
+    serve_probes(settings, lambda: worker.ready)
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    log.info("worker starts", worker_id=worker.id, app=app.name, types=sorted(app.jobs))
+    await worker.serve(stop)
+    log.info("worker ended", worker_id=worker.id)

@@ -1,0 +1,56 @@
+"""Values that must outlive their run: JSON of bounded size."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from streams.errors import PermanentError
+
+MAX_BYTES = 256 * 1024
+"""Of one step's value, one effect's or handler's result, one progress: each is one record."""
+
+
+def to_json(value: object, what: str) -> str:
+    """JSON text.
+
+    Raises:
+        PermanentError: not JSON, or too large; `what` names the value.
+    """
+    try:
+        text = orjson.dumps(value)
+    except TypeError as error:
+        raise PermanentError(
+            f"{what} is not JSON ({error}): return plain dicts, lists, strings and numbers"
+        ) from error
+    if len(text) > MAX_BYTES:
+        raise PermanentError(
+            f"{what} has {len(text):,} bytes of JSON, more than {MAX_BYTES:,}: "
+            "store it elsewhere and return where it lies"
+        )
+    return text.decode()
+
+
+def from_json(text: str | None) -> Any:
+    """The value in JSON text; None for no text."""
+    return orjson.loads(text) if text else None
+
+
+def digest(arguments: Mapping[str, object], what: str) -> bytes:
+    """SHA-256 of the arguments' canonical JSON: equal exactly for equal arguments.
+
+    Raises:
+        PermanentError: names the argument that is not JSON.
+    """
+    for name, value in arguments.items():
+        try:
+            orjson.dumps(value)
+        except TypeError as error:
+            raise PermanentError(
+                f"{what}: argument {name!r} is not JSON ({error}): pass plain values, "
+                "so that a second run can be told from another call"
+            ) from error
+    return hashlib.sha256(orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)).digest()

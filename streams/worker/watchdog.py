@@ -1,0 +1,110 @@
+"""Notices a handler that blocks the event loop, says which, and ends the process in time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+import structlog
+
+from streams.worker import metrics
+from streams.worker.execution import task_name
+from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
+from streams.worker.pulse import Pulse
+
+log = structlog.get_logger(__name__)
+
+BLOCKED_SECONDS = 1.0
+EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h: the supervisor starts the worker again."""
+
+_TICK_SECONDS = 0.25
+
+
+class Watchdog:
+    """The loop ticks, a thread looks whether it still does.
+
+    While the loop is blocked the leases are heartbeaten but no more are asked for. Once the
+    blocking run is past its timeout and grace nothing but the process's end can stop it; a
+    new boot of the same instance then has its other leases taken over at once.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        holdings: Holdings,
+        pulse: Pulse,
+        clock: Callable[[], float],
+        exit_process: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._loop = loop
+        self._holdings = holdings
+        self._pulse = pulse
+        self._clock = clock
+        self._exit = exit_process
+        self._ticked = clock()
+        self._thread_id = threading.get_ident()
+        self._stopped = threading.Event()
+
+    def tick(self) -> None:
+        """Call once in the loop's thread; it repeats itself."""
+        now = self._clock()
+        metrics.LOOP_LAG_SECONDS.set(max(0.0, now - self._ticked - _TICK_SECONDS))
+        self._ticked = now
+        self._thread_id = threading.get_ident()
+        if not self._stopped.is_set():
+            self._loop.call_later(_TICK_SECONDS, self.tick)
+
+    def run(self) -> None:
+        """Look until `stop`; the body of the watchdog's thread."""
+        while not self._stopped.wait(_TICK_SECONDS):
+            self.look()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Compare the last tick with the clock, and act on it."""
+        since = self._ticked
+        if self._clock() - since <= BLOCKED_SECONDS:
+            if self._holdings.blocked:
+                log.info("the event loop runs again")
+                self._tell(blocked=False)
+            return
+        culprit = self._culprit()
+        if not self._holdings.blocked:
+            self._tell(blocked=True)
+            self._log("a handler blocks the event loop", culprit)
+        suspects = [culprit] if culprit else self._overtaken(since)
+        if any(self._clock() > held.timeout_at + GRACE_SECONDS for held in suspects):
+            self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
+            self._exit(EXIT_CODE)
+
+    def _tell(self, *, blocked: bool) -> None:
+        self._holdings.blocked = blocked
+        self._pulse.wake()
+
+    def _culprit(self) -> Held | None:
+        """The lease whose task is the loop's current one; None for a task of a handler's own."""
+        task = asyncio.current_task(self._loop)
+        names = {task_name(held.lease): held for held in self._holdings.running()}
+        return names.get(task.get_name()) if task else None
+
+    def _overtaken(self, since: float) -> list[Held]:
+        """Runs whose timeout fell into the blockade: one that let the loop run was cancelled."""
+        return [held for held in self._holdings.running() if held.timeout_at >= since]
+
+    def _log(self, what: str, culprit: Held | None) -> None:
+        frame = sys._current_frames().get(self._thread_id)
+        leases = [culprit] if culprit else self._holdings.running()
+        log.error(
+            what,
+            job_id=", ".join(held.lease.job_id for held in leases) or None,
+            type=", ".join(sorted({held.lease.type for held in leases})) or None,
+            blocked_seconds=round(self._clock() - self._ticked, 1),
+            stack="".join(traceback.format_stack(frame)) if frame else "gone",
+        )

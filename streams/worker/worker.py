@@ -1,0 +1,209 @@
+"""The parts of a worker put together, over whichever transport."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from uuid_utils import uuid7
+
+from streams.app import App
+from streams.errors import LeaseLost
+from streams.serde.records import Ended
+from streams.topology.model import Topology
+from streams.vault import Vault
+from streams.worker import metrics
+from streams.worker.context import Context
+from streams.worker.effects import Claimant, Effects
+from streams.worker.ending import Ending
+from streams.worker.execution import Execution
+from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
+from streams.worker.outbox import Outbox
+from streams.worker.payloads import Payloads
+from streams.worker.pulse import Identity, Pulse
+from streams.worker.reception import Reception
+from streams.worker.replies import Replies
+from streams.worker.session import Session
+from streams.worker.steps import Steps
+from streams.worker.transport import Incoming, Transport
+from streams.worker.watchdog import Watchdog
+
+log = structlog.get_logger(__name__)
+
+DRAIN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a worker works: its instance, pool and number of slots."""
+
+    instance: str
+    pool: str = "default"
+    slots: int = 20
+
+
+class Worker:
+    """One worker; made and run in one event loop. It is the transport's `Inbox`."""
+
+    def __init__(
+        self,
+        app: App,
+        transport: Transport,
+        topology: Topology,
+        place: Place,
+        *,
+        cluster_key: bytes,
+        vault: Vault,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.id = f"{place.instance}/{uuid7()}"
+        self._app = app
+        self._transport = transport
+        self._topology = topology
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._runs: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[None] = self._loop.create_future()
+        leases, partitions = topology.leases, topology.partitions
+        self.holdings = Holdings(place.slots, leases.margin_seconds, clock)
+        self._outbox = Outbox(transport, clock)
+        identity = Identity(self.id, place.pool, app.handlers())
+        self.pulse = Pulse(
+            identity, self.holdings, transport, partitions, leases.term_seconds, clock
+        )
+        self._replies = Replies(self.id, partitions, self._outbox, self._loop)
+        self._reception = Reception(
+            cluster_key, partitions, self.holdings, self.pulse, self._outbox, self._taken, clock
+        )
+        self._payloads = Payloads(transport, vault)
+        self.watchdog = Watchdog(self._loop, self.holdings, self.pulse, clock)
+
+    def start(self) -> None:
+        """Open the transport. Heartbeats are sent by `serve`, or by calling `pulse.beat`."""
+        self._transport.start(self)
+
+    async def serve(self, stop: asyncio.Event, drain_seconds: float = DRAIN_SECONDS) -> None:
+        """Work until `stop` is set, then drain.
+
+        Raises:
+            TidegateError: what the transport could not go on after.
+        """
+        every = self._topology.leases.heartbeat_seconds
+        threading.Thread(target=self.pulse.run, args=(every,), name="pulse", daemon=True).start()
+        self.watchdog.tick()
+        threading.Thread(target=self.watchdog.run, name="watchdog", daemon=True).start()
+        self.start()
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            either: set[asyncio.Future[Any]] = {stopped, self._failure}
+            await asyncio.wait(either, return_when="FIRST_COMPLETED")
+            await self.drain(0 if self._failure.done() else drain_seconds)
+        finally:
+            stopped.cancel()
+            self.watchdog.stop()
+            self.pulse.stop()
+            await asyncio.to_thread(self._transport.close)
+        if self._failure.done():
+            self._failure.result()
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing more, give running handlers that long, send the rest elsewhere."""
+        self.holdings.draining = True
+        self.pulse.wake()
+        if self._runs:
+            log.info("draining", running=len(self._runs), seconds=seconds)
+            await asyncio.wait(self._runs, timeout=seconds)
+        for session in self._replies.sessions():
+            session.stop(Ending("released", error="the worker shut down"))
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
+
+    @property
+    def ready(self) -> bool:
+        """Leases can reach this worker."""
+        return self.holdings.assigned and self.pulse.acknowledged
+
+    def assigned(self, partition: int | None) -> None:
+        self.pulse.announce(partition)
+
+    def leased(self, record: Incoming) -> None:
+        self._reception.receive(record)
+
+    def replied(self, record: Incoming) -> None:
+        self._replies.deliver(record)
+
+    def failed(self, error: Exception) -> None:
+        def fail() -> None:
+            if not self._failure.done():
+                self._failure.set_exception(error)
+
+        self._loop.call_soon_threadsafe(fail)
+
+    def _taken(self, held: Held) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._begin, held)
+
+    def _begin(self, held: Held) -> None:
+        session = Session(held, self._outbox, self._topology.partitions, self._clock)
+        self._replies.attend(session)
+        run = self._loop.create_task(self._run(session))
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
+
+    async def _run(self, session: Session) -> None:
+        lease, started = session.lease, self._clock()
+        ending = await self._execution(session).run()
+        seconds = self._clock() - started
+        metrics.HANDLER_SECONDS.labels(lease.type, ending.status).observe(seconds)
+        log.info(
+            "run ended", job_id=lease.job_id, type=lease.type, attempt=lease.attempt,
+            ended=ending.status, error=ending.error, seconds=round(seconds, 3),
+        )  # fmt: skip
+        self._leave_slot(session)
+        await self._tell(session, ending)
+        self._replies.leave(session)
+        self.holdings.drop(session.held)
+
+    def _execution(self, session: Session) -> Execution:
+        job = self._app.jobs[session.lease.type]
+        claimant = Claimant(
+            self.id, lambda: self.pulse.work_partition or 0, self._app.key_lifetimes, job.scopes
+        )
+        context = Context(
+            session, Effects(session, self._replies, claimant), Steps(session), self._payloads
+        )
+        preflight = self._app.preflights.get(job.name)
+        return Execution(session, context, job, preflight, self._clock)
+
+    def _leave_slot(self, session: Session) -> None:
+        task, held = session.task, session.held
+        if task is None or task.done():
+            self.holdings.vacate(held)
+            self.pulse.slot_freed(held.lease.home_partition)
+            return
+
+        def late(_: asyncio.Task[Ending]) -> None:
+            self.holdings.vacate(held)
+            self.holdings.drop(held)
+            self.pulse.wake()
+
+        task.add_done_callback(late)
+
+    async def _tell(self, session: Session, ending: Ending) -> None:
+        """Say how the run ended; after a lost lease only that there is a slot."""
+        if ending.status == "lost":
+            self.pulse.wake()
+            return
+        ended = Ended(
+            self.id, session.lease.run_id, self.holdings.free(), ending.status,
+            ending.result, ending.error, ending.retry_after_seconds,
+        )  # fmt: skip
+        try:
+            await session.say(ended)
+        except LeaseLost as error:
+            log.warning("the end of a run could not be said", reason=str(error))
