@@ -1,0 +1,235 @@
+"""The proxy in front, between a real client and real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientPayloadError, ClientSession, web
+
+from streams.broker.ports import pick_free
+from streams.dev.front import Front, serve
+from streams.dev.layout import Member
+
+TIMEOUT = 10.0
+
+
+class Behind:
+    """A process behind the front that tells what it got, and under whose name."""
+
+    def __init__(self, stage: str, instance: str = "0") -> None:
+        self.member = Member(stage, instance, pick_free())
+        self.seen: list[str] = []
+        self.left = asyncio.Event()
+        self.more = asyncio.Event()
+        app = web.Application()
+        app.router.add_route("*", "/slow", self._slow)
+        app.router.add_route("*", "/stream", self._stream)
+        app.router.add_route("*", "/torn", self._torn)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_route("*", "/{path:.*}", self._echo)
+        self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+
+    async def start(self) -> None:
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", self.member.port).start()
+
+    async def _echo(self, request: web.Request) -> web.Response:
+        self.seen.append(request.raw_path)
+        body = {
+            "by": self.member.name,
+            "method": request.method,
+            "path": request.raw_path,
+            "headers": [(name.lower(), value) for name, value in request.headers.items()],
+            "body": (await request.read()).hex(),
+        }
+        return web.json_response(body, headers={"X-Theirs": "1", "Keep-Alive": "timeout=9"})
+
+    async def _slow(self, request: web.Request) -> web.Response:
+        self.seen.append(request.raw_path)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
+        raise AssertionError
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: one\n\n")
+        await self.more.wait()
+        await response.write(b"data: two\n\n")
+        return response
+
+    async def _torn(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        assert request.transport
+        request.transport.abort()
+        return response
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text="# TYPE tidegate_seen counter\ntidegate_seen_total 4\n")
+
+
+@asynccontextmanager
+async def fronted(*behind: Behind, up: bool = True) -> AsyncIterator[ClientSession]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    for one in behind:
+        if up:
+            await one.start()
+    runner = await serve(Front([one.member for one in behind]), listener)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        async with ClientSession(url) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+        for one in behind:
+            await one.runner.cleanup()
+
+
+def pair() -> tuple[Behind, Behind]:
+    return Behind("ingress"), Behind("operator")
+
+
+async def test_hooks_go_to_the_ingress_and_all_else_to_the_operator() -> None:
+    async with fronted(*pair()) as client:
+        hook = await (await client.post("/v1/hooks/acme/zendesk")).json()
+        rest = await (await client.get("/v1/jobs")).json()
+    assert (hook["by"], rest["by"]) == ("ingress-0", "operator-0")
+
+
+async def test_ingress_processes_take_turns() -> None:
+    first, second, operator = Behind("ingress"), Behind("ingress", "1"), Behind("operator")
+    async with fronted(first, second, operator) as client:
+        for _ in range(4):
+            await client.post("/v1/hooks/acme/zendesk")
+    assert (len(first.seen), len(second.seen)) == (2, 2)
+
+
+async def test_method_path_headers_and_body_pass_as_they_are() -> None:
+    body = bytes(range(256)) * 300
+    path = "/v1/jobs/a%2Fb?x=%20y&x=2"
+    async with fronted(*pair()) as client:
+        sent = {"X-Ours": "Ä".encode().decode("latin-1"), "Content-Type": "application/odd"}
+        answer = await client.patch(path, data=body, headers=sent)
+        got = await answer.json()
+    headers = dict(got["headers"])
+    assert (got["method"], got["path"], bytes.fromhex(got["body"])) == ("PATCH", path, body)
+    assert headers["content-type"] == "application/odd"
+    assert headers["content-length"] == str(len(body))
+    assert answer.headers["X-Theirs"] == "1"
+    assert "x-ours" in headers
+
+
+async def test_hop_by_hop_headers_stay() -> None:
+    async with fronted(*pair()) as client:
+        answer = await client.get("/v1/jobs", headers={"Connection": "X-Mine", "X-Mine": "1"})
+        got = dict((await answer.json())["headers"])
+    assert "x-mine" not in got
+    assert "Keep-Alive" not in answer.headers
+
+
+async def test_a_body_of_unknown_length_is_passed_on_whole() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"piece"
+
+    async with fronted(*pair()) as client:
+        got = await (await client.post("/v1/hooks/acme/zendesk", data=pieces())).json()
+    assert bytes.fromhex(got["body"]) == b"piecepiecepiece"
+
+
+async def test_events_arrive_as_they_are_sent() -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator) as client, client.get("/stream") as answer:
+        first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
+        operator.more.set()
+        second = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
+    assert (first, second) == (b"data: one\n\n", b"data: two\n\n")
+
+
+async def test_a_client_that_leaves_ends_the_request_behind() -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.get("/slow"), 0.2)
+        await asyncio.wait_for(operator.left.wait(), TIMEOUT)
+    assert operator.left.is_set()
+
+
+async def test_half_an_answer_does_not_look_whole() -> None:
+    async with fronted(*pair()) as client:
+        answer = await client.get("/torn")
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
+
+
+async def test_nobody_there_is_a_503_that_says_when_to_come_back() -> None:
+    async with fronted(*pair(), up=False) as client:
+        answer = await client.post("/v1/hooks/acme/zendesk", data=b"{}")
+        problem = json.loads(await answer.read())
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.content_type == "application/problem+json"
+    assert problem["type"] == "urn:tidegate:problem:unavailable"
+
+
+async def test_a_process_that_takes_no_connection_is_passed_over() -> None:
+    down, up, operator = Behind("ingress"), Behind("ingress", "1"), Behind("operator")
+    async with fronted(down, up, operator, up=False) as client:
+        await up.start()
+        answers = [await client.post("/v1/hooks/acme/zendesk", data=b"{}") for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+
+
+async def test_a_process_that_dies_in_the_middle_is_a_502_and_nobody_is_asked_twice() -> None:
+    second = Behind("ingress", "1")
+    asked: list[bytes] = []
+
+    async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"{}"))
+        writer.transport.abort()
+
+    async with fronted(Behind("ingress"), second, Behind("operator"), up=False) as client:
+        await second.start()
+        dying = Member("ingress", "0", pick_free())
+        server = await asyncio.start_server(dies, "127.0.0.1", dying.port)
+        front = Front([dying, second.member])
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        runner = await serve(front, listener)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/hooks/acme/zendesk"
+        answer = await client.post(url, data=b"{}")
+        await runner.cleanup()
+        server.close()
+    assert (answer.status, answer.headers["Retry-After"]) == (502, "1")
+    assert (len(asked), second.seen) == (1, [])
+
+
+async def test_readiness_names_who_is_missing() -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator, up=False) as client:
+        await operator.start()
+        before = await client.get("/readyz")
+        said = await before.text()
+        await ingress.start()
+        after = await client.get("/readyz")
+        alive = await client.get("/healthz")
+    assert (before.status, said) == (503, "not ready: ingress-0\n")
+    assert (after.status, alive.status) == (200, 200)
+
+
+async def test_metrics_of_all_on_one_page() -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator, up=False) as client:
+        await operator.start()
+        page = await (await client.get("/metrics")).text()
+    assert 'tidegate_seen_total{instance="0",stage="operator"} 4.0' in page
+    assert 'tidegate_up{instance="0",stage="ingress"} 0.0' in page

@@ -1,0 +1,138 @@
+"""Command lines, ports, environments, credentials and the claim on a data directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streams.dev.claim import claimed, read_state, write_state
+from streams.dev.credentials import credentials, signing_secret
+from streams.dev.layout import Layout, environment, members, process_spec, waves
+from streams.dev.pipeline import listen
+from streams.errors import ConfigError
+from streams.settings import load_settings
+from streams.vault import read_key
+
+TOKEN = "not-for-everyone"
+
+
+def test_every_process_has_a_name_and_a_port_of_its_own() -> None:
+    placed = members(Layout(ingress=2, dedup=2, dispatcher=2, worker=2))
+    assert len({member.name for member in placed}) == 10
+    assert len({member.port for member in placed}) == 10
+    assert {"ingress-0", "ingress-1", "scheduler-0", "worker-1"} < {m.name for m in placed}
+
+
+def test_stops_in_the_order_of_the_flow() -> None:
+    specs = waves(members(Layout()), load_settings({}), "a:b", {})
+    names = [sorted(spec.name for spec in wave) for wave in specs]
+    assert names == [
+        ["ingress-0"], ["worker-0"], ["dedup-0", "dispatcher-0", "scheduler-0"], ["operator-0"],
+    ]  # fmt: skip
+
+
+def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
+    settings = load_settings({}, data_dir=tmp_path, admin_token=TOKEN, topology=tmp_path / "t.yaml")
+    env = environment(settings, credentials(settings).environment())
+    for member in members(Layout()):
+        spec = process_spec(member, settings, "shop:app", env)
+        assert f" {member.stage} " in " ".join(spec.argv).replace("streams.cli", "tidegate")
+        assert str(member.port) in spec.argv
+        assert str(tmp_path / "t.yaml") in spec.argv
+        assert ("shop:app" in spec.argv) == (member.stage == "worker")
+        assert TOKEN not in " ".join(spec.argv)
+        assert TOKEN not in repr(spec)
+        assert (spec.env.get("TIDEGATE_ADMIN_TOKEN") == TOKEN) == (member.stage == "operator")
+
+
+def test_clients_settings_reach_every_process() -> None:
+    settings = load_settings({}, kafka={"security.protocol": "SASL_SSL"}, topic_prefix="t.")
+    given = environment(settings, {"MORE": "1"})
+    again = load_settings(given)
+    assert (again.kafka, again.topic_prefix) == ({"security.protocol": "SASL_SSL"}, "t.")
+    assert given["MORE"] == "1"
+
+
+def test_credentials_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:
+    settings = load_settings({}, data_dir=tmp_path)
+    first, second = credentials(settings), credentials(settings)
+    files = (first.vault_key_file, first.cluster_key_file, tmp_path / "admin.token")
+    assert first == second
+    assert read_key(first.vault_key_file, "x") != read_key(first.cluster_key_file, "x")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+    assert first.admin_token not in repr(first)
+
+
+def test_a_given_admin_token_wins_and_is_kept_for_the_other_commands(tmp_path: Path) -> None:
+    credentials(load_settings({}, data_dir=tmp_path))
+    given = credentials(load_settings({}, data_dir=tmp_path, admin_token=TOKEN))
+    assert given.admin_token == TOKEN
+    assert (tmp_path / "admin.token").read_text() == TOKEN
+
+
+def test_an_empty_admin_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN is empty"):
+        credentials(load_settings({"TIDEGATE_ADMIN_TOKEN": ""}, data_dir=tmp_path))
+
+
+def test_signing_secrets_survive(tmp_path: Path) -> None:
+    assert signing_secret(tmp_path, "a") == signing_secret(tmp_path, "a")
+    assert signing_secret(tmp_path, "a") != signing_secret(tmp_path, "b")
+
+
+def test_a_data_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="--data-dir"), claimed(tmp_path / "file" / "data"):
+        pass
+
+
+def test_a_second_pipeline_on_the_directory_is_refused_with_who_is_there(tmp_path: Path) -> None:
+    with claimed(tmp_path):
+        write_state(tmp_path, {"pid": 4711, "url": "http://127.0.0.1:8080"})
+        with (
+            pytest.raises(ConfigError, match=r"pid 4711, http://127.0.0.1:8080.*--data-dir"),
+            claimed(tmp_path),
+        ):
+            pass
+        assert read_state(tmp_path)["pid"] == 4711
+    with claimed(tmp_path):
+        assert read_state(tmp_path) == {}
+
+
+def test_the_claim_of_a_killed_pipeline_is_void_but_its_state_is_left(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from streams.dev.claim import *\n"
+        "d = Path(sys.argv[1])\n"
+        "with claimed(d):\n  write_state(d, {'pid': 1}); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert ended.returncode == -9
+    assert read_state(tmp_path) == {"pid": 1}
+    with claimed(tmp_path):
+        pass
+    assert read_state(tmp_path) == {}
+
+
+def test_damaged_state_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "dev.json").write_text("{")
+    assert read_state(tmp_path) == {}
+
+
+def test_a_taken_port_is_told() -> None:
+    with listen("127.0.0.1", 0) as first:
+        first.listen()
+        port = first.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}.*--port"):
+            listen("127.0.0.1", port)
+
+
+def test_state_is_one_json_object(tmp_path: Path) -> None:
+    write_state(tmp_path, {"pid": os.getpid()})
+    assert json.loads((tmp_path / "dev.json").read_text()) == {"pid": os.getpid()}
