@@ -1,0 +1,111 @@
+"""The command `tidegate demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import tempfile
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streams.demo.scenario import LEAST_EVENTS
+from streams.errors import ConfigError
+from streams.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from streams.demo.evidence import Evidence
+
+
+def demo(
+    events: Annotated[
+        int, typer.Option(min=LEAST_EVENTS, help="Distinct ticket events of three tenants.")
+    ] = 1000,
+    redeliveries: Annotated[
+        int, typer.Option(min=1, help="How often each event is delivered in all.")
+    ] = 3,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="SIGKILL every kind of process in the middle of work.")
+    ] = False,
+    before: Annotated[
+        bool, typer.Option("--before", help="Let a naive synchronous handler go first.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Order of the deliveries, as an earlier run printed it.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="New directory for data and logs, kept afterwards.")
+    ] = None,
+) -> None:
+    """Act the incident out on a real Kafka and judge it from the outside.
+
+    Exit code 1: a guarantee broke, or the run could not show what it was to show.
+
+    Example: tidegate demo --events 1000 --redeliveries 3 --kill --before
+    """
+    from streams.demo.before import act_before
+    from streams.demo.figures import figures
+    from streams.demo.judge import judge
+    from streams.demo.report import Report
+    from streams.demo.run import CONCURRENCY, OVERLAY, perform
+    from streams.demo.scenario import compose
+
+    report = Report(as_json=as_json)
+    scenario = compose(events, redeliveries, secrets.randbelow(10**6) if seed is None else seed)
+    report.phase(
+        f"{events} events, each delivered {redeliveries} times, in the order of "
+        f"--seed {scenario.seed}"
+    )
+    naive = None
+    if before:
+        report.phase("the same deliveries to a naive synchronous handler")
+        naive = asyncio.run(act_before(scenario, killed=kill, concurrency=CONCURRENCY))
+    with _directory(data_dir) as folder:
+        settings = _settings(folder, OVERLAY)
+        evidence = asyncio.run(_to_its_end(perform(scenario, settings, report, kill=kill)))
+    verdict = judge(evidence)
+    object_ = figures(evidence, verdict, report.seconds, naive)
+    report.result(evidence, verdict, object_)
+    if as_json:
+        typer.echo(json.dumps(object_))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+async def _to_its_end(performance: Coroutine[None, None, Evidence]) -> Evidence:
+    """Await it; a SIGTERM ends it as Ctrl-C does, so that nothing is left behind."""
+    task = asyncio.ensure_future(performance)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def _directory(asked: Path | None) -> Iterator[Path]:
+    """The data directory: the one asked for stays, a temporary one goes with its content."""
+    if asked is not None:
+        if asked.exists() and any(asked.iterdir()):
+            raise ConfigError(f"{asked} is not empty: name a new directory with --data-dir")
+        asked.mkdir(parents=True, exist_ok=True)
+        yield asked.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        yield Path(folder)
+
+
+def _settings(folder: Path, overlay: Path) -> Settings:
+    settings = load_settings(data_dir=folder, topology=overlay, port=0)
+    if "bootstrap" in settings.model_fields_set:
+        raise ConfigError(
+            "the demo kills processes and brings its own Kafka: unset TIDEGATE_BOOTSTRAP "
+            "(or `bootstrap` in tidegate.toml) and run it again"
+        )
+    return settings

@@ -1,0 +1,74 @@
+"""Reads topics from their first record to their last committed one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streams.kafka import consumer_config
+from streams.settings import Settings
+
+_TIMEOUT = 10.0
+Place = tuple[str, int]
+
+
+class CommittedReader:
+    """A read_committed consumer of every partition of some topics; it joins no group's work."""
+
+    def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
+        self._prefix = settings.topic_prefix
+        self._admin = AdminClient(settings.client())
+        config = consumer_config(settings, "demo-audit", **{"enable.partition.eof": True})
+        self._consumer = Consumer(config)
+        self._next: dict[Place, int] = {}
+        for topic in topics:
+            found = self._admin.list_topics(self._prefix + topic, timeout=_TIMEOUT)
+            for partition in found.topics[self._prefix + topic].partitions:
+                self._next[topic, partition] = 0
+        self._consumer.assign([Partition(self._prefix + t, p, 0) for t, p in self._next])
+
+    def read(self, timeout: float) -> list[Message]:
+        """What has come; waits `timeout` seconds at most, and only while there is nothing.
+
+        Raises:
+            KafkaException: the broker refuses the read.
+        """
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        found = [first, *self._consumer.consume(2_000, 0)]
+        return [message for message in found if self._note(message)]
+
+    def ends(self) -> dict[Place, int]:
+        """The end offset of every partition now, of transactions under way too."""
+        asked = {Partition(self._prefix + t, p): OffsetSpec.latest() for t, p in self._next}
+        answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return {
+            (self.logical(place.topic), place.partition): future.result(_TIMEOUT).offset
+            for place, future in answers.items()
+        }
+
+    def reached(self, ends: dict[Place, int]) -> bool:
+        """Whether everything before these offsets has been read."""
+        return all(self._next[place] >= end for place, end in ends.items())
+
+    def logical(self, topic: str | None) -> str:
+        """A topic's name without the cluster's prefix."""
+        return (topic or "").removeprefix(self._prefix)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _note(self, message: Message) -> bool:
+        """Keep the position, which control records move too; whether it is a record."""
+        error, place = message.error(), (self.logical(message.topic()), message.partition() or 0)
+        if error is None:
+            self._next[place] = (message.offset() or 0) + 1
+            return True
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        self._next[place] = max(self._next[place], message.offset() or 0)
+        return False

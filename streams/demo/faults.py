@@ -1,0 +1,230 @@
+"""SIGKILLs that strike work in flight, and the proof that they did.
+
+A kill counts only when it landed: what the dead process had taken and not finished is read off from
+outside before its successor is up. A kill that hit an idle process is tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streams.demo.committed import Place
+from streams.demo.delivery import Vendor
+from streams.demo.groups import Groups
+from streams.demo.recorder import Call, Recorder
+from streams.demo.scenario import TENANTS
+from streams.demo.tape import Seen, Tape
+from streams.demo.waiting import until
+from streams.dev.pipeline import Pipeline
+from streams.serde.records import Schedule
+
+RECOVERY_SECONDS = 30.0
+"""Within so long the very work that a kill interrupted must have moved on (G8)."""
+
+CHANCE_SECONDS = 15.0
+"""So long a fault waits for work to strike."""
+
+_INPUTS = {"dedup": ("events.received",), "dispatcher": ("events", "jobs.commands")}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One SIGKILL that landed; `at` in seconds since the epoch.
+
+    `recovered_after` are the seconds until what was in flight had moved on; None: it never did.
+    `higher_epoch`: the job of a killed worker was leased again under a higher epoch.
+    """
+
+    stage: str
+    process: str
+    pid: int
+    at: float
+    in_flight: str
+    recovered_after: float | None = None
+    higher_epoch: bool = False
+
+
+class Faults:
+    """Strikes the processes of one pipeline; a strike answers whether it landed."""
+
+    def __init__(
+        self, pipeline: Pipeline, vendor: Vendor, recorder: Recorder, tape: Tape, groups: Groups
+    ) -> None:
+        self._pipeline = pipeline
+        self._vendor = vendor
+        self._recorder = recorder
+        self._tape = tape
+        self._groups = groups
+        self._watched: list[asyncio.Task[Kill]] = []
+        self.kills: list[Kill] = []
+
+    def plan(self) -> list[Callable[[], Awaitable[bool]]]:
+        """The strikes of a run, in their order."""
+        return [
+            self.ingress,
+            lambda: self.worker("email:send"),
+            lambda: self.stage("dedup"),
+            lambda: self.worker("payment:refund"),
+            lambda: self.stage("dispatcher"),
+            self.scheduler,
+        ]
+
+    async def recovered(self) -> list[Kill]:
+        """Every kill that landed, once it is known what came of it."""
+        return list(await asyncio.gather(*self._watched))
+
+    async def ingress(self) -> bool:
+        """Strike an ingress that holds requests; the proof is that their connections broke."""
+        member = next(m for m in self._pipeline.members if m.stage == "ingress")
+        if not await until(lambda: self._vendor.under_way[member.url] >= 2, CHANCE_SECONDS):
+            return False
+        pid, at = self._strike(member.name)
+        await until(lambda: self._vendor.under_way[member.url] == 0, 2)
+        broken = [b for b in self._vendor.broken if b.ingress == member.url and b.sent_at < at]
+        if not broken:
+            return False
+        kill = Kill("ingress", member.name, pid, at, f"{len(broken)} requests")
+        self._watch(kill, self._takes_requests(member.url))
+        return True
+
+    async def worker(self, action: str) -> bool:
+        """Strike the worker whose call the outside world has taken and not answered."""
+        hold = self._recorder.hold(action)
+        try:
+            call = await asyncio.wait_for(hold.call, CHANCE_SECONDS)
+            return await self._strike_caller(call)
+        except TimeoutError:
+            return False
+        finally:
+            hold.release()
+
+    async def _strike_caller(self, call: Call) -> bool:
+        name = self._process_of(call.caller.pid)
+        await until(lambda: self._epoch_of(call) is not None, CHANCE_SECONDS)
+        epoch = self._epoch_of(call)
+        if name is None or epoch is None:
+            return False
+        pid, at = self._strike(name)
+        what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
+        self._watch(
+            Kill("worker", name, pid, at, what),
+            until(lambda: self._moved_on(call.caller.job_id, epoch), RECOVERY_SECONDS),
+            lambda: self._leased_again(call.caller.job_id, epoch),
+        )
+        return True
+
+    async def stage(self, stage: str) -> bool:
+        """Strike the instance that a record has just come in for."""
+        owners = await asyncio.to_thread(self._groups.owners, stage)
+        try:
+            chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage])
+            seen = await asyncio.wait_for(chance, CHANCE_SECONDS)
+        except TimeoutError:
+            return False
+        name = owners[seen.partition]
+        pid, at = self._strike(name)
+        committed = await asyncio.to_thread(self._groups.committed, stage)
+        mine = {partition for partition, owner in owners.items() if owner == name}
+        await self._tape.to_end()
+        left = self._left(stage, mine, committed, at)
+        if not left:
+            return False
+        kill = Kill(stage, name, pid, at, f"{len(left)} records")
+        self._watch(kill, self._committed_past(stage, left))
+        return True
+
+    async def scheduler(self) -> bool:
+        """Strike the scheduler just before a timer is due."""
+        timers: list[Seen[Schedule]] = []
+
+        def due_soon() -> bool:
+            now = time.time()
+            timers[:] = [
+                s for s in self._tape.schedule
+                if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
+            ]  # fmt: skip
+            return bool(timers)
+
+        if not await until(due_soon, CHANCE_SECONDS):
+            return False
+        pid, at = self._strike("scheduler-0")
+        await self._tape.to_end()
+        pending = [s for s in timers if not self._fired(s, before=at)]
+        if not pending:
+            return False
+        self._watch(
+            Kill("scheduler", "scheduler-0", pid, at, f"{len(pending)} timers due at once"),
+            until(lambda: all(map(self._fired, pending)), RECOVERY_SECONDS),
+        )
+        return True
+
+    def _strike(self, name: str) -> tuple[int, float]:
+        pid, at = self._pipeline.pid(name), time.time()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        return pid or 0, at
+
+    def _watch(
+        self, kill: Kill, recovery: Awaitable[bool], moved: Callable[[], bool] = lambda: False
+    ) -> None:
+        async def watch() -> Kill:
+            try:
+                back = await asyncio.wait_for(recovery, RECOVERY_SECONDS)
+            except TimeoutError:
+                back = False
+            after = time.time() - kill.at if back else None
+            return replace(kill, recovered_after=after, higher_epoch=moved())
+
+        self.kills.append(kill)
+        self._watched.append(asyncio.create_task(watch()))
+
+    def _process_of(self, pid: int) -> str | None:
+        names = (member.name for member in self._pipeline.members)
+        return next((name for name in names if self._pipeline.pid(name) == pid), None)
+
+    async def _takes_requests(self, url: str) -> bool:
+        while True:
+            if await self._vendor.knock(url, TENANTS[0]) == 400:
+                return True
+            await asyncio.sleep(0.05)
+
+    def _left(
+        self, stage: str, mine: set[int], committed: dict[Place, int], at: float
+    ) -> list[Seen[Any]]:
+        """Records that lay before the owner of some partitions when it died, uncommitted by it."""
+        return [
+            seen
+            for topic in _INPUTS[stage]
+            for seen in self._tape.of(topic)
+            if seen.partition in mine
+            and seen.at < at
+            and seen.offset >= committed.get((topic, seen.partition), 0)
+        ]
+
+    async def _committed_past(self, stage: str, left: list[Seen[Any]]) -> bool:
+        while True:
+            now = await asyncio.to_thread(self._groups.committed, stage)
+            if all(now.get((s.topic, s.partition), 0) > s.offset for s in left):
+                return True
+            await asyncio.sleep(0.1)
+
+    def _fired(self, timer: Seen[Schedule], before: float = float("inf")) -> bool:
+        return any(s.raw == timer.value.value and s.at < before for s in self._tape.commands)
+
+    def _epoch_of(self, call: Call) -> int | None:
+        leases = (s.value for s in self._tape.leases)
+        return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
+
+    def _leased_again(self, job_id: str, epoch: int) -> bool:
+        return any(s.value.job_id == job_id and s.value.epoch > epoch for s in self._tape.leases)
+
+    def _moved_on(self, job_id: str, epoch: int) -> bool:
+        job = self._tape.newest.get(job_id)
+        waits = job is not None and job.status == "needs_review"
+        return waits or self._leased_again(job_id, epoch)

@@ -1,0 +1,119 @@
+"""Holds the stores on disk against the fold of their committed changelogs (G6).
+
+Read with RocksDB itself and a consumer of the demo's own, once the stages have stopped; none of
+the code that wrote the stores takes part.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocksdict import AccessType, Options, Rdict
+
+from streams.demo.committed import CommittedReader, Place
+from streams.errors import TidegateError
+from streams.settings import Settings
+from streams.topology.model import StoreDeclaration, Topology
+
+_META = "default"
+_CHECKPOINT = b"checkpoint"
+_POSITION = struct.Struct(">qqq")
+_TIMESTAMP_BYTES = 8
+
+Entry = tuple[int, bytes, bytes | None]
+"""Offset, key, value (None: deleted) of a changelog record."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFinding:
+    """One store directory; `keys` compared, `differing` of them not as the changelog says.
+
+    `current`: nothing committed lies behind its checkpoint.
+    """
+
+    name: str
+    place: str
+    keys: int
+    differing: tuple[str, ...]
+    current: bool
+
+
+def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
+    """Every store directory of the data directory.
+
+    Raises:
+        TidegateError: a store cannot be opened; it names the directory.
+    """
+    changelogs = _read_changelogs(settings, topology)
+    return [
+        compare(path, declared, changelogs[declared.changelog, int(path.name)])
+        for stage, declared in _declared(topology)
+        for path in sorted((settings.data_dir / "state" / stage).glob(f"*/{declared.name}/*"))
+    ]
+
+
+def compare(path: Path, declared: StoreDeclaration, entries: list[Entry]) -> StoreFinding:
+    """One directory against the records of its changelog partition, in order."""
+    checkpoint, found = _contents(path, window=declared.kind == "window")
+    expected: dict[bytes, bytes] = {}
+    for offset, key, value in entries:
+        if offset >= checkpoint:
+            break
+        if value is None:
+            expected.pop(key, None)
+        else:
+            expected[key] = value
+    keys = found.keys() | expected.keys()
+    return StoreFinding(
+        name=declared.name,
+        place=f"{path.parent.parent.name}/{declared.name}/{path.name}",
+        keys=len(keys),
+        differing=tuple(sorted(repr(k) for k in keys if found.get(k) != expected.get(k))),
+        current=not entries or entries[-1][0] < checkpoint,
+    )
+
+
+def _declared(topology: Topology) -> Iterator[tuple[str, StoreDeclaration]]:
+    for stage in topology.stages.values():
+        for store in stage.stores:
+            yield stage.name, store
+
+
+def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list[Entry]]:
+    names = [declared.changelog for _, declared in _declared(topology)]
+    reader = CommittedReader(settings, names)
+    try:
+        changelogs: dict[Place, list[Entry]] = defaultdict(list)
+        ends = reader.ends()
+        while not reader.reached(ends):
+            for message in reader.read(0.1):
+                place = reader.logical(message.topic()), message.partition() or 0
+                entry = message.offset() or 0, message.key() or b"", message.value()
+                changelogs[place].append(entry)
+        return changelogs
+    finally:
+        reader.close()
+
+
+def _contents(path: Path, *, window: bool) -> tuple[int, dict[bytes, bytes]]:
+    """The changelog offset that a store has folded in, and its entries."""
+    options = Options(raw_mode=True)
+    try:
+        families = Rdict.list_cf(str(path), options)
+        named = dict.fromkeys(families, options)
+        store = Rdict(str(path), options, column_families=named, access_type=AccessType.read_only())
+    except Exception as error:  # rocksdict raises plain exceptions
+        raise TidegateError(f"the store {path} cannot be opened: {error}") from error
+    skipped = _TIMESTAMP_BYTES if window else 0
+    entries = {
+        key: value[skipped:]
+        for name in families if name != _META
+        for key, value in store.get_column_family(name).items()
+    }  # fmt: skip
+    position = store.get(_CHECKPOINT)
+    store.close()
+    return (_POSITION.unpack(position)[0] if position else 0), entries

@@ -1,0 +1,19 @@
+"""Waiting for a named condition, never for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+_POLL_SECONDS = 0.02
+
+
+async def until(condition: Callable[[], object], seconds: float) -> bool:
+    """Whether the condition came true within so many seconds; it returns as soon as it is."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True
