@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from streams.errors import TidegateError
 from streams.settings import Settings
-from streams.topology.cluster import TIMEOUT_SECONDS, read_cluster, told
+from streams.topology.cluster import TIMEOUT_SECONDS, Cluster, read_cluster, told
 from streams.topology.model import Topology
 from streams.topology.plan import (
     AddPartitions,
@@ -28,10 +28,13 @@ from streams.topology.plan import (
     CreateTopic,
     DeleteTopic,
     Plan,
+    Step,
     compare,
+    same_setting,
 )
 
 _SETTLE_SECONDS = 60
+_POLL_SECONDS = 0.1
 
 
 def connect(settings: Settings) -> AdminClient:
@@ -60,7 +63,7 @@ def apply(
     allow_partition_change: bool = False,
     delete: Iterable[str] = (),
 ) -> Plan:
-    """Carry the plan out, wait until every topic has its leaders, and return the plan.
+    """Carry the plan out, wait until the cluster shows it, and return the plan.
 
     Raises:
         TidegateError: something was refused, by us (then nothing was changed) or the cluster.
@@ -135,23 +138,30 @@ def _all(
 
 
 def _settle(planned: Plan, admin: AdminClient) -> None:
-    """Requests end before every broker knows; a stage that starts now shall find its topics."""
-    wanted = {s.topic: s.partitions for s in planned.of(CreateTopic)}
-    wanted |= {s.topic: s.after for s in planned.of(AddPartitions)}
-    gone = {s.topic for s in planned.of(DeleteTopic)}
+    """Wait until the cluster shows every step: its requests end before its brokers know.
+
+    A stage that starts now shall find its topics, and a second plan nothing to do.
+    """
     deadline = time.monotonic() + _SETTLE_SECONDS
-    while wanted or gone:
-        try:
-            topics = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
-        except KafkaException as error:
-            raise told(error, "see the new topics") from error
-        led = {n: sum(p.leader >= 0 for p in t.partitions.values()) for n, t in topics.items()}
-        if all(led.get(n) == count for n, count in wanted.items()) and not gone & set(led):
-            return
-        if time.monotonic() > deadline:
-            waiting = sorted({n for n, count in wanted.items() if led.get(n) != count} | gone)
+    left = planned.steps
+    while left:
+        cluster = read_cluster(admin, {step.topic for step in left})
+        left = tuple(step for step in left if not _shown(step, cluster))
+        if left and time.monotonic() > deadline:
             raise TidegateError(
-                f"the cluster did not finish {', '.join(waiting)} within {_SETTLE_SECONDS} s; "
-                "see its brokers' logs, then apply again"
+                f"the cluster does not show within {_SETTLE_SECONDS} s: "
+                f"{'; '.join(map(str, left))}; see its brokers' logs, then apply again"
             )
-        time.sleep(0.1)
+        if left:
+            time.sleep(_POLL_SECONDS)
+
+
+def _shown(step: Step, cluster: Cluster) -> bool:
+    topic = cluster.topics.get(step.topic)
+    match step:
+        case DeleteTopic():
+            return topic is None
+        case CreateTopic(partitions=count) | AddPartitions(after=count):
+            return topic is not None and topic.led == count
+        case ChangeConfig(setting=setting, after=wanted):
+            return topic is not None and same_setting(topic.config.get(setting), wanted)

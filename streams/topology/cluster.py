@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
 
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS, Topic
@@ -22,10 +22,14 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopic:
-    """A topic that exists; `replication` is that of its least replicated partition."""
+    """A topic that exists; `replication` is that of its least replicated partition.
+
+    `led` partitions have a leader: only they can be written and read.
+    """
 
     partitions: int
     replication: int
+    led: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,21 +90,22 @@ def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
     """
     try:
         metadata = admin.list_topics(timeout=TIMEOUT_SECONDS)
-        known = {
-            name: ClusterTopic(
-                len(topic.partitions),
-                min((len(p.replicas) for p in topic.partitions.values()), default=0),
-            )
-            for name, topic in metadata.topics.items()
-        }
+        known = metadata.topics
         configs = _read_configs(admin, [name for name in names if name in known])
     except KafkaException as error:
         raise told(error, "read the cluster") from error
-    topics = {
-        name: ClusterTopic(topic.partitions, topic.replication, configs.get(name, {}))
-        for name, topic in known.items()
-    }
+    topics = {name: _topic(found, configs.get(name, {})) for name, found in known.items()}
     return Cluster(len(metadata.brokers), topics)
+
+
+def _topic(found: TopicMetadata, config: Mapping[str, str]) -> ClusterTopic:
+    partitions = found.partitions.values()
+    return ClusterTopic(
+        partitions=len(partitions),
+        replication=min((len(p.replicas) for p in partitions), default=0),
+        led=sum(p.leader >= 0 for p in partitions),
+        config=config,
+    )
 
 
 def _read_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:

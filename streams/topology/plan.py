@@ -148,7 +148,7 @@ def _differences(
         )
     for setting, wanted in topic_config(topic, replicated).items():
         actual = existing.config.get(setting)
-        if not _same(actual, wanted):
+        if not same_setting(actual, wanted):
             yield ChangeConfig(name, setting, actual, wanted)
 
 
@@ -179,7 +179,8 @@ def _moves(topic: Topic) -> str:
     )
 
 
-def _same(actual: str | None, wanted: str) -> bool:
+def same_setting(actual: str | None, wanted: str) -> bool:
+    """Whether a topic's setting has the wanted value, however the broker spells it."""
     if actual is None or actual == wanted:
         return actual == wanted
     # `compact,delete` is a set; numbers come back in the broker's own spelling.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conditions import eventually
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -141,19 +142,22 @@ def test_a_setting_changed_by_hand_is_set_back_and_others_stay(
     run: Run, admin: AdminClient, settings: Settings
 ) -> None:
     run("apply", "--allow-unsafe")
-    events = settings.topic_prefix + "events"
+    dlq = settings.topic_prefix + "dlq"
+
+    def config(name: str) -> str:
+        return read_cluster(admin, [dlq]).topics[dlq].config[name]
+
     by_hand = [
         ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET),
         ConfigEntry("flush.messages", "777", incremental_operation=AlterConfigOpType.SET),
     ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, events, incremental_configs=by_hand)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, dlq, incremental_configs=by_hand)
     admin.incremental_alter_configs([resource])[resource].result()
+    eventually(lambda: config("retention.ms") == "1000", what="the change made by hand shows")
     told = run("apply", "--allow-unsafe")
-    assert told.stdout == (
-        f"change {events}: retention.ms from 1000 to 604800000\nchanges made: 1\n"
-    )
-    config = read_cluster(admin, [events]).topics[events].config
-    assert (config["retention.ms"], config["flush.messages"]) == ("604800000", "777")
+    assert told.stdout == (f"change {dlq}: retention.ms from 1000 to 2592000000\nchanges made: 1\n")
+    assert (config("retention.ms"), config("flush.messages")) == ("2592000000", "777")
+    assert run("apply", "--allow-unsafe").stdout == "nothing to change\n"
 
 
 def test_partitions_grow_only_when_allowed(
@@ -177,6 +181,9 @@ def test_only_a_named_topic_is_deleted(run: Run, admin: AdminClient, settings: S
     strangers = [settings.topic_prefix + name for name in ("old", "other")]
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in strangers]).values():
         future.result()
+    eventually(
+        lambda: {"old", "other"} <= set(topics_of(admin, settings)), what="the strangers show"
+    )
     told = run("apply", "--allow-unsafe", "--delete", "old")
     assert told.exit_code == 0, told.stderr
     assert f"delete {strangers[0]}\n" in told.stdout

@@ -28,7 +28,7 @@ def as_declared(
 ) -> dict[str, ClusterTopic]:
     return {
         prefix + topic.name: ClusterTopic(
-            topic.partitions, replication, topic_config(topic, replication >= 3)
+            topic.partitions, replication, config=topic_config(topic, replication >= 3)
         )
         for topic in topology.topics.values()
     }
