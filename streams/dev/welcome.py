@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
@@ -20,15 +22,18 @@ from streams.errors import TidegateError
 from streams.serde.ids import event_job_id
 
 TENANT, SOURCE = "demo", "zendesk"
+_KNOCKS, _BETWEEN_KNOCKS_SECONDS = 150, 0.1
 # A signature is good for minutes; this one is printed to be used at leisure.
 _TOLERANCE_SECONDS = 7 * 24 * 3600
 
 
 async def create_sample_tenant(pipeline: Pipeline) -> str:
-    """Create tenant `demo` with source `zendesk` through the operator's API; returns its secret.
+    """Create tenant `demo` with source `zendesk` through the operator's API.
+
+    Returns its secret once the ingress takes what is signed with it.
 
     Raises:
-        TidegateError: the API refuses.
+        TidegateError: the API refuses, or the ingress does not learn of the source.
     """
     secret = signing_secret(pipeline.settings.data_dir, f"{TENANT}.{SOURCE}")
     token = pipeline.credentials.admin_token
@@ -45,6 +50,7 @@ async def create_sample_tenant(pipeline: Pipeline) -> str:
                 "options": {"tolerance_seconds": _TOLERANCE_SECONDS},
             },
         )
+        await _source_live(api, secret)
     return secret
 
 
@@ -55,6 +61,20 @@ async def _put(api: ClientSession, path: str, body: Mapping[str, Any]) -> None:
                 f"the sample tenant cannot be created: PUT {path} answered {answer.status}: "
                 f"{(await answer.text()).strip()}"
             )
+
+
+async def _source_live(api: ClientSession, secret: str) -> None:
+    """Knock with a body that is signed but no JSON: refused for that alone, nothing is written."""
+    body, stamp = b"knock", _stamp(datetime.now(UTC))
+    headers = _signed(secret, stamp, body)
+    for _ in range(_KNOCKS):
+        async with api.post(f"/v1/hooks/{TENANT}/{SOURCE}", data=body, headers=headers) as answer:
+            if answer.status == HTTPStatus.BAD_REQUEST:
+                return
+        await asyncio.sleep(_BETWEEN_KNOCKS_SECONDS)
+    raise TidegateError(
+        "the ingress does not take what the sample tenant signs: see ingress-0.log in logs/"
+    )
 
 
 def ready_text(pipeline: Pipeline) -> str:
@@ -70,13 +90,11 @@ def list_text(pipeline: Pipeline) -> str:
 def hook_text(pipeline: Pipeline, secret: str) -> str:
     """A command that delivers a signed event, and one that shows its job."""
     event_id = str(uuid4())
-    body = ticket_event(event_id, datetime.now(UTC))
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = _stamp(datetime.now(UTC))
+    body = ticket_event(event_id, stamp)
     words = [
         f"curl -s {pipeline.url}/v1/hooks/{TENANT}/{SOURCE}",
-        "-H 'Content-Type: application/json'",
-        f"-H 'X-Zendesk-Webhook-Signature-Timestamp: {stamp}'",
-        f"-H 'X-Zendesk-Webhook-Signature: {zendesk_signature(secret, stamp, body)}'",
+        *(f"-H '{name}: {value}'" for name, value in _signed(secret, stamp, body).items()),
         f"--data-raw {shlex.quote(body.decode())}",
     ]
     job_id = event_job_id(TENANT, SOURCE, event_id)
@@ -86,12 +104,12 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
     ))  # fmt: skip
 
 
-def ticket_event(event_id: str, at: datetime) -> bytes:
+def ticket_event(event_id: str, at: str) -> bytes:
     """A body as Zendesk's event subscriptions send it."""
     return orjson.dumps({
         "type": "zen:event-type:ticket.created",
         "id": event_id,
-        "time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": at,
         "account_id": 1,
         "subject": "zen:ticket:35436",
         "detail": {"id": "35436", "subject": "My printer is on fire", "status": "NEW"},
@@ -99,10 +117,18 @@ def ticket_event(event_id: str, at: datetime) -> bytes:
     })  # fmt: skip
 
 
-def zendesk_signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Base64 of HMAC-SHA256 over timestamp and body (Zendesk, "Verifying webhooks")."""
-    digest = hmac.digest(secret.encode(), timestamp.encode() + body, hashlib.sha256)
-    return base64.b64encode(digest).decode()
+def _signed(secret: str, stamp: str, body: bytes) -> dict[str, str]:
+    """Headers with HMAC-SHA256 over timestamp and body (Zendesk, "Verifying webhooks")."""
+    digest = hmac.digest(secret.encode(), stamp.encode() + body, hashlib.sha256)
+    return {
+        "Content-Type": "application/json",
+        "X-Zendesk-Webhook-Signature-Timestamp": stamp,
+        "X-Zendesk-Webhook-Signature": base64.b64encode(digest).decode(),
+    }
+
+
+def _stamp(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _get(pipeline: Pipeline, path: str) -> str:

@@ -1,0 +1,259 @@
+"""`tidegate dev` with real processes: its promises from ready to the last pid gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from conditions import eventually
+
+READY_SECONDS = 90.0
+STAGES = ["ingress", "dedup", "scheduler", "dispatcher", "worker", "operator"]
+pytestmark = pytest.mark.broker
+
+
+@dataclass
+class Dev:
+    """One run of `tidegate dev` on a data directory."""
+
+    data_dir: Path
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.data_dir / "dev.json").read_text())
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """By process name, the broker's and the supervisor's own too."""
+        state = self.state
+        pids = {one["name"]: one["pid"] for one in state["processes"]}
+        return {**pids, "broker": state["broker_pid"], "dev": state["pid"]}
+
+    @property
+    def url(self) -> str:
+        return self.line("tidegate ready ").removeprefix("tidegate ready ")
+
+    @property
+    def token(self) -> str:
+        return self.line("admin token: ").removeprefix("admin token: ")
+
+    def line(self, start: str) -> str:
+        return next((line for line in self.lines if line.startswith(start)), "")
+
+    def printed_curls(self) -> list[str]:
+        text = "\n".join(self.lines).replace("\\\n", " ")
+        return [line for line in text.splitlines() if line.startswith("curl ")]
+
+    def ready(self) -> bool:
+        try:
+            return get(f"{self.url}/readyz")[0] == 200
+        except OSError:
+            return False
+
+
+def start(data_dir: Path, *arguments: str) -> Dev:
+    """Start it and return once it says that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(data_dir),
+         *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    dev = Dev(data_dir, process)
+    Thread(target=_collect, args=(dev,), daemon=True).start()
+    eventually(
+        lambda: dev.line("Ctrl-C") or process.poll() is not None, READY_SECONDS, what="dev ready"
+    )
+    assert process.poll() is None, "dev ended before it was ready"
+    return dev
+
+
+def _collect(dev: Dev) -> None:
+    assert dev.process.stdout
+    for line in dev.process.stdout:
+        dev.lines.append(line.rstrip("\n"))
+
+
+def stop(dev: Dev, number: signal.Signals = signal.SIGINT) -> int:
+    if dev.process.poll() is None:
+        dev.process.send_signal(number)
+    return dev.process.wait(60)
+
+
+def curl(command: str) -> tuple[int, dict[str, Any]]:
+    """Do what a printed curl command would, by the shell's own rules of quoting."""
+    words = shlex.split(command)[1:]
+    headers: dict[str, str] = {}
+    url, body = "", None
+    while words:
+        word = words.pop(0)
+        if word == "-H":
+            name, _, value = words.pop(0).partition(": ")
+            headers[name] = value
+        elif word == "--data-raw":
+            body = words.pop(0).encode()
+        elif not word.startswith("-"):
+            url = word
+    status, text = get(url, headers, body)
+    return status, json.loads(text)
+
+
+def get(
+    url: str, headers: dict[str, str] | None = None, body: bytes | None = None
+) -> tuple[int, str]:
+    request = urllib.request.Request(url, body, headers or {})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def command_line(pid: int) -> str:
+    shown = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return shown.stdout.strip()
+
+
+def alive(pid: int) -> bool:
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    running = start(tmp_path_factory.mktemp("dev"))
+    yield running
+    stop(running)
+
+
+def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev) -> None:
+    deliver, show = dev.printed_curls()
+    status, first = curl(deliver)
+    again, second = curl(deliver)
+    job = eventually(
+        lambda: (found := curl(show))[1].get("status") == "succeeded" and found[1],
+        what="the sample job succeeded",
+    )
+    assert (status, again) == (202, 200)
+    assert first["job_id"] == second["job_id"] == job["job_id"]
+    assert "printer" in job["result"]["draft"]
+
+
+def test_each_stage_is_a_process_that_ps_shows_by_name_and_without_secrets(dev: Dev) -> None:
+    shown = {name: command_line(pid) for name, pid in dev.pids.items()}
+    for stage in STAGES:
+        assert f"tidegate {stage} " in shown[f"{stage}-0"]
+    assert dev.token
+    assert not [line for line in shown.values() if dev.token in line]
+
+
+def test_the_broker_of_dev_answers_broker_status(dev: Dev) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "broker", "status", "--json",
+         "--data-dir", str(dev.data_dir)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    status = json.loads(told.stdout)
+    assert (told.returncode, status["running"]) == (0, True)
+    assert (status["pid"], status["bootstrap"]) == (dev.pids["broker"], dev.state["bootstrap"])
+
+
+def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "dev", "--port", "0",
+         "--data-dir", str(dev.data_dir)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert second.returncode == 2
+    assert f"another pipeline runs on the data directory {dev.data_dir}" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert dev.ready()
+
+
+def test_one_port_serves_metrics_of_every_process(dev: Dev) -> None:
+    page = get(f"{dev.url}/metrics")[1]
+    for stage in STAGES:
+        assert f'tidegate_up{{instance="0",stage="{stage}"}} 1.0' in page
+
+
+def test_the_operators_api_wants_the_token(dev: Dev) -> None:
+    without = get(f"{dev.url}/v1/jobs")[0]
+    given = get(f"{dev.url}/v1/jobs", {"Authorization": f"Bearer {dev.token}"})[0]
+    assert (without, given) == (401, 200)
+
+
+def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:
+    before, ports = dev.pids, [one["port"] for one in dev.state["processes"]]
+    for name in [f"{stage}-0" for stage in STAGES]:
+        os.kill(before[name], signal.SIGKILL)
+    eventually(
+        lambda: all(pid and pid != before[n] for n, pid in dev.pids.items() if n[-1] == "0"),
+        30, what="every stage has a new pid",
+    )  # fmt: skip
+    eventually(dev.ready, 60, what="everything ready again")
+    assert [one["port"] for one in dev.state["processes"]] == ports
+    assert dev.pids["broker"] == before["broker"]
+
+
+def test_a_killed_broker_comes_back_and_the_flow_goes_on(dev: Dev) -> None:
+    before = dev.pids["broker"]
+    bootstrap = dev.state["bootstrap"]
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: dev.pids["broker"] not in (None, before), 60, what="a new broker")
+    deliver, show = dev.printed_curls()
+    eventually(lambda: curl(deliver)[0] in (200, 202), 60, what="a delivery is answered 2xx")
+    eventually(lambda: curl(show)[1].get("status") == "succeeded", 60, what="its job succeeded")
+    assert dev.state["bootstrap"] == bootstrap
+
+
+def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again(
+    tmp_path: Path,
+) -> None:
+    first = start(tmp_path)
+    deliver, show = first.printed_curls()
+    job_id = curl(deliver)[1]["job_id"]
+    eventually(lambda: curl(show)[1].get("status") == "succeeded", 30, what="the job succeeded")
+    pids = first.pids
+    first.process.kill()
+    first.process.wait()
+    eventually(lambda: not any(map(alive, pids.values())), 10, what=f"all of {pids} gone")
+
+    second = start(tmp_path)
+    header = {"Authorization": f"Bearer {second.token}"}
+    status, text = get(f"{second.url}/v1/jobs/{job_id}", header)
+    pids = second.pids
+    code = stop(second)
+    assert (status, json.loads(text)["status"]) == (200, "succeeded")
+    assert second.token == first.token
+    assert code == 0
+    assert not any(map(alive, pids.values()))
+    assert not (tmp_path / "dev.json").exists()
+
+
+def test_an_app_that_does_not_exist_ends_dev_with_its_error(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(tmp_path),
+         "--app", "no_such_module:app"],
+        capture_output=True, text=True, check=False, timeout=READY_SECONDS,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "no_such_module" in ended.stderr
+    assert "worker-0 cannot start" in ended.stderr
