@@ -44,7 +44,8 @@ class CommittedReader:
 
     def ends(self) -> dict[Place, int]:
         """The end offset of every partition now, of transactions under way too."""
-        asked = {Partition(self._prefix + t, p): OffsetSpec.latest() for t, p in self._next}
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {Partition(self._prefix + t, p): latest for t, p in self._next}
         answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         return {
             (self.logical(place.topic), place.partition): future.result(_TIMEOUT).offset

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from rocksdict import AccessType, Options, Rdict
 
@@ -109,11 +110,11 @@ def _contents(path: Path, *, window: bool) -> tuple[int, dict[bytes, bytes]]:
     except Exception as error:  # rocksdict raises plain exceptions
         raise TidegateError(f"the store {path} cannot be opened: {error}") from error
     skipped = _TIMESTAMP_BYTES if window else 0
-    entries = {
-        key: value[skipped:]
-        for name in families if name != _META
-        for key, value in store.get_column_family(name).items()
-    }  # fmt: skip
-    position = store.get(_CHECKPOINT)
+    entries: dict[bytes, bytes] = {}
+    for name in families:
+        if name != _META:
+            for key, value in store.get_column_family(name).items():
+                entries[cast("bytes", key)] = value[skipped:]
+    position: bytes | None = store.get(_CHECKPOINT)
     store.close()
-    return (_POSITION.unpack(position)[0] if position else 0), entries
+    return (int(_POSITION.unpack(position)[0]) if position else 0), entries

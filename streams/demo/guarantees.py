@@ -190,7 +190,7 @@ def visible_ends(evidence: Evidence) -> Finding:
 def state_is_the_fold(evidence: Evidence) -> Finding:
     """G6: each store on disk holds what its committed changelog folds to."""
     found = Finding()
-    current = defaultdict(bool)
+    current: dict[tuple[str, str], bool] = defaultdict(bool)
     for store in evidence.stores:
         found.checked += store.keys
         if store.differing:

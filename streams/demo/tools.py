@@ -69,9 +69,12 @@ class Tools:
         """Refund an order; the service ignores idempotency keys."""
         return await self._post("/refund", {"ticket": ticket, "text": reason}, idempotency_key)
 
-    async def _post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
+    async def _post(
+        self, path: str, body: dict[str, Any], key: str | None = None
+    ) -> dict[str, Any]:
         headers = {} if key is None else {"Idempotency-Key": key}
         sent = {**asdict(self._caller), "sent_at": time.time(), **body}
         async with self._session.post(path, json=sent, headers=headers) as response:
             response.raise_for_status()
-            return await response.json()
+            answer: dict[str, Any] = await response.json()
+            return answer

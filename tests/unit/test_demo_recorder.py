@@ -1,0 +1,85 @@
+"""The recorder counts every call, honours keys for e-mails only, and can keep a call waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from streams.demo.recorder import Recorder
+from streams.demo.tools import Caller, Tools
+
+MARKERS = {"acme": "marker-a", "globex": "marker-g"}
+ACME = Caller("acme", "job_1", "run_1", 1, 42)
+
+
+@pytest.fixture
+async def recorder() -> AsyncIterator[Recorder]:
+    served = Recorder(MARKERS)
+    await served.start()
+    yield served
+    await served.stop()
+
+
+async def send(recorder: Recorder, key: str | None, text: str = "hello marker-a") -> dict:
+    async with Tools(ACME, recorder.url) as tools:
+        return await tools.send_email(ticket="7", to="x", text=text, idempotency_key=key)
+
+
+async def test_a_call_is_written_down_with_who_made_it_and_its_key(recorder: Recorder) -> None:
+    await send(recorder, "k1")
+    (call,) = recorder.calls
+    assert (call.caller, call.external_id, call.action, call.key) == (
+        ACME, "7", "email:send", "k1",
+    )  # fmt: skip
+    assert call.answered_at is not None
+    assert call.began_at < call.answered_at
+
+
+async def test_an_email_under_one_key_is_answered_alike_and_counted_twice(
+    recorder: Recorder,
+) -> None:
+    assert await send(recorder, "k1") == await send(recorder, "k1")
+    assert len(recorder.calls) == 2
+
+
+async def test_emails_without_a_key_are_each_new(recorder: Recorder) -> None:
+    assert await send(recorder, None) != await send(recorder, None)
+
+
+async def test_a_refund_under_one_key_happens_twice(recorder: Recorder) -> None:
+    async with Tools(ACME, recorder.url) as tools:
+        first = await tools.refund(ticket="7", reason="late", idempotency_key="k1")
+        second = await tools.refund(ticket="7", reason="late", idempotency_key="k1")
+    assert first != second
+
+
+async def test_a_held_call_is_told_and_gets_no_answer_until_released(recorder: Recorder) -> None:
+    hold = recorder.hold("email:send")
+    sending = asyncio.create_task(send(recorder, "k1"))
+    call = await hold.call
+    assert call.external_id == "7"
+    assert not sending.done()
+    assert recorder.calls[0].answered_at is None
+    hold.release()
+    await sending
+    assert recorder.calls[0].answered_at is None
+
+
+async def test_a_hold_takes_one_call_of_its_action_alone(recorder: Recorder) -> None:
+    hold = recorder.hold("payment:refund")
+    await send(recorder, "k1")
+    assert not hold.call.done()
+
+
+async def test_calls_at_once_are_counted_for_each_tenant(recorder: Recorder) -> None:
+    await asyncio.gather(*(send(recorder, f"k{n}") for n in range(3)))
+    assert recorder.high_water == {"acme": 3}
+
+
+async def test_a_start_keeps_the_handlers_own_time(recorder: Recorder) -> None:
+    async with Tools(ACME, recorder.url) as tools:
+        await tools.started(123.5)
+    (start,) = recorder.starts
+    assert (start.caller, start.at) == (ACME, 123.5)
