@@ -1,0 +1,176 @@
+"""A worker in memory, with a dispatcher's side that a test scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from streams.app import App
+from streams.serde.codec import COMMAND, REPLY
+from streams.serde.ids import new_id
+from streams.serde.lease_mac import seal_lease
+from streams.serde.records import (
+    Claim,
+    Command,
+    Declined,
+    Ended,
+    Heartbeat,
+    Lease,
+    Outcome,
+    PayloadRef,
+    Reply,
+)
+from streams.topology.model import LeasePolicy, Priority, Topology
+from streams.vault import Vault
+from streams.worker.memory_transport import MemoryTransport, Sent
+from streams.worker.worker import Place, Worker
+
+B = TypeVar("B")
+CLUSTER_KEY = b"c" * 32
+PARTITIONS = 4
+Answer = Callable[[Claim], dict[str, Any] | None]
+
+
+def granted(claim: Claim) -> dict[str, Any]:
+    """The ledger's usual answer."""
+    return {"kind": "granted", "idempotency_key": f"idk of {claim.action}"}
+
+
+def topology(leases: LeasePolicy | None = None, partitions: int = PARTITIONS) -> Topology:
+    return Topology(
+        partitions=partitions,
+        window_ms=1,
+        topics={},
+        stages={},
+        priorities={"webhook": Priority("webhook", 0)},
+        pools=("default",),
+        job_types={},
+        routes=(),
+        limits=(),
+        finished_jobs_ms=1,
+        leases=leases or LeasePolicy(),
+    )
+
+
+class Bench:
+    """The other side of one worker."""
+
+    def __init__(self, app: App, slots: int, leases: LeasePolicy, answer: Answer) -> None:
+        self.transport = MemoryTransport(self._sent)
+        self.vault = Vault(b"v" * 32)
+        self.answer = answer
+        self.worker = Worker(
+            app, self.transport, topology(leases), Place("w1", slots=slots),
+            cluster_key=CLUSTER_KEY, vault=self.vault,
+        )  # fmt: skip
+        self.leases = leases
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def give(self, type: str = "job", **changes: Any) -> Lease:
+        """Lease a job to the worker, in answer to its newest heartbeat to that partition."""
+        home = changes.get("home_partition", 0)
+        lease = Lease(
+            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
+            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
+            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=home,
+            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
+            traceparent=None, heartbeat_id=self.heartbeats(home)[-1].command_id, granted_at=0,
+        )  # fmt: skip
+        lease = replace(lease, **changes)
+        self.transport.lease(seal_lease(lease, CLUSTER_KEY), key=lease.tenant_id.encode())
+        return lease
+
+    def reply(self, lease: Lease, kind: str, claim_id: str = "", **fields: Any) -> None:
+        reply = Reply(lease.worker_id, lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
+        self.transport.reply(REPLY.encode(reply))
+
+    def commands(self) -> list[tuple[int, Command]]:
+        """Every command sent so far, with its partition."""
+        return [
+            (sent.partition, COMMAND.decode(sent.value))
+            for sent in self.transport.sent
+            if sent.topic == "jobs.commands"
+        ]
+
+    def bodies(self, kind: type[B]) -> list[B]:
+        return [c.body for _, c in self.commands() if isinstance(c.body, kind)]
+
+    def heartbeats(self, partition: int) -> list[Command]:
+        return [c for p, c in self.commands() if p == partition and isinstance(c.body, Heartbeat)]
+
+    async def until(self, condition: Callable[[], B], what: str) -> B:
+        """The condition's first true value; asked again after everything that is sent."""
+        try:
+            async with asyncio.timeout(10):
+                while not (value := condition()):
+                    self._news.clear()
+                    await self._news.wait()
+                return value
+        except TimeoutError:
+            raise AssertionError(f"not within 10 s: {what}") from None
+
+    async def ended(self, lease: Lease) -> Ended:
+        """How the run of a lease ended."""
+        return await self.until(lambda: self._last(Ended, lease), f"Ended of {lease.type}")
+
+    async def declined(self, lease: Lease) -> Declined:
+        return await self.until(lambda: self._last(Declined, lease), f"Declined of {lease.type}")
+
+    async def outcome(self, lease: Lease) -> Outcome:
+        return await self.until(lambda: self._last(Outcome, lease), f"Outcome in {lease.type}")
+
+    async def idle(self) -> None:
+        """Every run is over, and what it had to say is said."""
+        async with asyncio.timeout(10):
+            while self.worker._runs:
+                await asyncio.wait(set(self.worker._runs))
+
+    def _last(self, kind: type[B], lease: Lease) -> B | None:
+        found = [c.body for _, c in self.commands() if c.job_id == lease.job_id]
+        return next((body for body in reversed(found) if isinstance(body, kind)), None)
+
+    def _sent(self, sent: Sent) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+        if sent.topic != "jobs.commands":
+            return
+        command = COMMAND.decode(sent.value)
+        if isinstance(command.body, Claim):
+            fields = self.answer(command.body)
+            if fields:
+                claim = command.body
+                reply = Reply(
+                    claim.worker_id, command.job_id, command.epoch, claim.claim_id, **fields
+                )
+                self.transport.reply(REPLY.encode(reply))
+
+
+@asynccontextmanager
+async def bench(
+    app: App,
+    *,
+    slots: int = 20,
+    leases: LeasePolicy | None = None,
+    answer: Answer = granted,
+) -> AsyncIterator[Bench]:
+    """A started worker that has work partition 3 and has sent its first heartbeats."""
+    made = Bench(app, slots, leases or LeasePolicy(), answer)
+    made.worker.start()
+    made.transport.assign(3)
+    made.worker.pulse.beat()
+    yield made
+    await made.worker.drain(0)
+
+
+def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> PayloadRef:
+    """Seal a body into the memory transport, at partition 2 from offset 100 on."""
+    from streams.vault import chunk_purpose
+
+    for index, chunk in enumerate(chunks):
+        sealed = bench.vault.seal(tenant_id, chunk_purpose(event_id, index), chunk)
+        bench.transport.payloads[2, 100 + index] = sealed
+    offsets = tuple(100 + index for index in range(len(chunks)))
+    return PayloadRef(2, offsets, sum(map(len, chunks)), bench.vault.key_id)

@@ -1,0 +1,124 @@
+"""Declarations are checked where they stand, and name what is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streams
+from streams import App, Context, Retry
+from streams.app import load_app
+from streams.errors import ConfigError
+
+
+async def handler(ctx: Context) -> None: ...
+
+
+def test_the_public_names_are_these_and_no_more() -> None:
+    assert streams.__all__ == [
+        "App", "Context", "PermanentError", "Retry", "RetryAfter", "TransientError",
+    ]  # fmt: skip
+    assert all(hasattr(streams, name) for name in streams.__all__)
+
+
+def test_a_declared_job_is_announced_with_its_policy() -> None:
+    app = App("shop")
+    assert app.job("order", retry=Retry(3, (1, 2)), timeout=9)(handler) is handler
+    (announced,) = app.handlers()
+    assert (announced.type, announced.max_attempts, announced.backoff) == ("order", 3, (1, 2))
+    assert announced.timeout_seconds == 9
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        ({"max_attempts": 0}, "max_attempts=0"),
+        ({"max_attempts": 1.5}, "max_attempts=1.5"),
+        ({"backoff": ()}, r"backoff=\(\)"),
+        ({"backoff": (1, -1)}, "backoff"),
+        ({"backoff": (float("inf"),)}, "backoff"),
+    ],
+)
+def test_a_wrong_retry_policy_names_its_value(policy: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        Retry(**policy)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "named"),
+    [
+        ({"type": "order"}, "declared twice"),
+        ({"type": ""}, "job type ''"),
+        ({"type": "a b"}, "job type 'a b'"),
+        ({"type": "x", "timeout": 0}, "timeout=0"),
+        ({"type": "x", "timeout": -1}, "timeout=-1"),
+        ({"type": "x", "timeout": float("nan")}, "timeout=nan"),
+        ({"type": "x", "scopes": "email:send"}, "one string"),
+        ({"type": "x", "scopes": {"e/mail"}}, "e/mail"),
+    ],
+)
+def test_a_wrong_job_names_what_is_wrong(declaration: dict[str, Any], named: str) -> None:
+    app = App("shop")
+    app.job("order")(handler)
+    with pytest.raises(ConfigError, match=named):
+        app.job(**declaration)
+
+
+def test_a_handler_that_is_not_async_is_refused() -> None:
+    with pytest.raises(ConfigError, match="async def"):
+        App("shop").job("order")(lambda ctx: None)  # type: ignore[arg-type,return-value]
+
+
+def test_a_preflight_belongs_to_one_declared_type() -> None:
+    app = App("shop")
+    with pytest.raises(ConfigError, match="no such job type"):
+        app.preflight("order")
+    app.job("order")(handler)
+    app.preflight("order")(handler)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match="two preflights"):
+        app.preflight("order")
+
+
+def test_a_tool_is_declared_once_with_a_lifetime() -> None:
+    app = App("shop")
+    app.tool("email:send", key_lifetime=60)
+    with pytest.raises(ConfigError, match="twice"):
+        app.tool("email:send", key_lifetime=60)
+    with pytest.raises(ConfigError, match="key_lifetime=0"):
+        app.tool("sms", key_lifetime=0)
+    with pytest.raises(ConfigError, match="'a/b'"):
+        app.tool("a/b", key_lifetime=1)
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A module in the working directory: an app, a number, and an import that fails."""
+    name = f"jobs_of_{request.node.name.partition('[')[0]}"
+    (tmp_path / f"{name}.py").write_text("from streams import App\napp = App('a')\nn = 3\n")
+    (tmp_path / f"{name}_broken.py").write_text("import no_such_library\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+def test_an_app_is_found_in_the_working_directory(module: str) -> None:
+    assert load_app(f"{module}:app").name == "a"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "named"),
+    [
+        ("", "module:attribute"),
+        (":missing", "has no 'missing'"),
+        (":n", "is a int, not a streams.App"),
+        ("_broken:app", "imports 'no_such_library'"),
+        (".inner:app", "no module"),
+        ("x:app", "no module"),
+    ],
+)
+def test_a_wrong_app_says_which_part_is_wrong(module: str, suffix: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_app(module + suffix)

@@ -1,0 +1,336 @@
+"""G2 from the worker's side: ask, call, record, and never call without having asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from leasing import Answer, Bench, bench, granted
+
+from streams import App, Context, PermanentError, RetryAfter, TransientError
+from streams.errors import LeaseLost
+from streams.serde.records import Checkpoint, Claim, Ended, Outcome
+from streams.topology.model import LeasePolicy
+from streams.worker import effects
+from streams.worker.effects import not_done
+
+
+class Tool:
+    """Counts its calls, then does as it is told."""
+
+    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.result, self.error = result, error
+
+    async def __call__(self, **kwargs: Any) -> Any:
+        self.calls.append(kwargs)
+        if self.error:
+            raise self.error
+        return self.result
+
+
+def app_calling(tool: Any, key: str = "reply", **options: Any) -> App:
+    app = App("test")
+    app.tool("email:send", key_lifetime=60)
+
+    @app.job("job", **options)
+    async def handler(ctx: Context) -> Any:
+        return await ctx.effect("email:send", tool, key=key, to="x")
+
+    return app
+
+
+async def outcome_of(app: App, answer: Answer = granted) -> tuple[Ended, Bench]:
+    async with bench(app, answer=answer) as at:
+        return await at.ended(at.give()), at
+
+
+async def test_a_granted_effect_is_called_under_its_key_and_recorded_before_it_returns() -> None:
+    tool = Tool({"id": 7})
+    ended, at = await outcome_of(app_calling(tool))
+    assert tool.calls == [{"to": "x", "idempotency_key": "idk of email:send/reply"}]
+    assert ended.result == '{"id":7}'
+    kinds = [type(c.body).__name__ for _, c in at.commands() if c.job_id]
+    assert kinds == ["Claim", "Outcome", "Ended"]
+    (claim,), (outcome,) = at.bodies(Claim), at.bodies(Outcome)
+    assert (claim.action, claim.key_lifetime_ms) == ("email:send/reply", 60_000)
+    assert (claim.reply_partition, len(claim.digest)) == (3, 32)
+    assert (outcome.claim_id, outcome.status, outcome.result) == (
+        claim.claim_id, "done", '{"id":7}',
+    )  # fmt: skip
+
+
+async def test_a_tool_that_is_not_declared_honours_no_key_and_may_be_sync() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> Any:
+        return await ctx.effect("refund", lambda idempotency_key: [idempotency_key], key="k")
+
+    ended, at = await outcome_of(app)
+    assert ended.result == '["idk of refund/k"]'
+    assert at.bodies(Claim)[0].key_lifetime_ms == 0
+
+
+async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> None:
+    app, calls = (
+        App("test"),
+        [{"a": 1, "b": {"x": 1, "y": 2}}, {"b": {"y": 2, "x": 1}, "a": 1}, {"a": 2}],
+    )
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        for number, kwargs in enumerate(calls):
+            await ctx.effect("t", Tool(), key=str(number), **kwargs)
+
+    _, at = await outcome_of(app)
+    one, two, three = (claim.digest for claim in at.bodies(Claim))
+    assert one == two != three
+
+
+async def test_a_done_effect_gives_its_kept_result_and_is_not_called() -> None:
+    tool = Tool()
+    ended, at = await outcome_of(
+        app_calling(tool), lambda _: {"kind": "done", "result": '{"id": 7}'}
+    )
+    assert (ended.result, tool.calls, at.bodies(Outcome)) == ('{"id":7}', [], [])
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "named"),
+    [
+        ({"kind": "held"}, "failed", "under way in this job already"),
+        ({"kind": "refused", "message": "other arguments"}, "failed", "other arguments"),
+        ({"kind": "review", "message": "may have been sent"}, "review", "may have been sent"),
+        ({"kind": "cancel", "message": "stop it"}, "cancelled", "stop it"),
+    ],
+)
+async def test_a_claim_turned_down_ends_the_run_uncalled(
+    reply: dict[str, Any], status: str, named: str
+) -> None:
+    tool = Tool()
+    ended, _ = await outcome_of(app_calling(tool), lambda _: reply)
+    assert (ended.status, tool.calls) == (status, [])
+    assert named in (ended.error or "")
+
+
+async def test_no_except_exception_of_a_handler_keeps_a_review_from_ending_the_run() -> None:
+    app, went_on = App("test"), []
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        for _ in range(3):
+            try:
+                await ctx.effect("t", Tool(), key="k")
+            except Exception:
+                went_on.append(1)
+
+    ended, _ = await outcome_of(app, lambda _: {"kind": "review"})
+    assert (ended.status, went_on) == ("review", [])
+
+
+async def test_a_review_in_a_task_of_the_handlers_own_ends_the_run_too() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        keep = asyncio.create_task(ctx.effect("t", Tool(), key="k"))
+        await asyncio.Event().wait()
+        keep.cancel()
+
+    ended, _ = await outcome_of(app, lambda _: {"kind": "review"})
+    assert ended.status == "review"
+
+
+async def test_a_lost_claim_raises_lease_lost_and_nothing_is_said() -> None:
+    app, seen = App("test"), asyncio.Event()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        for begin in (ctx.effect("t", Tool(), key="k"), ctx.step("s", lambda: 1), ctx.progress(1)):
+            with pytest.raises(LeaseLost):
+                await begin
+        seen.set()
+
+    async with bench(app, answer=lambda _: {"kind": "lost"}, slots=1) as at:
+        at.give()
+        await seen.wait()
+        await at.idle()
+        assert not at.bodies(Ended) + at.bodies(Outcome) + at.bodies(Checkpoint)
+
+
+async def test_a_claim_is_repeated_with_its_id_until_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects, "RESEND_SECONDS", 0.02)
+    asked: list[Claim] = []
+
+    def third_time(claim: Claim) -> dict[str, Any] | None:
+        asked.append(claim)
+        return granted(claim) if len(asked) == 3 else None
+
+    tool = Tool()
+    ended, _ = await outcome_of(app_calling(tool), third_time)
+    assert ended.status == "succeeded"
+    assert (len(asked), len({c.claim_id for c in asked}), len(tool.calls)) == (3, 1, 1)
+
+
+class WrappedError(Exception):
+    """What a client library makes of an error."""
+
+
+def wrapped(cause: BaseException | None, context: BaseException | None = None) -> WrappedError:
+    error = WrappedError("call failed")
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+def with_os_error(inner: OSError) -> WrappedError:
+    error = WrappedError("cannot connect")
+    error.os_error = inner  # type: ignore[attr-defined]
+    return error
+
+
+REFUSED = ConnectionRefusedError(111, "refused")
+NOT_DONE = [
+    TransientError("503"), RetryAfter(3), PermanentError("bad address"), REFUSED,
+    wrapped(REFUSED), wrapped(wrapped(REFUSED)), with_os_error(REFUSED),
+    wrapped(ExceptionGroup("every address", [REFUSED, REFUSED])),
+]  # fmt: skip
+UNKNOWN = [
+    TimeoutError(), ValueError(), ConnectionResetError(), wrapped(None), wrapped(None, REFUSED),
+    wrapped(TransientError("said of another call")), with_os_error(ConnectionResetError()),
+    ExceptionGroup("two", [REFUSED, TimeoutError()]), SystemExit(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", NOT_DONE, ids=repr)
+async def test_an_effect_known_not_to_have_happened_is_failed(error: Exception) -> None:
+    assert not_done(error)
+    ended, at = await outcome_of(app_calling(Tool(error=error)))
+    assert [o.status for o in at.bodies(Outcome)] == ["failed"]
+    assert ended.status == ("failed" if isinstance(error, PermanentError) else "retry")
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=repr)
+async def test_after_any_other_error_nobody_knows(error: BaseException) -> None:
+    assert not not_done(error)
+    ended, at = await outcome_of(app_calling(Tool(error=error)))
+    assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
+    assert ended.status == "retry"
+
+
+async def test_an_effect_cancelled_in_its_middle_is_unknown() -> None:
+    begun = asyncio.Event()
+
+    async def hang(**_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with bench(app_calling(hang)) as at:
+        lease = at.give()
+        await begun.wait()
+        at.reply(lease, "cancel")
+        ended = await at.ended(lease)
+    assert ended.status == "cancelled"
+    assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
+
+
+async def test_an_effect_cancelled_while_it_is_claimed_is_withdrawn() -> None:
+    async with bench(app_calling(Tool()), answer=lambda _: None) as at:
+        lease = at.give()
+        (claim,) = await at.until(lambda: at.bodies(Claim), "a claim")
+        at.reply(lease, "cancel")
+        assert (await at.ended(lease)).status == "cancelled"
+        (outcome,) = at.bodies(Outcome)
+    assert (outcome.status, outcome.claim_id) == ("failed", claim.claim_id)
+
+
+async def test_a_grant_that_comes_after_the_lease_begins_nothing() -> None:
+    tool, late = Tool(), asyncio.Event()
+    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
+    async with bench(app_calling(tool), leases=policy, answer=lambda _: None, slots=1) as at:
+        lease = at.give()
+        (claim,) = await at.until(lambda: at.bodies(Claim), "a claim")
+        await at.idle()
+        at.reply(lease, "granted", claim.claim_id, idempotency_key="k")
+        asyncio.get_running_loop().call_soon(late.set)
+        await late.wait()
+        assert tool.calls == []
+        assert not at.bodies(Ended)
+
+
+async def test_a_grant_in_a_blocked_moment_is_given_back_once_the_lease_is_over() -> None:
+    """The reply is there, the lease is not: the clock decides, not the order of arrival."""
+    tool = Tool()
+    async with bench(app_calling(tool)) as at:
+
+        def grant_and_pass_the_term(claim: Claim) -> dict[str, Any]:
+            for held in at.worker.holdings.running():
+                held.basis -= held.lease.term_seconds - held.margin
+            return granted(claim)
+
+        at.answer = grant_and_pass_the_term
+        lease = at.give()
+        outcome = await at.outcome(lease)
+        assert (outcome.status, tool.calls) == ("failed", [])
+        assert not at.bodies(Ended)
+
+
+async def test_the_end_of_an_effect_is_recorded_in_the_margin_too() -> None:
+    async with bench(app_calling(Tool())) as at:
+
+        async def outlasts(**_: Any) -> str:
+            for held in at.worker.holdings.running():
+                held.basis -= held.lease.term_seconds - held.margin
+            return "sent"
+
+        app = app_calling(outlasts)
+        at.worker._app = app
+        outcome = await at.outcome(at.give())
+    assert (outcome.status, outcome.result) == ("done", '"sent"')
+
+
+async def test_a_result_that_is_not_json_is_done_all_the_same() -> None:
+    ended, at = await outcome_of(app_calling(Tool(object())))
+    (outcome,) = at.bodies(Outcome)
+    assert (outcome.status, outcome.result) == ("done", None)
+    assert ended.status == "failed"
+    assert "the result of effect email:send/reply is not JSON" in (ended.error or "")
+
+
+async def test_a_tool_outside_the_scopes_is_not_claimed() -> None:
+    ended, at = await outcome_of(app_calling(Tool(), scopes={"tickets:read"}))
+    assert (ended.status, at.bodies(Claim)) == ("failed", [])
+    assert "may not use 'email:send': add it to its scopes" in (ended.error or "")
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "x" * 513, 7])
+async def test_a_key_that_names_nothing_is_refused(key: Any) -> None:
+    ended, at = await outcome_of(app_calling(Tool(), key=key))
+    assert (ended.status, at.bodies(Claim)) == ("failed", [])
+    assert "key=" in (ended.error or "")
+
+
+async def test_an_argument_that_is_not_json_is_named() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect("t", Tool(), key="k", text="x", when=object())
+
+    ended, at = await outcome_of(app)
+    assert (ended.status, at.bodies(Claim)) == ("failed", [])
+    assert "argument 'when' is not JSON" in (ended.error or "")
+
+
+async def test_a_command_that_fails_is_repeated_under_the_same_id() -> None:
+    tool, ids = Tool(), []
+    async with bench(app_calling(tool)) as at:
+        at.transport.failures = 1
+        ended = await at.ended(at.give())
+        ids = [c.command_id for _, c in at.commands()]
+    assert ended.status == "succeeded"
+    assert (len(ids), len(tool.calls)) == (len(set(ids)), 1)

@@ -1,0 +1,297 @@
+"""How runs end, and what the dispatcher is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from leasing import Bench, bench, payload_ref
+
+from streams import App, Context, PermanentError, RetryAfter, TransientError
+from streams.errors import LeaseLost
+from streams.serde.codec import PROGRESS
+from streams.serde.ids import partition_for
+from streams.serde.records import Ended, EventInfo, PayloadRef
+from streams.topology.model import LeasePolicy
+from streams.worker import execution
+
+EVENT = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None,
+                  "k", {})  # fmt: skip
+
+
+def app_of(function: Any, **options: Any) -> App:
+    app = App("test")
+    app.job("job", **options)(function)
+    return app
+
+
+async def run_once(function: Any, **lease: Any) -> Ended:
+    async with bench(app_of(function)) as at:
+        return await at.ended(at.give(**lease))
+
+
+async def test_a_result_is_sent_as_json_with_the_slots_then_free() -> None:
+    async def handler(ctx: Context) -> dict[str, Any]:
+        return {"tenant": ctx.tenant_id, "input": ctx.input, "attempt": ctx.attempt}
+
+    async with bench(app_of(handler), slots=2) as at:
+        lease = at.give(home_partition=1, epoch=7)
+        ended = await at.ended(lease)
+        partition, command = at.commands()[-1]
+    assert orjson.loads(ended.result or "") == {"tenant": "acme", "input": {"n": 1}, "attempt": 1}
+    assert (ended.status, ended.free, ended.run_id) == ("succeeded", 2, lease.run_id)
+    assert (partition, command.epoch, command.tenant_id) == (1, 7, "acme")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text", "after"),
+    [
+        (TransientError("busy"), "retry", "TransientError: busy", None),
+        (RetryAfter(7), "retry", "RetryAfter: retry after 7 s", 7),
+        (ValueError("odd"), "retry", "ValueError: odd", None),
+        (TimeoutError("slow"), "retry", "TimeoutError: slow", None),
+        (SystemExit(3), "retry", "SystemExit: 3", None),
+        (PermanentError("never"), "failed", "PermanentError: never", None),
+        (
+            ExceptionGroup("g", [ValueError("odd"), PermanentError("never")]),
+            "failed", "PermanentError: never", None,
+        ),
+        (asyncio.CancelledError(), "retry", "CancelledError: the handler cancelled itself", None),
+    ],
+)  # fmt: skip
+async def test_an_error_decides_how_the_run_ends(
+    error: BaseException, status: str, text: str, after: float | None
+) -> None:
+    async def handler(ctx: Context) -> None:
+        raise error
+
+    ended = await run_once(handler)
+    assert (ended.status, ended.error, ended.retry_after_seconds) == (status, text, after)
+
+
+@pytest.mark.parametrize(
+    ("result", "named"), [({1, 2}, "set"), (object(), "object"), ("x" * 300_000, "300,002 bytes")]
+)
+async def test_a_result_that_cannot_be_kept_fails_and_is_named(result: Any, named: str) -> None:
+    async def handler(ctx: Context) -> Any:
+        return result
+
+    ended = await run_once(handler)
+    assert ended.status == "failed"
+    assert named in (ended.error or "")
+
+
+async def test_a_handler_past_its_timeout_is_retried() -> None:
+    async def handler(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    ended = await run_once(handler, timeout_seconds=0.05)
+    assert (ended.status, ended.error) == ("retry", "TimeoutError: ran past its 0.05 s")
+
+
+async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(execution.Execution.__init__, "__defaults__", (0.05,))
+    release, refused = asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        with pytest.raises(LeaseLost):
+            await ctx.step("late", lambda: 1)
+        refused.set()
+
+    async with bench(app_of(handler), slots=2) as at:
+        ended = await at.ended(at.give(timeout_seconds=0.05))
+        assert (ended.status, ended.free) == ("retry", 1)
+        release.set()
+        await asyncio.wait_for(refused.wait(), 5)
+        assert at.worker.holdings.free() == 2
+
+
+async def test_a_cancel_ends_the_handler() -> None:
+    begun = asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with bench(app_of(handler)) as at:
+        lease = at.give()
+        await begun.wait()
+        at.reply(lease, "cancel", message="no longer needed")
+        ended = await at.ended(lease)
+    assert (ended.status, ended.error) == ("cancelled", "no longer needed")
+
+
+@pytest.mark.parametrize("moved", [{"epoch": 2}, {"job_id": "job_x"}])
+async def test_a_reply_for_another_lease_changes_nothing(moved: dict[str, Any]) -> None:
+    from dataclasses import replace
+
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        begun.set()
+        await go_on.wait()
+
+    async with bench(app_of(handler)) as at:
+        lease = at.give()
+        await begun.wait()
+        at.reply(replace(lease, **moved), "cancel")
+        at.reply(replace(lease, worker_id="w9/other"), "cancel")
+        asyncio.get_running_loop().call_soon(go_on.set)
+        assert (await at.ended(lease)).status == "succeeded"
+
+
+async def test_a_preflight_that_says_no_cancels_before_the_handler() -> None:
+    ran = []
+
+    async def handler(ctx: Context) -> None:
+        ran.append(ctx)
+
+    async def wanted(ctx: Context) -> bool:
+        return False
+
+    app = app_of(handler)
+    app.preflight("job")(wanted)
+    async with bench(app) as at:
+        ended = await at.ended(at.give())
+    assert (ended.status, ended.error) == ("cancelled", "preflight: no longer wanted")
+    assert not ran
+
+
+async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
+    seen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def handler(ctx: Context) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                await ctx.step("late", lambda: 1)
+            except LeaseLost:
+                seen.set_result("LeaseLost")
+
+    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
+    async with bench(app_of(handler), leases=policy, slots=1) as at:
+        at.give()
+        assert at.worker.holdings.free() == 0
+        assert await asyncio.wait_for(seen, 5) == "LeaseLost"
+        await at.idle()
+        assert not at.bodies(Ended)
+
+
+async def test_acknowledged_heartbeats_carry_a_run_past_its_first_term() -> None:
+    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
+
+    async def handler(ctx: Context) -> int:
+        # Three terms: each wait ends long before the lease would.
+        for _ in range(9):
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.1)
+            at.worker.pulse.beat()
+        return 1
+
+    async with bench(app_of(handler), leases=policy) as at:
+        assert (await at.ended(at.give())).status == "succeeded"
+
+
+async def test_heartbeats_that_fail_carry_nothing() -> None:
+    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
+    lost = asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        try:
+            while True:
+                await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.05)
+                at.transport.failures = 4
+                at.worker.pulse.beat()
+        finally:
+            lost.set()
+
+    async with bench(app_of(handler), leases=policy) as at:
+        at.give()
+        await asyncio.wait_for(lost.wait(), 5)
+        assert not at.bodies(Ended)
+
+
+async def test_draining_waits_for_the_quick_and_releases_the_rest() -> None:
+    begun = asyncio.Event()
+
+    async def quick(ctx: Context) -> None: ...
+
+    async def slow(ctx: Context) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    app = app_of(slow)
+    app.job("quick")(quick)
+    async with bench(app) as at:
+        lasting = at.give()
+        await begun.wait()
+        brief = at.give("quick")
+        await at.worker.drain(0.05)
+        assert (await at.ended(brief)).status == "succeeded"
+        assert (await at.ended(lasting)).status == "released"
+        assert (await at.declined(at.give())).reason == "draining"
+
+
+async def test_progress_is_published_under_the_job_and_its_tenants_partition() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.progress({"pct": 50})
+        await ctx.progress(object())
+
+    async with bench(app_of(handler)) as at:
+        lease = at.give()
+        ended = await at.ended(lease)
+        (sent,) = (s for s in at.transport.sent if s.topic == "jobs.progress")
+    record = PROGRESS.decode(sent.value)
+    assert (record.job_id, record.run_id, record.value) == (
+        lease.job_id,
+        lease.run_id,
+        '{"pct":50}',
+    )
+    assert (sent.key, sent.partition) == (lease.job_id.encode(), partition_for("acme", 4))
+    assert ended.status == "failed"
+    assert "progress is not JSON" in (ended.error or "")
+
+
+async def read_payload(at: Bench, **lease: Any) -> Ended:
+    return await at.ended(at.give(**lease))
+
+
+async def echo(ctx: Context) -> str:
+    return (await ctx.payload()).decode()
+
+
+async def test_the_payload_is_the_body_of_every_chunk() -> None:
+    async with bench(app_of(echo)) as at:
+        ref = payload_ref(at, "acme", "evt_1", b"hello ", b"world")
+        ended = await read_payload(at, event=EVENT, payload_ref=ref)
+    assert ended.result == '"hello world"'
+
+
+async def test_another_tenants_payload_does_not_open() -> None:
+    async with bench(app_of(echo)) as at:
+        ref = payload_ref(at, "rival", "evt_1", b"secret")
+        ended = await read_payload(at, event=EVENT, payload_ref=ref)
+    assert ended.status == "failed"
+    assert "cannot open" in (ended.error or "")
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "named"),
+    [(None, None, "no payload"), (EVENT, PayloadRef(2, (55,), 1, "k"), "payloads:2:55 is gone")],
+)
+async def test_a_payload_that_is_not_there_fails_the_job(
+    event: EventInfo | None, ref: PayloadRef | None, named: str
+) -> None:
+    async with bench(app_of(echo)) as at:
+        ended = await read_payload(at, event=event, payload_ref=ref)
+    assert ended.status == "failed"
+    assert named in (ended.error or "")

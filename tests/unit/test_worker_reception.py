@@ -1,0 +1,179 @@
+"""Every lease gets its answer at once, and no partition starves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from leasing import CLUSTER_KEY, Bench, bench
+
+from streams import App, Context
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.lease_mac import seal_lease
+from streams.serde.records import Command, Declined, Ended, Heartbeat, HeldLease
+from streams.topology.model import LeasePolicy
+
+
+def waiting_app() -> tuple[App, asyncio.Event, list[str]]:
+    """Its handlers note that they began and wait for the event."""
+    app, go_on, begun = App("test"), asyncio.Event(), []
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        begun.append(ctx.job_id)
+        await go_on.wait()
+
+    return app, go_on, begun
+
+
+async def test_a_lease_of_another_boot_is_not_mine() -> None:
+    app, _, begun = waiting_app()
+    async with bench(app) as at:
+        declined = await at.declined(at.give(worker_id="w1/earlier", epoch=4))
+        _, command = at.commands()[-1]
+    assert (declined.reason, command.epoch, begun) == ("not_mine", 4, [])
+
+
+async def test_a_forged_lease_is_never_run_and_stands_in_the_dead_letters() -> None:
+    app, _, begun = waiting_app()
+    async with bench(app) as at:
+        lease = at.give(worker_id="w1/earlier")
+        forged = seal_lease(replace(lease, worker_id=at.worker.id), b"x" * 32)
+        at.transport.lease(forged, partition=3)
+        at.transport.lease(b"noise", partition=3)
+        letters = [DEAD_LETTER.decode(s.value) for s in at.transport.sent if s.topic == "dlq"]
+    assert [(d.reason, d.kind, d.stage, d.partition) for d in letters] == [
+        ("forged_lease", "record", "worker", 3)
+    ] * 2
+    assert letters[0].value == forged
+    assert letters[0].id == f"worker:jobs.work.default:3:{letters[0].offset}"
+    assert not begun
+
+
+async def test_a_sealed_record_that_does_not_decode_is_a_dead_letter_too() -> None:
+    import hmac
+
+    app, _, _ = waiting_app()
+    async with bench(app) as at:
+        at.transport.lease(b"junk" + hmac.digest(CLUSTER_KEY, b"junk", "sha256"))
+        at.transport.reply(b"junk")
+        letters = [DEAD_LETTER.decode(s.value) for s in at.transport.sent if s.topic == "dlq"]
+    assert [(d.reason, d.topic) for d in letters] == [
+        ("undecodable", "jobs.work.default"), ("undecodable", "jobs.replies"),
+    ]  # fmt: skip
+
+
+async def test_an_unknown_type_names_it_and_the_known_ones() -> None:
+    app, _, _ = waiting_app()
+    async with bench(app) as at:
+        declined = await at.declined(at.give("jobb"))
+    assert declined.reason == "unknown_type"
+    assert "'jobb'" in declined.detail
+    assert "job" in declined.detail.split("known here: ")[1]
+
+
+async def test_a_lease_on_an_unknown_or_old_heartbeat_is_bad() -> None:
+    app, _, begun = waiting_app()
+    async with bench(app, leases=LeasePolicy(term_seconds=30, margin_seconds=5)) as at:
+        unknown = await at.declined(at.give(heartbeat_id="cmd_x"))
+        old = await at.declined(at.give(term_seconds=5.0))
+    assert (unknown.reason, old.reason, begun) == ("bad_lease", "bad_lease", [])
+
+
+async def test_one_lease_read_twice_runs_once() -> None:
+    app, go_on, begun = waiting_app()
+    async with bench(app) as at:
+        go_on.set()
+        lease = at.give()
+        await at.ended(lease)
+        at.transport.lease(seal_lease(lease, CLUSTER_KEY))
+        other = at.give()
+        await at.ended(other)
+    assert begun == [lease.job_id, other.job_id]
+    assert not at.bodies(Declined)
+
+
+def offered(at: Bench, since: int) -> list[tuple[int, int]]:
+    """(partition, free) of the heartbeats after the first `since` commands."""
+    return [(p, c.body.free) for p, c in at.commands()[since:] if isinstance(c.body, Heartbeat)]
+
+
+async def test_a_full_worker_declines_and_offers_freed_slots_in_turn() -> None:
+    app, go_on, _ = waiting_app()
+    async with bench(app, slots=1) as at:
+        first = at.give()
+        for home in (2, 1, 2):
+            declined = await at.declined(at.give(home_partition=home))
+            assert (declined.reason, declined.free) == ("full", 0)
+        told = len(at.commands())
+        go_on.set()
+        assert (await at.ended(first)).free == 1
+        assert offered(at, told) == [(2, 1)]
+        told = len(at.commands())
+        await at.ended(at.give(home_partition=2))
+        assert offered(at, told) == [(1, 1)]
+        told = len(at.commands())
+        await at.ended(at.give(home_partition=1))
+        assert offered(at, told) == []
+
+
+async def test_a_partition_that_hears_of_the_slot_by_the_end_is_not_told_twice() -> None:
+    app, go_on, _ = waiting_app()
+    async with bench(app, slots=1) as at:
+        first = at.give(home_partition=2)
+        await at.declined(at.give(home_partition=2))
+        told = len(at.commands())
+        go_on.set()
+        await at.ended(first)
+        assert offered(at, told) == []
+
+
+async def test_heartbeats_list_the_leases_of_their_partition_until_the_end_is_known() -> None:
+    app, go_on, _ = waiting_app()
+    async with bench(app) as at:
+        here, there = at.give(home_partition=0), at.give(home_partition=1)
+        at.worker.pulse.beat()
+        assert listed(at.heartbeats(0)) == (HeldLease(here.job_id, 1),)
+        assert listed(at.heartbeats(1)) == (HeldLease(there.job_id, 1),)
+        assert listed(at.heartbeats(2)) == ()
+        go_on.set()
+        await at.ended(here)
+        await at.ended(there)
+        await at.idle()
+        at.worker.pulse.beat()
+        assert listed(at.heartbeats(0)) == ()
+        assert len(at.bodies(Ended)) == 2
+
+
+def listed(heartbeats: list[Command]) -> tuple[HeldLease, ...]:
+    body: Any = heartbeats[-1].body
+    return tuple(body.leases)
+
+
+async def test_without_a_partition_nothing_is_asked_for_but_leases_are_kept() -> None:
+    app, _, _ = waiting_app()
+    async with bench(app, slots=3) as at:
+        lease = at.give()
+        at.transport.assign(None)
+        at.worker.pulse.beat()
+        body: Any = at.heartbeats(0)[-1].body
+        assert (body.free, body.work_partition) == (0, 3)
+        assert listed(at.heartbeats(0)) == (HeldLease(lease.job_id, 1),)
+        assert not at.worker.ready
+        at.transport.assign(5)
+        at.worker.pulse.beat()
+        body = at.heartbeats(0)[-1].body
+        assert (body.free, body.work_partition) == (2, 5)
+        assert at.worker.ready
+
+
+async def test_a_heartbeat_announces_worker_pool_and_handlers() -> None:
+    app, _, _ = waiting_app()
+    async with bench(app, slots=3) as at:
+        command = at.heartbeats(2)[-1]
+        body: Any = command.body
+        (sent,) = (s for s in at.transport.sent if command.command_id.encode() in s.value)
+    assert (body.worker_id, body.pool, body.free) == (at.worker.id, "default", 3)
+    assert [h.type for h in body.handlers] == ["job"]
+    assert (sent.key, command.tenant_id, command.job_id) == (at.worker.id.encode(), "", "")

@@ -1,0 +1,137 @@
+"""A blocked event loop is named, asks for no more work, and ends with the process at last."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from leasing import bench
+
+from streams import App, Context
+from streams.serde.records import Heartbeat
+from streams.worker import watchdog as module
+from streams.worker.watchdog import Watchdog
+
+
+class Clock:
+    """Monotonic time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Log:
+    """The lines that the watchdog writes."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    error = info
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    lines = Log()
+    monkeypatch.setattr(module, "log", lines)
+    return lines
+
+
+async def blocked_handler_seen_by(
+    look: Any, timeout_seconds: float, taken_at: float | None = None
+) -> list[int]:
+    """Run a handler that blocks the loop's thread while `look(watchdog, clock)` runs in another."""
+    app, exits = App("test"), []
+
+    @app.job("blocker")
+    async def handler(ctx: Context) -> None:
+        thread = threading.Thread(target=look, args=(watchdog, clock, at))
+        thread.start()
+        thread.join(10)
+
+    async with bench(app) as at:
+        clock = Clock()
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+        )
+        watchdog.tick()
+        lease = at.give("blocker", timeout_seconds=timeout_seconds)
+        for held in at.worker.holdings.running() if taken_at is not None else ():
+            held.taken_at = taken_at
+        await at.ended(lease)
+        watchdog.stop()
+    return exits
+
+
+async def test_the_log_names_the_job_and_the_blocked_line_once(log: Log) -> None:
+    def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
+        for clock.now in (0.9, 1.5, 2.5):
+            watchdog.look()
+        at.worker.pulse.beat()
+
+    assert await blocked_handler_seen_by(look, 300) == []
+    ((event, fields),) = log.lines
+    assert event == "a handler blocks the event loop"
+    assert fields["type"] == "blocker"
+    assert fields["job_id"].startswith("job_")
+    assert "in handler" in fields["stack"]
+
+
+async def test_a_blocked_worker_keeps_its_leases_and_takes_no_more(log: Log) -> None:
+    told: list[Heartbeat] = []
+
+    def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
+        clock.now = 2
+        watchdog.look()
+        at.worker.pulse.beat()
+        told.append(at.heartbeats(0)[-1].body)
+
+    await blocked_handler_seen_by(look, 300)
+    assert (told[0].free, len(told[0].leases)) == (0, 1)
+    assert log.lines
+
+
+async def test_past_timeout_and_grace_the_process_ends(log: Log) -> None:
+    def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
+        for clock.now in (10, 14.9, 15.1):
+            watchdog.look()
+
+    assert await blocked_handler_seen_by(look, 10, taken_at=0) == [70]
+    assert "exiting" in log.lines[-1][0]
+
+
+async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
+    async with bench(App("test"), slots=2) as at:
+        clock = Clock()
+        watchdog = Watchdog(asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock)
+        clock.now = 5
+        watchdog.look()
+        assert at.worker.holdings.free() == 0
+        watchdog.tick()
+        watchdog.look()
+        watchdog.stop()
+        assert at.worker.holdings.free() == 2
+    assert [event for event, _ in log.lines][-1] == "the event loop runs again"
+
+
+async def test_a_lease_past_timeout_and_grace_is_no_longer_listed() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with bench(app) as at:
+        at.give(timeout_seconds=10)
+        (held,) = at.worker.holdings.running()
+        held.taken_at -= 14.9
+        assert at.worker.holdings.listed(0) == (held,)
+        held.taken_at -= 0.2
+        assert at.worker.holdings.listed(0) == ()
