@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streams.runtime.processor import Header, Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -12,7 +14,7 @@ KEY_CAP = 64 * 1024
 _DETAIL_CAP = 2 * 1024
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
-Output = tuple[str, bytes | None, bytes | None, int, tuple[Header, ...], int | None]
+Output = tuple[str, bytes | None, bytes | None, int, Sequence[Header], int | None]
 """Topic, key, value, partition, headers, timestamp (milliseconds; None: when it is sent)."""
 
 

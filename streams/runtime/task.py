@@ -59,7 +59,7 @@ class TaskContext:
         timestamp: int | None = None,
     ) -> None:
         to = self.partition if partition is None else partition
-        self.outputs.append((topic, key, value, to, tuple(headers), timestamp))
+        self.outputs.append((topic, key, value, to, headers, timestamp))
 
     def read_through(self, topic: str, moment: float) -> bool:
         return self._read_through(topic, self.partition, moment)
@@ -180,12 +180,16 @@ class Task:
 
     def close(self) -> None:
         """Leave the state as committed, its checkpoint dated now: it was current until now."""
-        for store in self.stores.values():
-            checkpoint = store.backend.checkpoint()
-            if checkpoint is not None:
-                now = self._clock.now()
-                store.backend.write({}, Checkpoint(checkpoint.offset, now, self._stream_time))
-            store.backend.close()
+        for name, store in self.stores.items():
+            try:
+                checkpoint = store.backend.checkpoint()
+                if checkpoint is not None:
+                    dated = Checkpoint(checkpoint.offset, self._clock.now(), self._stream_time)
+                    store.backend.write({}, dated)
+            except StoreDamaged as damaged:
+                log.warning("store is damaged", store=name, why=str(damaged))
+            finally:
+                store.backend.close()
 
     def _handled_together(
         self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]

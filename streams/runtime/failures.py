@@ -1,0 +1,93 @@
+"""Every Kafka error is told apart once, here: what the caller does next.
+
+Sources: librdkafka's "Transactional producer API" (INTRODUCTION.md) and KIP-360, KIP-447. An
+error that is neither retriable nor abortable leaves the producer in a state that nobody
+vouches for, so it is replaced.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import structlog
+from confluent_kafka import KafkaError
+
+log = structlog.get_logger(__name__)
+
+
+class Verdict(Enum):
+    """What to do about an error."""
+
+    RETRY = auto()
+    """Repeat the same call; a commit's outcome is open until that answers."""
+    ABORT = auto()
+    """Abort the transaction, do its work again."""
+    REFUSE = auto()
+    """Abort; doing the same again is useless."""
+    RECREATE = auto()
+    """Replace the producer; whether its transaction was committed, the broker must tell."""
+    FENCED = auto()
+    """Another instance has taken over."""
+
+
+_FENCED = frozenset({
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.FENCED_INSTANCE_ID,
+})  # fmt: skip
+REFUSED = frozenset({
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+})  # fmt: skip
+"""Codes of outputs that the broker will never take."""
+
+
+def classify(error: KafkaError) -> Verdict:
+    """The verdict on an error of the producer.
+
+    `_INCONSISTENT` is how librdkafka says that some message was not delivered, without which:
+    it counts as a refusal, whose cause is found by trying the inputs one by one.
+    """
+    code = error.code()
+    if code in _FENCED:
+        return Verdict.FENCED
+    if error.fatal():
+        return Verdict.RECREATE
+    if code in REFUSED or (code == KafkaError._INCONSISTENT and error.txn_requires_abort()):
+        return Verdict.REFUSE
+    if error.txn_requires_abort():
+        return Verdict.ABORT
+    return Verdict.RETRY if error.retriable() else Verdict.RECREATE
+
+
+class Outage:
+    """Says once that Kafka does not answer, and once that it does again."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._down = False
+
+    def failed(self, error: object) -> None:
+        if not self._down:
+            log.warning("kafka does not answer: trying on", error=str(error))
+        self._down = True
+
+    def answered(self) -> None:
+        if self._down:
+            log.info("kafka answers")
+        self._down = False
+        self.seen = True
+
+    def noticed(self, error: KafkaError) -> None:
+        """librdkafka's `error_cb`, called while polling."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.failed(error.str())

@@ -1,0 +1,25 @@
+"""What every stage counts; one family for all, labelled with the stage."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_STAGE = ["stage"]
+
+RECORDS = Counter("tidegate_stage_records", "Input records processed", _STAGE)
+POISON = Counter("tidegate_stage_poison", "Input records sent to dlq", _STAGE)
+TRANSACTIONS = Counter(
+    "tidegate_stage_transactions", "Transactions by outcome", [*_STAGE, "outcome"]
+)
+COMMIT_SECONDS = Histogram(
+    "tidegate_stage_commit_seconds",
+    "From the first record produced to the commit acknowledged",
+    _STAGE,
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
+)
+LAG_RECORDS = Gauge("tidegate_stage_lag_records", "Input records not yet processed", _STAGE)
+LAG_SECONDS = Gauge(
+    "tidegate_stage_lag_seconds", "Age of the last processed record while behind, else 0", _STAGE
+)
+RESTORE_LEFT = Gauge("tidegate_stage_restore_records_left", "Changelog offsets to restore", _STAGE)
+STORE_WRITES = Counter("tidegate_stage_store_writes", "Changelog records written", _STAGE)

@@ -1,0 +1,158 @@
+"""Bring stores up to date from their changelogs, a chunk at a time.
+
+Every store begins at its checkpoint if that can be trusted, else anew. The target is the end of
+the changelog under READ_UNCOMMITTED, asked after the group's committed offsets; it is reached by
+the read_committed consumer's position, since what stands at the end may be markers only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streams.runtime.backends import fold
+from streams.runtime.topics import Changelog
+from streams.state.store import Backend, Checkpoint
+
+log = structlog.get_logger(__name__)
+
+_CHUNK = 20_000
+_TIMEOUT = 5.0
+
+
+@dataclass
+class Restoring:
+    """One store on its way: `next` is the first offset not yet folded in."""
+
+    store: str
+    partition: int
+    backend: Backend
+    changelog: Changelog
+    next: int = 0
+    target: int = 0
+    records: int = 0
+    unread: list[Message] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return max(0, self.target - self.next)
+
+
+def distrust(
+    checkpoint: Checkpoint, start: int, end: int, changelog: Changelog, now_ms: int
+) -> str | None:
+    """Why a store must be rebuilt; None: it can go on from its checkpoint.
+
+    `start` and `end` are the changelog's offsets. Older than half of the time for which
+    deletions stay in the changelog, a store may hold what was deleted meanwhile.
+    """
+    if checkpoint.offset < start:
+        return f"its checkpoint {checkpoint.offset} lies before the changelog's start {start}"
+    if checkpoint.offset > end:
+        return f"its checkpoint {checkpoint.offset} lies behind the changelog's end {end}"
+    age_ms = now_ms - checkpoint.written_at_ms
+    if age_ms > changelog.tombstones_ms / 2:
+        return f"it is {age_ms / 3_600_000:.1f} hours old: deletions may be missing"
+    return None
+
+
+class Restore:
+    """Restores some stores with one consumer; `advance` until it says so.
+
+    Raises, from the constructor:
+        KafkaException: the changelogs' offsets are not answered in time.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Restoring],
+        admin: AdminClient,
+        prefix: str,
+        config: Mapping[str, Any],
+        now_ms: int,
+    ) -> None:
+        self._started = time.monotonic()
+        self._stores = {(prefix + s.changelog.topic, s.partition): s for s in stores}
+        starts = self._ask(admin, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._ask(admin, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        for place, store in self._stores.items():
+            _begin(store, starts[place], ends[place], now_ms)
+        self._behind = {place: s for place, s in self._stores.items() if s.left}
+        self._consumer = Consumer(dict(config)) if self._behind else None
+        if self._consumer is not None:
+            assigned = [TopicPartition(t, p, s.next) for (t, p), s in self._behind.items()]
+            self._consumer.assign(assigned)
+
+    @property
+    def left(self) -> int:
+        """Changelog offsets still to come."""
+        return sum(store.left for store in self._behind.values())
+
+    def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
+        """Fold in one chunk; whether all stores are complete."""
+        if self._consumer is not None and self._behind:
+            for message in self._consumer.consume(_CHUNK, timeout):
+                store = self._behind.get((message.topic() or "", message.partition() or 0))
+                if store is not None and message.error() is None:
+                    store.unread.append(message)
+            self._fold(self._consumer, now_ms)
+        if self._behind:
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Also in the middle: what is folded in stays."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _fold(self, consumer: Consumer, now_ms: int) -> None:
+        places = [TopicPartition(topic, partition) for topic, partition in self._behind]
+        for found in consumer.position(places):
+            store = self._behind[found.topic, found.partition]
+            position = max(found.offset, store.next)
+            if position == store.next and store.left:
+                continue
+            records = [(m.key() or b"", m.value(), m.timestamp()[1]) for m in store.unread]
+            fold(store.backend, records, position, now_ms)
+            store.records += len(records)
+            store.unread.clear()
+            store.next = position
+            if not store.left:
+                del self._behind[found.topic, found.partition]
+                self._tell(store)
+
+    def _tell(self, store: Restoring) -> None:
+        log.info(
+            "store restored", store=store.store, partition=store.partition,
+            records=store.records, seconds=round(time.monotonic() - self._started, 2),
+        )  # fmt: skip
+
+    def _ask(self, admin: AdminClient, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        asked = {TopicPartition(topic, partition): spec for topic, partition in self._stores}
+        if not asked:
+            return {}
+        futures = admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT
+        )
+        return {(tp.topic, tp.partition): f.result().offset for tp, f in futures.items()}
+
+
+def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:
+    checkpoint = store.backend.checkpoint()
+    store.next, store.target = start, end
+    if checkpoint is None:
+        return
+    why = distrust(checkpoint, start, end, store.changelog, now_ms)
+    if why is None:
+        store.next = checkpoint.offset
+        return
+    log.warning("store is rebuilt", store=store.store, partition=store.partition, why=why)
+    store.backend.wipe()

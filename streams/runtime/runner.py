@@ -1,0 +1,229 @@
+"""`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
+
+The loop is one thread: read, act on a rebalance, restore, or process, punctuate and commit. Since
+each round ends with a commit, a revoked partition has nothing left to commit.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams import telemetry
+from streams.errors import Fenced, StoreDamaged
+from streams.kafka import consumer_config, producer_config
+from streams.runtime import metrics
+from streams.runtime.assignment import Assignment
+from streams.runtime.clock import SystemClock
+from streams.runtime.end_offsets import EndOffsets
+from streams.runtime.executor import Executor, by_task
+from streams.runtime.failures import Outage
+from streams.runtime.processor import Record, Stage
+from streams.runtime.source import Source
+from streams.runtime.state_directory import StateDirectory
+from streams.runtime.topics import Topics, await_topics, changelogs
+from streams.runtime.transaction import (
+    KafkaTransactions,
+    ProducerLost,
+    Stopped,
+    TransactionAborted,
+)
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+BATCH = 10_000
+_IDLE_SECONDS = 0.2
+_LAG_SECONDS = 2.0
+_QUIET = {"log_level": 0}
+"""librdkafka's own lines say each failed connection; `Outage` says it once."""
+
+
+def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
+    """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
+
+    Serves the probes on `settings.probe_port`; ready means that a broker was seen and every
+    assigned task is restored. A broker that is away is waited for.
+
+    Raises:
+        ConfigError: topics that do not fit the stage, or a state directory in use.
+        Fenced: another process runs as this instance.
+    """
+    stop = threading.Event()
+
+    def stopped(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGINT, stopped)
+    loop = StageLoop(stage, topology, settings, stop)
+    port = telemetry.serve_probes(settings, loop.ready)
+    log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
+    try:
+        loop.run()
+    except Stopped:
+        log.warning("stopped while kafka did not answer: the next start settles it")
+    except Fenced as fenced:
+        log.error("fenced", error=str(fenced))
+        raise
+    log.info("stage stopped")
+
+
+class StageLoop:
+    """The loop of one stage's process."""
+
+    def __init__(
+        self, stage: Stage, topology: Topology, settings: Settings, stop: threading.Event
+    ) -> None:
+        self._stage = stage
+        self._topology = topology
+        self._settings = settings
+        self._stop = stop
+        self._outage = Outage()
+        self._restored = False
+        self._due = 0.0
+        self._lag_due = 0.0
+        self._newest: int | None = None
+
+    def ready(self) -> bool:
+        """Broker seen and all assigned tasks restored."""
+        return self._outage.seen and self._restored
+
+    def run(self) -> None:
+        """Until told to stop."""
+        self._admin = AdminClient(self._settings.client(**_QUIET))
+        self._topics = Topics(self._admin, self._settings.topic_prefix)
+        if not await_topics(self._topics, self._stage, self._topology, self._outage, self._pause):
+            return
+        self._connect()
+        try:
+            while not self._stop.is_set():
+                self._round()
+        finally:
+            self._assignment.close()
+            self._source.close()
+
+    def _pause(self) -> bool:
+        return self._stop.wait(_IDLE_SECONDS)
+
+    def _connect(self) -> None:
+        stage, settings = self._stage, self._settings
+        prefix = settings.topic_prefix
+        self._source = Source(stage.name, stage.inputs, settings, self._outage)
+        self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
+        self._transactions = KafkaTransactions(
+            stage.name,
+            f"{prefix}{stage.name}-{settings.instance}",
+            prefix,
+            producer_config(settings, **_QUIET, error_cb=self._outage.noticed),
+            self._source.group,
+            self._topics.exists,
+            self._outage,
+            self._stop.is_set,
+        )
+        self._executor = Executor(self._transactions)
+        self._assignment = Assignment(
+            stage,
+            self._source,
+            self._admin,
+            prefix,
+            StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0])),
+            changelogs(self._admin, prefix, stage),
+            consumer_config(settings, f"{stage.name}-restore", **_QUIET),
+            SystemClock(),
+            self._ends.read_through,
+        )
+
+    def _round(self) -> None:
+        records = self._source.read(self._patience(), BATCH)
+        try:
+            if self._source.changed:
+                self._reopen()
+            elif not self._restored:
+                self._restore()
+            else:
+                self._work(records)
+        except TransactionAborted:
+            self._rewind()
+        except ProducerLost:
+            self._source.changed = True
+        except StoreDamaged as damaged:
+            log.warning("store is rebuilt", why=str(damaged))
+            self._source.changed = True
+
+    def _patience(self) -> float:
+        """Seconds that the read may wait for a first record."""
+        if self._source.changed or (self._source.partitions and not self._restored):
+            return 0.0
+        if not self._restored:
+            return _IDLE_SECONDS
+        return min(_IDLE_SECONDS, max(0.0, self._due - time.monotonic()))
+
+    def _reopen(self) -> None:
+        """Take up the assignment anew; where Kafka does not answer, the next round does."""
+        self._restored = False
+        self._assignment.close()
+        try:
+            self._transactions.settle()
+            self._assignment.open(sorted(self._source.partitions))
+        except KafkaException as error:
+            self._outage.failed(error)
+            self._pause()
+            return
+        self._outage.answered()
+        self._source.changed = False
+
+    def _restore(self) -> None:
+        if not self._source.assigned_once or not self._assignment.advance():
+            return
+        tasks = self._assignment.tasks
+        inputs = [(topic, p) for p in tasks for topic in self._stage.inputs]
+        self._ends.assign(inputs)
+        self._source.start(self._assignment.positions)
+        self._restored = True
+        if tasks:
+            log.info("running", partitions=sorted(tasks))
+
+    def _work(self, records: list[Record]) -> None:
+        tasks = self._assignment.tasks
+        poisoned = sum(task.poisoned for task in tasks.values())
+        due = list(tasks.values()) if self._take_due() else []
+        self._executor.step(by_task(tasks, records), due)
+        poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
+        metrics.RECORDS.labels(self._stage.name).inc(len(records))
+        metrics.POISON.labels(self._stage.name).inc(poisoned)
+        self._measure_lag(records)
+
+    def _rewind(self) -> None:
+        for task in self._assignment.tasks.values():
+            task.rollback()
+        self._source.start(self._assignment.positions)
+        self._pause()
+
+    def _take_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._due:
+            return False
+        self._due = now + self._stage.punctuate_seconds
+        return True
+
+    def _measure_lag(self, records: list[Record]) -> None:
+        if records:
+            self._newest = records[-1].timestamp
+        if time.monotonic() < self._lag_due:
+            return
+        self._lag_due = time.monotonic() + _LAG_SECONDS
+        lag = self._ends.lag()
+        self._ends.ask()
+        if lag is not None:
+            behind = lag > 0 and self._newest is not None
+            age = time.time() - (self._newest or 0) / 1000 if behind else 0.0
+            metrics.LAG_RECORDS.labels(self._stage.name).set(lag)
+            metrics.LAG_SECONDS.labels(self._stage.name).set(max(0.0, age))

@@ -1,0 +1,147 @@
+"""The input side of a stage's process: one consumer in the stage's group.
+
+The rebalance callbacks only note what happened; the runner acts on it outside of them. A new
+assignment delivers nothing until `start` names its offsets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from streams.errors import Fenced
+from streams.kafka import consumer_config
+from streams.runtime.failures import Outage, Verdict, classify
+from streams.runtime.processor import Record
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+Positions = Mapping[tuple[str, int], int]
+"""(logical topic, partition) to an offset."""
+
+
+class Source:
+    """Reads the inputs of one stage.
+
+    `changed` is set when the assignment changed, until the runner clears it; `partitions` are
+    the partition numbers assigned to this process for every input.
+    """
+
+    def __init__(
+        self, stage: str, inputs: Sequence[str], settings: Settings, outage: Outage
+    ) -> None:
+        self.changed = False
+        self.assigned_once = False
+        self.partitions: frozenset[int] = frozenset()
+        self._outage = outage
+        self._inputs = inputs
+        self._prefix = settings.topic_prefix
+        self._names = {settings.topic_prefix + topic: topic for topic in inputs}
+        self._starts: dict[tuple[str, int], int] = {}
+        self._told: set[int] = set()
+        static: dict[str, Any] = {
+            "group.instance.id": f"{stage}-{settings.instance}",
+            "partition.assignment.strategy": "range",
+            "log_level": 0,
+            "error_cb": outage.noticed,
+        }
+        self._consumer = Consumer(consumer_config(settings, stage, **static))
+        self._consumer.subscribe(
+            list(self._names),
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    def read(self, timeout: float, most: int) -> list[Record]:
+        """Wait up to `timeout` seconds for a record, then take at most `most` that are there.
+
+        Raises:
+            Fenced: another process joined as this instance.
+        """
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(most - 1, 0)]
+        if any(message.error() for message in messages):
+            messages = [message for message in messages if not self._told_error(message)]
+        names = self._names
+        return [
+            Record(
+                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index, arg-type]
+                m.key(), m.value(), m.headers() or (),  # type: ignore[arg-type]
+            )
+            for m in messages
+        ]  # fmt: skip
+
+    def committed(self, partitions: Sequence[int], timeout: float) -> dict[tuple[str, int], int]:
+        """The group's offsets where there are any; waits for pending transactions (KIP-447).
+
+        Raises:
+            KafkaException: not answered within `timeout` seconds.
+        """
+        asked = [TopicPartition(self._prefix + t, p) for t in self._inputs for p in partitions]
+        return {
+            (self._names[found.topic], found.partition): found.offset
+            for found in self._consumer.committed(asked, timeout)
+            if found.offset >= 0
+        }
+
+    def start(self, positions: Positions) -> None:
+        """Deliver from these offsets on, and nothing of what was fetched before."""
+        self._starts = dict(positions)
+        self._consumer.assign(
+            [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
+        )
+
+    def position(self, topic: str, partition: int) -> int:
+        """Offset behind all that `read` returned, transaction markers included."""
+        asked = [TopicPartition(self._prefix + topic, partition)]
+        found: int = self._consumer.position(asked)[0].offset
+        return found if found >= 0 else self._starts.get((topic, partition), 0)
+
+    def group(self) -> object:
+        """Group metadata for `send_offsets_to_transaction`."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Leave; a static member's partitions wait for its return until the session ends."""
+        self._consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        inputs = defaultdict(set)
+        for assigned in partitions:
+            inputs[assigned.partition].add(assigned.topic)
+        whole = {number for number, topics in inputs.items() if len(topics) == len(self._names)}
+        consumer.assign([])
+        self._note(frozenset(whole))
+        self.assigned_once = True
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._note(frozenset())
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("partitions lost: what is not committed is dropped")
+        self._note(frozenset())
+
+    def _note(self, partitions: frozenset[int]) -> None:
+        self.partitions = partitions
+        self.changed = True
+
+    def _told_error(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return False
+        if classify(error) is Verdict.FENCED:
+            raise Fenced(f"another process joined as this instance: {error.str()}")
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage.failed(error.str())
+        elif error.code() not in self._told:
+            self._told.add(error.code())
+            log.warning("consumer error", error=error.str(), topic=message.topic())
+        return True

@@ -1,0 +1,47 @@
+"""Where a process keeps its stores: `<data_dir>/state/<stage>/<instance>/<store>/<partition>`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from streams.errors import StoreDamaged
+from streams.runtime.backends import backend_for
+from streams.runtime.processor import StoreSpec
+from streams.runtime.topics import Changelog
+from streams.settings import Settings
+from streams.state.rocksdb import RocksMemory, RocksTables, remove_tables
+from streams.state.store import Backend
+
+log = structlog.get_logger(__name__)
+
+
+class StateDirectory:
+    """Opens the stores of one process; they share its memory for caches and write buffers."""
+
+    def __init__(self, settings: Settings, stage: str, partitions: int) -> None:
+        self._root = settings.data_dir / "state" / stage / settings.instance
+        self._partitions = partitions
+        self._memory = RocksMemory()
+
+    def open(self, spec: StoreSpec, partition: int, changelog: Changelog) -> Backend:
+        """The store as its disk has it; one that cannot be trusted is begun anew.
+
+        What it is trusted for: this many partitions, this very changelog, this window.
+        """
+        path = self.path(spec.name, partition)
+        identity = (
+            f"partition {partition} of {self._partitions}, changelog {changelog.topic_id}, "
+            f"{spec.kind} {spec.window_ms}"
+        )
+        try:
+            return backend_for(spec, RocksTables(path, identity, self._memory))
+        except StoreDamaged as damaged:
+            log.warning("store is rebuilt", store=spec.name, partition=partition, why=str(damaged))
+        remove_tables(path)
+        return backend_for(spec, RocksTables(path, identity, self._memory))
+
+    def path(self, store: str, partition: int) -> Path:
+        """Directory of one store."""
+        return self._root / store / str(partition)

@@ -1,0 +1,134 @@
+"""What a stage must know of its topics before it starts, and the topics outputs may go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from streams.errors import ConfigError
+from streams.runtime.failures import Outage
+from streams.runtime.poison import TOPIC as DLQ
+from streams.runtime.processor import Stage
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+_TIMEOUT = 5.0
+_TOMBSTONES_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """A changelog as the cluster has it.
+
+    `topic_id` tells it from a topic of the same name in another cluster, or one made again;
+    `tombstones_ms` is its `delete.retention.ms`: a store not brought up to date for longer may
+    have missed deletions.
+    """
+
+    topic: str
+    topic_id: str
+    tombstones_ms: int
+
+
+class Topics:
+    """Partition counts of the cluster's topics, by logical name."""
+
+    def __init__(self, admin: AdminClient, prefix: str) -> None:
+        self._admin = admin
+        self._prefix = prefix
+        self._widths: dict[str, int] = {}
+
+    def refresh(self) -> None:
+        """Raises KafkaException where no broker answers."""
+        found = self._admin.list_topics(timeout=_TIMEOUT).topics
+        self._widths = {
+            name.removeprefix(self._prefix): len(topic.partitions)
+            for name, topic in found.items()
+            if name.startswith(self._prefix) and topic.error is None
+        }
+
+    def width(self, topic: str) -> int:
+        """Number of partitions as last seen; 0 for a topic that is not there."""
+        return self._widths.get(topic, 0)
+
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition, asking the broker before saying no."""
+        if 0 <= partition < self.width(topic):
+            return True
+        try:
+            self.refresh()
+        except KafkaException:
+            return True  # nobody can say: let the transaction find out
+        return 0 <= partition < self.width(topic)
+
+
+def await_topics(
+    topics: Topics, stage: Stage, topology: Topology, outage: Outage, pause: Callable[[], bool]
+) -> bool:
+    """Return True once every topic of the stage is there; says once what it waits for.
+
+    `pause` waits a moment and answers whether to give up.
+
+    Raises:
+        ConfigError: topics that meet in the stage differ in their partitions.
+    """
+    declared = topology.stages.get(stage.name)
+    writes = declared.writes if declared else (DLQ,)
+    needed = {*stage.inputs, *(s.changelog for s in stage.stores)}
+    needed |= {topic for topic in writes if "*" not in topic}
+    said = False
+    while True:
+        try:
+            topics.refresh()
+            missing = sorted(topic for topic in needed if not topics.width(topic))
+        except KafkaException as error:
+            outage.failed(error)
+            missing = []
+        else:
+            outage.answered()
+            if not missing:
+                _check_widths(topics, stage)
+                return True
+        if missing and not said:
+            said = True
+            log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
+        if pause():
+            return False
+
+
+def _check_widths(topics: Topics, stage: Stage) -> None:
+    first = stage.inputs[0]
+    for topic in (*stage.inputs, *(store.changelog for store in stage.stores)):
+        if topics.width(topic) != topics.width(first):
+            raise ConfigError(
+                f"stage {stage.name}: {topic} has {topics.width(topic)} partitions but {first} "
+                f"has {topics.width(first)}, and they must be equal: "
+                "see `tidegate topology plan`, then `tidegate topology apply`"
+            )
+
+
+def changelogs(admin: AdminClient, prefix: str, stage: Stage) -> dict[str, Changelog]:
+    """The stage's changelogs by logical name.
+
+    Raises:
+        KafkaException: not answered in time.
+    """
+    names = [store.changelog for store in stage.stores]
+    if not names:
+        return {}
+    full = [prefix + name for name in names]
+    described = admin.describe_topics(TopicCollection(full), request_timeout=_TIMEOUT)
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in full]
+    configs = admin.describe_configs(asked, request_timeout=_TIMEOUT)
+    tombstones = {resource.name: future.result() for resource, future in configs.items()}
+    found = {}
+    for name in names:
+        entry = tombstones[prefix + name].get("delete.retention.ms")
+        kept = int(entry.value) if entry is not None and entry.value else _TOMBSTONES_MS
+        found[name] = Changelog(name, str(described[prefix + name].result().topic_id), kept)
+    return found
