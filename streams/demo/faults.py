@@ -131,7 +131,6 @@ class Faults:
         pid, at = self._strike(name)
         committed = await asyncio.to_thread(self._groups.committed, stage)
         mine = {partition for partition, owner in owners.items() if owner == name}
-        await self._tape.to_end()
         left = self._left(stage, mine, committed, at)
         if not left:
             return False
@@ -197,13 +196,13 @@ class Faults:
     def _left(
         self, stage: str, mine: set[int], committed: dict[Place, int], at: float
     ) -> list[Seen[Any]]:
-        """Records that lay before the owner of some partitions when it died, uncommitted by it."""
+        """Records that others could read when the owner of these partitions died uncommitted."""
         return [
             seen
             for topic in _INPUTS[stage]
             for seen in self._tape.of(topic)
             if seen.partition in mine
-            and seen.at < at
+            and seen.read_at < at
             and seen.offset >= committed.get((topic, seen.partition), 0)
         ]
 

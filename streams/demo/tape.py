@@ -6,6 +6,7 @@ The topics are read from their first record on, `read_committed`, by a consumer 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -44,7 +45,7 @@ _CODECS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """A committed record; `at` is its timestamp in seconds since the epoch."""
+    """A committed record: its timestamp `at`, and when it was read, in seconds since the epoch."""
 
     topic: str
     partition: int
@@ -52,6 +53,7 @@ class Seen(Generic[T]):
     at: float
     raw: bytes
     value: T
+    read_at: float = 0.0
 
 
 class Tape:
@@ -148,7 +150,7 @@ class Tape:
             self.newest[value.job_id] = value
         seen = Seen(
             topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1] / 1000,
-            raw, value,
+            raw, value, time.time(),
         )  # fmt: skip
         self._seen[topic].append(seen)
         self._tell(seen)

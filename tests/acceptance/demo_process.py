@@ -1,0 +1,41 @@
+"""`tidegate demo` as a process of its own, as a person would start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PLANTS = Path(__file__).with_name("plants")
+_TIDEGATE = Path(sys.executable).with_name("tidegate")
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """How it ended; `figures` is the one object on standard output."""
+
+    code: int
+    figures: dict[str, Any]
+    said: str
+
+    def broken(self) -> set[str]:
+        """The guarantees with a violation."""
+        return {name for name, g in self.figures["guarantees"].items() if g["violations"]}
+
+
+def run_demo(*arguments: str, plant: str | None = None, seconds: float = 180) -> DemoRun:
+    """Run it to its end, with a fault of `plants/` if one is named."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
+    if plant is not None:
+        env |= {"PYTHONPATH": str(_PLANTS), "DEMO_PLANT": plant}
+    done = subprocess.run(
+        [_TIDEGATE, "demo", "--json", *arguments],
+        env=env, capture_output=True, text=True, timeout=seconds, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, f"one line of JSON, not {done.stdout!r}\n{done.stderr}"
+    return DemoRun(done.returncode, json.loads(lines[0]), done.stderr)

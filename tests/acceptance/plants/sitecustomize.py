@@ -1,0 +1,118 @@
+"""Faults planted from outside into the demo's processes; Python imports this file by its name.
+
+`DEMO_PLANT` names one. The product has no hook for it: a module is changed right after loading,
+in the processes of one stage alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+from typing import Any
+
+
+def ledger_skipped(module: ModuleType) -> None:
+    """A worker calls tools without asking the ledger, under a key of its own."""
+
+    async def run(self: Any, tool: str, function: Any, key: str, arguments: Any) -> Any:
+        return await module.call(function, idempotency_key=os.urandom(8).hex(), **arguments)
+
+    module.Effects.run = run
+
+
+def dedup_forgets(module: ModuleType) -> None:
+    """Dedup finds nothing in its store."""
+    module.Overlay.get_many = lambda self, keys: [None] * len(keys)
+
+
+def tenant_from_body(module: ModuleType) -> None:
+    """Ingress believes the tenant that a body names."""
+    event = module.Receiver._event
+
+    def believing(self: Any, request: Any, source: Any, body: bytes) -> Any:
+        named = module.orjson.loads(body).get("tenant_id", source.tenant_id)
+        return event(self, request, replace(source, tenant_id=named), body)
+
+    module.Receiver._event = believing
+
+
+def scheduler_early(module: ModuleType) -> None:
+    """The scheduler's clock is half a second ahead."""
+    punctuate = module.Scheduler.punctuate
+    module.Scheduler.punctuate = lambda self, now, ctx: punctuate(self, now + 500, ctx)
+
+
+def job_dropped(module: ModuleType) -> None:
+    """Each dispatcher passes over one event of every partition."""
+    process = module.Dispatcher.process
+
+    def passing_over(self: Any, record: Any, ctx: Any) -> None:
+        if record.topic != "events" or record.offset != 0:
+            process(self, record, ctx)
+
+    module.Dispatcher.process = passing_over
+
+
+def store_edited(module: ModuleType) -> None:
+    """A value on disk is changed after the stages stopped."""
+    examine = module.examine
+
+    def edited(settings: Any, topology: Any) -> Any:
+        paths = (settings.data_dir / "state" / "dispatcher").glob("*/jobs/*")
+        families = next(f for f in map(_open, sorted(paths)) if f is not None)
+        families[next(iter(families.keys()))] = b"edited"
+        families.close()
+        return examine(settings, topology)
+
+    def _open(path: Any) -> Any:
+        options = module.Options(raw_mode=True)
+        names = module.Rdict.list_cf(str(path), options)
+        store = module.Rdict(str(path), options, column_families=dict.fromkeys(names, options))
+        if "0" not in names or not list(store.get_column_family("0").keys()):
+            store.close()
+            return None
+        return store.get_column_family("0")
+
+    module.examine = edited
+
+
+PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
+    "ledger_skipped": ("worker", "streams.worker.effects", ledger_skipped),
+    "dedup_forgets": ("dedup", "streams.state.overlay", dedup_forgets),
+    "tenant_from_body": ("ingress", "ingress.receiver", tenant_from_body),
+    "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
+    "job_dropped": ("dispatcher", "streams.dispatcher", job_dropped),
+    "store_edited": ("demo", "streams.demo.fold", store_edited),
+}
+
+
+class _Planter(MetaPathFinder):
+    """Loads one module as ever, then changes it."""
+
+    def __init__(self, module: str, change: Callable[[ModuleType], None]) -> None:
+        self._module, self._change = module, change
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != self._module:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_change(module: ModuleType) -> None:
+                load(module)
+                self._change(module)
+
+            spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
+        return spec
+
+
+_plant = PLANTS.get(os.environ.get("DEMO_PLANT", ""))
+if _plant is not None and _plant[0] in sys.orig_argv:
+    sys.meta_path.insert(0, _Planter(_plant[1], _plant[2]))

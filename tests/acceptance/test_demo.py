@@ -1,0 +1,58 @@
+"""The demo really run: a real Kafka, ten processes, SIGKILLs."""
+
+from __future__ import annotations
+
+import pytest
+from demo_process import DemoRun, run_demo
+
+KEYS = [
+    "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",
+    "effects_executed", "duplicate_effects", "same_key_repeats", "lost_events",
+    "cross_tenant_reads", "kills", "ack_p50_ms", "ack_p99_ms", "start_p50_ms", "start_p99_ms",
+    "seconds", "before", "guarantees", "ok",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def killed() -> DemoRun:
+    return run_demo("--events", "60", "--kill", "--before")
+
+
+@pytest.mark.broker
+def test_it_ends_well_though_every_kind_of_process_is_killed_at_work(killed: DemoRun) -> None:
+    assert killed.code == 0, killed.said
+    assert killed.figures["ok"] is True
+    assert killed.broken() == set()
+    assert killed.figures["kills"] >= 6
+
+
+@pytest.mark.broker
+def test_its_object_has_the_fields_of_the_contract(killed: DemoRun) -> None:
+    assert list(killed.figures) == KEYS
+    assert list(killed.figures["guarantees"]) == [f"G{n}" for n in range(1, 9)]
+    assert all(set(g) == {"checked", "violations"} for g in killed.figures["guarantees"].values())
+
+
+@pytest.mark.broker
+def test_every_event_gives_one_job_and_no_effect_happens_twice(killed: DemoRun) -> None:
+    figures = killed.figures
+    assert figures["deliveries"] == figures["accepted"] + figures["duplicates"] == 180
+    assert figures["jobs"] == 61  # and the delayed one
+    assert figures["duplicate_effects"] == figures["lost_events"] == 0
+    assert figures["cross_tenant_reads"] == 0
+
+
+@pytest.mark.broker
+def test_every_guarantee_but_the_one_that_waits_for_its_part_was_exercised(
+    killed: DemoRun,
+) -> None:
+    checked = {name: g["checked"] for name, g in killed.figures["guarantees"].items()}
+    assert checked.pop("G7") == 0
+    assert all(checked.values()), checked
+
+
+@pytest.mark.broker
+def test_the_naive_handler_stands_beside_it_with_its_duplicates(killed: DemoRun) -> None:
+    before = killed.figures["before"]
+    assert before["deliveries"] == 180
+    assert before["duplicate_effects"] > before["effects_executed"] / 2
