@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from streams.errors import ConfigError, TidegateError
@@ -67,14 +68,11 @@ def call(
                 method, url.rstrip("/") + path, params=query, json=body, allow_redirects=False
             ) as answer,
         ):
-            found: dict[str, Any] = await answer.json(content_type=None)
-            if not isinstance(found, dict) or answer.status >= 300:
-                raise CallFailed(_reason(answer.status, found))
-            return found
+            return _object(answer.status, await answer.read())
 
     try:
         return asyncio.run(send())
-    except (ClientError, TimeoutError, ValueError) as error:
+    except (ClientError, TimeoutError) as error:
         why = f"{error}" or type(error).__name__
         raise CallFailed(
             f"no operator's API answers at {url} ({why}): start one with `tidegate dev`, "
@@ -82,7 +80,13 @@ def call(
         ) from error
 
 
-def _reason(status: int, found: Any) -> str:
+def _object(status: int, raw: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        found = None
+    if isinstance(found, dict) and status < 300:
+        return found
     if isinstance(found, dict) and "detail" in found:
-        return str(found["detail"])
-    return f"the API answered {status} without a reason: is --url the operator's?"
+        raise CallFailed(str(found["detail"]))
+    raise CallFailed(f"the answer ({status}) is not the operator's API's: check --url")

@@ -55,9 +55,9 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the batch under way; waits for that 10 seconds at most."""
+        """End after the batch under way; a thread that waits for a broker ends with the process."""
         self._stopping.set()
-        self._thread.join(10)
+        self._thread.join(3)
 
     @property
     def ready(self) -> bool:

@@ -73,7 +73,8 @@ def _fields(console: Console, item: Json) -> None:
 
 
 def _cell(value: Any) -> Text:
-    """As plain text: what tenants wrote is never read as markup."""
+    """As plain text: what tenants wrote is no markup and steers no terminal."""
     if value is None:
         return Text("-")
-    return Text(value if isinstance(value, str) else orjson.dumps(value).decode())
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))

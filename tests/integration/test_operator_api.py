@@ -1,0 +1,363 @@
+"""The operator's calls on a real broker, with a stand-in that answers as the dispatcher does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from conftest import KafkaUnderTest
+from operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_job,
+    make_letter,
+    running,
+)
+
+from streams.operator import parts
+from streams.operator.client import CallFailed
+from streams.serde import ids
+from streams.serde.codec import COMMAND, TENANT
+from streams.serde.records import Cancel, Command, Job, Replay, Submit
+from streams.tenants import source_secrets
+from streams.vault import Vault
+
+pytestmark = pytest.mark.broker
+
+SECRET = "not-to-be-seen-anywhere"
+JOBS = "/v1/tenants/acme/jobs"
+
+
+@pytest.fixture
+def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    return make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+
+
+@pytest.fixture
+def operator(cluster: Cluster) -> Iterator[RunningOperator]:
+    with running(cluster.settings, cluster.topology) as found:
+        found.send("PUT", "/v1/tenants/acme", {"display_name": "Acme"})
+        yield found
+
+
+@contextmanager
+def dispatching(cluster: Cluster) -> Iterator[dict[str, Job]]:
+    """Take commands and write the jobs they make, each in one transaction."""
+    jobs: dict[str, Job] = {}
+    stop = threading.Event()
+    consumer = Consumer(cluster.settings.client(**{"group.id": "d", "enable.auto.commit": False}))
+    topic = cluster.settings.topic_prefix + "jobs.commands"
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.topology.partitions)])
+
+    def live() -> None:
+        while not stop.is_set():
+            message = consumer.poll(0.05)
+            if message is not None:
+                command = COMMAND.decode(message.value())
+                assert message.partition() == cluster.home(command.tenant_id)
+                assert message.key() == command.tenant_id.encode()
+                _obey(command, jobs)
+                cluster.write(jobs[command.job_id])
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        yield jobs
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+def _obey(command: Command, jobs: dict[str, Job]) -> None:
+    job_id, body = command.job_id, command.body
+    match body:
+        case Submit():
+            new = make_job(
+                job_id, command.tenant_id, type=body.type, input=body.input,
+                scheduled_at=body.run_at, request_hash=body.request_hash,
+                traceparent=body.traceparent, submitted_by=body.submitted_by,
+                workflow_id=body.workflow_id, event_time=command.at,
+            )  # fmt: skip
+            jobs.setdefault(job_id, new)
+        case Replay():
+            jobs.setdefault(job_id, make_job(
+                job_id, command.tenant_id, replay_of=body.replay_of, replay_note=body.note,
+                scope=f"{job_id}.1" if body.fresh_scope else f"{body.replay_of}.1",
+            ))  # fmt: skip
+        case Cancel():
+            jobs[job_id] = replace(
+                jobs[job_id], status="cancelled", cancel_requested=True, last_error=body.reason
+            )
+
+
+def test_a_submission_answers_the_job_that_the_dispatcher_made(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    body = {"type": "draft_reply", "input": {"n": 1}, "workflow_id": "w1", "priority": "batch"}
+    with dispatching(cluster) as jobs:
+        job = operator.send("POST", JOBS, body)
+    assert jobs[job["job_id"]].input == '{"n":1}'
+    assert (job["tenant_id"], job["type"], job["status"]) == ("acme", "draft_reply", "pending")
+    assert (job["workflow_id"], job["submitted_by"]) == ("w1", "operator")
+    assert operator.get(f"/v1/jobs/{job['job_id']}") == job
+
+
+def test_one_key_is_one_job_and_another_body_under_it_is_a_conflict(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    body = {"type": "draft_reply", "input": {"a": 1, "b": 2}}
+    with dispatching(cluster) as jobs, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: operator.send("POST", JOBS, body, "k1"), range(16)))
+        assert {each["job_id"] for each in answers} == {ids.submitted_job_id("acme", "k1")}
+        reordered = {"input": {"b": 2, "a": 1}, "type": "draft_reply"}
+        assert operator.send("POST", JOBS, reordered, "k1")["job_id"] in jobs
+        with pytest.raises(CallFailed, match="submitted with another body"):
+            operator.send("POST", JOBS, {"type": "draft_reply", "input": {"a": 2}}, "k1")
+        by_dedup = operator.send("POST", JOBS, body | {"dedup_key": "k2"})
+        assert by_dedup["job_id"] == ids.submitted_job_id("acme", "k2")
+        free = [operator.send("POST", JOBS, body)["job_id"] for _ in range(2)]
+    assert len(jobs) == 4
+    assert free[0] != free[1]
+
+
+def test_two_bodies_racing_for_one_key_leave_one_job_and_one_conflict(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    def submit(n: int) -> str:
+        try:
+            return str(operator.send("POST", JOBS, {"type": f"t{n}"}, "raced")["type"])
+        except CallFailed as refused:
+            return str(refused)
+
+    with ThreadPoolExecutor(2) as pool:
+        raced = [pool.submit(submit, n) for n in range(2)]
+        with dispatching(cluster) as jobs:
+            results = [each.result() for each in raced]
+    (job,) = jobs.values()
+    assert sorted(job.type == each for each in results) == [False, True]
+    assert any("submitted with another body" in each for each in results)
+
+
+def test_a_key_of_another_tenant_is_another_job(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    operator.send("PUT", "/v1/tenants/globex")
+    with dispatching(cluster):
+        mine = operator.send("POST", JOBS, {"type": "t"}, "k")
+        theirs = operator.send("POST", "/v1/tenants/globex/jobs", {"type": "other"}, "k")
+    assert mine["job_id"] != theirs["job_id"]
+    listed = operator.get("/v1/jobs", tenant_id="acme")["jobs"]
+    assert [each["job_id"] for each in listed] == [mine["job_id"]]
+
+
+def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_pending(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 0.2)
+    job = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
+    assert (job["status"], job["type"], job["attempts"]) == ("pending", "t", 0)
+    assert job["job_id"] == ids.submitted_job_id("acme", "k")
+    (message,) = cluster.read("jobs.commands")
+    command = COMMAND.decode(message.value())
+    assert (command.tenant_id, command.job_id) == ("acme", job["job_id"])
+    assert isinstance(command.body, Submit)
+    assert command.body.run_at is not None
+    assert 0 <= command.at + 60_000 - command.body.run_at < 5_000
+    assert len(command.body.request_hash) == 32
+
+
+def test_a_caller_s_trace_goes_on_in_the_job(cluster: Cluster, operator: RunningOperator) -> None:
+    trace = "1" * 32
+    headers = {"Authorization": f"Bearer {TOKEN}", "traceparent": f"00-{trace}-{'2' * 16}-01"}
+    with dispatching(cluster):
+        status, text = operator.plain(JOBS, "POST", headers, b'{"type": "t"}')
+    assert (status, json.loads(text)["trace_id"]) == (202, trace)
+
+
+def _later(**ahead: int) -> str:
+    return (datetime.now(UTC) + timedelta(**ahead)).isoformat()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no type": ({}, ["type"]),
+    "all at once": ({"type": "", "priorty": "x", "timeout_seconds": 0}, ["type", "timeout_seconds", "priorty"]),  # noqa: E501
+    "unknown priority": ({"type": "t", "priority": "urgent"}, ["priority"]),
+    "two times": ({"type": "t", "delay_seconds": 1, "run_at": _later(days=1)}, ["body"]),
+    "no offset": ({"type": "t", "run_at": "2026-11-21T09:00:00"}, ["run_at"]),
+    "beyond the payloads": ({"type": "t", "run_at": _later(days=32)}, ["run_at"]),
+    "delayed beyond them": ({"type": "t", "delay_seconds": 32 * 86_400}, ["delay_seconds"]),
+    "no link": ({"type": "t", "callback_url": "ftp://x/"}, ["callback_url"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_submission_is_refused_with_every_field_named(
+    operator: RunningOperator, case: str
+) -> None:
+    body, fields = REFUSED[case]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    status, text = operator.plain(JOBS, "POST", headers, json.dumps(body).encode())
+    answer = json.loads(text)
+    assert (status, answer["type"]) == (422, "urn:tidegate:problem:invalid-request")
+    assert [each["field"] for each in answer["errors"]] == fields
+
+
+def test_unknown_and_disabled_tenants_get_no_job(operator: RunningOperator) -> None:
+    with pytest.raises(CallFailed, match="no tenant 'nobody'"):
+        operator.send("POST", "/v1/tenants/nobody/jobs", {"type": "t"})
+    operator.send("DELETE", "/v1/tenants/acme")
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    status, text = operator.plain(JOBS, "POST", headers, b'{"type":"t"}')
+    assert (status, json.loads(text)["type"]) == (403, "urn:tidegate:problem:tenant-disabled")
+    assert operator.get("/v1/tenants/acme")["disabled"] is True
+    assert operator.send("PUT", "/v1/tenants/acme")["disabled"] is False
+
+
+def test_cancel_ends_a_job_once(cluster: Cluster, operator: RunningOperator) -> None:
+    with dispatching(cluster):
+        job_id = operator.send("POST", JOBS, {"type": "t"})["job_id"]
+        cancelled = operator.send("POST", f"/v1/jobs/{job_id}/cancel", {"reason": "no more"})
+        assert (cancelled["status"], cancelled["cancel_requested"]) == ("cancelled", True)
+        with pytest.raises(CallFailed, match="already ended: cancelled"):
+            operator.send("POST", f"/v1/jobs/{job_id}/cancel")
+        with pytest.raises(CallFailed, match="no job 'job_none'"):
+            operator.send("POST", "/v1/jobs/job_none/cancel")
+
+
+def test_a_dead_job_is_replayed_as_a_new_one_with_a_note(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    dead = make_job("job_dead", status="dead", attempts=5, last_error="TimeoutError: slow")
+    cluster.write(dead, make_letter(dead))
+    operator.shows("/v1/dlq/job_dead", reason="attempts_exhausted")
+    path, note = "/v1/dlq/job_dead/replay", {"incident_note": "the vendor is back"}
+    with dispatching(cluster) as jobs:
+        first, second = operator.send("POST", path, note), operator.send("POST", path, note)
+        keyed = [operator.send("POST", path, note, "once")["job_id"] for _ in range(3)]
+        with pytest.raises(CallFailed, match="made with another note"):
+            operator.send("POST", path, {"incident_note": "another"}, "once")
+        fresh = operator.send("POST", path, note | {"fresh_scope": True})
+    assert len({"job_dead", first["job_id"], second["job_id"], *keyed, fresh["job_id"]}) == 5
+    assert set(keyed) == {ids.replay_job_id("acme", "job_dead", "once")}
+    assert (first["replay_of"], first["replay_note"]) == ("job_dead", "the vendor is back")
+    assert jobs[first["job_id"]].scope == dead.scope
+    assert jobs[fresh["job_id"]].scope != dead.scope
+    assert operator.get("/v1/dlq/job_dead")["job"]["status"] == "dead"
+
+
+@pytest.mark.parametrize("note", [{}, {"incident_note": " \n"}])
+def test_a_replay_without_a_note_is_refused(
+    cluster: Cluster, operator: RunningOperator, note: dict[str, str]
+) -> None:
+    dead = make_job("job_dead", status="failed")
+    cluster.write(dead, make_letter(dead))
+    operator.shows("/v1/dlq/job_dead", status="failed")
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = json.dumps(note).encode()
+    status, text = operator.plain("/v1/dlq/job_dead/replay", "POST", headers, body)
+    assert (status, json.loads(text)["errors"][0]["field"]) == (422, "incident_note")
+    assert cluster.read("jobs.commands") == []
+
+
+def test_what_may_be_replayed(cluster: Cluster, operator: RunningOperator) -> None:
+    review, done = (
+        make_job("job_review", status="needs_review"),
+        make_job("job_done", status="succeeded"),
+    )
+    purged = make_job("job_purged", status="dead")
+    cluster.write(review, done, make_letter(purged))
+    operator.shows("/v1/jobs/job_done", status="succeeded")
+    operator.shows("/v1/dlq/job_purged", kind="job")
+    note = {"incident_note": "checked by hand"}
+    with dispatching(cluster):
+        replayed = operator.send("POST", "/v1/dlq/job_review/replay", note)
+    assert replayed["replay_of"] == "job_review"
+    for job_id, reason in {
+        "job_done": "is succeeded", "job_purged": "was purged", "job_none": "no dead letter",
+    }.items():  # fmt: skip
+        with pytest.raises(CallFailed, match=reason):
+            operator.send("POST", f"/v1/dlq/{job_id}/replay", note)
+
+
+def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
+    cluster: Cluster, operator: RunningOperator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = "/v1/tenants/acme/sources/zendesk"
+    body = {"scheme": "zendesk", "secret": SECRET, "mapping": {"event_type": "type"}}
+    put = operator.send("PUT", path, body)
+    assert put == operator.get(path)
+    assert (put["scheme"], put["secrets"], put["disabled"]) == ("zendesk", 1, False)
+    assert operator.get("/v1/tenants/acme")["sources"] == ["zendesk"]
+    with pytest.raises(CallFailed, match="scheme") as refused:
+        operator.send("PUT", path, body | {"scheme": "md5"})
+    record = TENANT.decode(cluster.read("tenants")[-1].value())
+    assert source_secrets(Vault(cluster.vault_key), record) == [SECRET.encode()]
+    told = [json.dumps(put), str(refused.value), *capfd.readouterr()]
+    kept = [m.value() or b"" for m in cluster.read("tenants")]
+    files = [f for f in cluster.settings.data_dir.rglob("*") if f.is_file()]
+    kept += [file.read_bytes() for file in files]
+    assert len(kept) >= 4
+    assert not [each for each in told if SECRET in each]
+    assert not [each for each in kept if SECRET.encode() in each]
+
+
+def test_a_source_s_secret_can_be_referred_to(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "from-env")
+    file = cluster.settings.data_dir / "hook.secret"
+    file.write_text("from-file\n")
+    for name, reference in {"a": "env:HOOK_SECRET", "b": f"file:{file}"}.items():
+        body = {"scheme": "github", "secret_ref": reference}
+        operator.send("PUT", f"/v1/tenants/acme/sources/{name}", body)
+    records = [TENANT.decode(m.value()) for m in cluster.read("tenants")]
+    vault = Vault(cluster.vault_key)
+    found = {r.id: source_secrets(vault, r) for r in records if r.kind == "source"}
+    assert found == {"a": [b"from-env"], "b": [b"from-file"]}
+    gone = operator.send("DELETE", "/v1/tenants/acme/sources/a")
+    assert (gone["disabled"], gone["secrets"]) == (True, 0)
+
+
+def test_nothing_under_v1_answers_without_the_token(operator: RunningOperator) -> None:
+    wrong = ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"})
+    for path in ("/v1/jobs", "/v1/tenants/acme", "/v1/none"):
+        for headers in wrong:
+            status, text = operator.plain(path, headers=headers)
+            assert (status, json.loads(text)["type"]) == (401, "urn:tidegate:problem:unauthorized")
+            assert "acme" not in text
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert operator.plain(path)[0] == 200
+
+
+def test_metrics_count_what_the_read_model_holds(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    dead = make_job("job_dead", status="dead")
+    cluster.write(make_job("job_1"), make_job("job_2"), dead, make_letter(dead))
+    operator.shows("/v1/dlq/job_dead", status="dead")
+    operator.shows("/v1/jobs/job_2", status="pending")
+    metrics = operator.plain("/metrics")[1]
+    assert 'tidegate_jobs{status="pending"} 2.0' in metrics
+    assert 'tidegate_jobs{status="succeeded"} 0.0' in metrics
+    assert "tidegate_queue_depth 2.0" in metrics
+    assert "tidegate_dead_letters 1.0" in metrics
+    assert "tidegate_operator_lag_seconds" in metrics
+    (age,) = [
+        float(line.split()[1])
+        for line in metrics.splitlines()
+        if line.startswith("tidegate_oldest_ready_job_age_seconds ")
+    ]
+    assert age > 86_400
+    assert "acme" not in metrics

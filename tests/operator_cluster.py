@@ -1,0 +1,251 @@
+"""A running operator and what stands around it, for tests on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from aiohttp import web
+from conditions import eventually
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pydantic import SecretStr
+
+from streams.operator.client import CallFailed, call
+from streams.operator.run import build
+from streams.serde import ids, keys
+from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS
+from streams.serde.records import DeadLetter, Job, LedgerEntry, Progress
+from streams.settings import Settings
+from streams.topology.load import load
+from streams.topology.model import Topology
+
+TOKEN = "an-operator-s-token"
+FOLLOWED = (
+    "jobs", "jobs.progress", "ledger", "dlq", "tenants", "dispatcher.checkpoints.changelog",
+)  # fmt: skip
+
+
+def make_job(job_id: str = "job_a", tenant_id: str = "acme", **fields: Any) -> Job:
+    """A job with a value in every field that matters, to be overridden by name."""
+    given: dict[str, Any] = {
+        "job_id": job_id, "tenant_id": tenant_id, "incarnation": 1, "type": "draft_reply",
+        "pool": "default", "priority": "webhook", "status": "pending", "scope": f"{job_id}.1",
+        "attempts": 0, "max_attempts": 5, "backoff": (10.0, 30.0), "timeout_seconds": 300.0,
+        "epoch": 0, "run_id": None, "worker_id": None, "event": None, "payload_ref": None,
+        "input": "{}", "request_hash": None, "event_time": 1_700_000_000_000,
+        "scheduled_at": None, "next_retry_at": None, "last_error": None, "result": None,
+        "cancel_requested": False, "workflow_id": None, "callback_url": None,
+        "replay_of": None, "replay_note": None, "submitted_by": None,
+        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "created_at": 1_700_000_000_000,
+        "updated_at": 1_700_000_000_500, "ready_at": 1_700_000_000_000,
+    }  # fmt: skip
+    return Job(**(given | fields))
+
+
+def make_entry(job: Job, action: str, **fields: Any) -> LedgerEntry:
+    """A done effect of a job."""
+    given: dict[str, Any] = {
+        "tenant_id": job.tenant_id, "scope": job.scope, "action": action, "status": "done",
+        "job_id": job.job_id, "epoch": 1, "run_id": "run_1", "claim_id": "clm_1",
+        "digest": b"\1" * 32, "idempotency_key": "idk_1", "key_lifetime_ms": 0, "claims": 1,
+        "first_claimed_at": 1_700_000_001_000, "updated_at": 1_700_000_002_000,
+        "result": '{"sent":true}', "error": None,
+    }  # fmt: skip
+    return LedgerEntry(**(given | fields))
+
+
+def make_letter(job: Job, **fields: Any) -> DeadLetter:
+    """The dead letter of a job."""
+    given: dict[str, Any] = {
+        "id": job.job_id, "kind": "job", "tenant_id": job.tenant_id,
+        "reason": "attempts_exhausted", "detail": "TimeoutError: slow", "stage": "dispatcher",
+        "at": int(time.time() * 1000), "job_id": job.job_id, "type": job.type,
+        "status": job.status, "attempts": job.attempts, "value": JOB.encode(job),
+    }  # fmt: skip
+    return DeadLetter(**(given | fields))
+
+
+@dataclass
+class Cluster:
+    """Topics under a prefix of their own, and a transactional writer in the dispatcher's place."""
+
+    settings: Settings
+    topology: Topology
+    vault_key: bytes
+    _writer: Producer = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = f"{self.settings.topic_prefix}writer"
+        self._writer = Producer(self.settings.client(**{"transactional.id": name}))
+        self._writer.init_transactions(30)
+
+    def write(self, *records: Any, commit: bool = True) -> None:
+        """Records in one transaction, each a value of a topic or (topic, partition, key, value)."""
+        self._writer.begin_transaction()
+        for record in records:
+            topic, partition, key, value = self._addressed(record)
+            self._writer.produce(self.settings.topic_prefix + topic, value, key, partition)
+        self._writer.flush(30)
+        if commit:
+            self._writer.commit_transaction(30)
+        else:
+            self._writer.abort_transaction(30)
+
+    def read(self, topic: str) -> list[Message]:
+        """All that stands on a topic now, committed."""
+        consumer = Consumer(self.settings.client(**{
+            "group.id": f"{self.settings.topic_prefix}reader", "enable.partition.eof": True,
+            "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+        }))  # fmt: skip
+        name = self.settings.topic_prefix + topic
+        consumer.assign([TopicPartition(name, p, 0) for p in range(self.topology.partitions)])
+        found, ends = [], 0
+        while ends < self.topology.partitions:
+            message = consumer.poll(10)
+            assert message is not None, f"{topic} does not end"
+            if message.error():
+                ends += 1
+            else:
+                found.append(message)
+        consumer.close()
+        return found
+
+    def home(self, tenant_id: str) -> int:
+        return ids.partition_for(tenant_id, self.topology.partitions)
+
+    def _addressed(self, record: Any) -> tuple[str, int, bytes, bytes | None]:
+        match record:
+            case Job():
+                address = ("jobs", record.job_id.encode(), JOB.encode(record))
+            case LedgerEntry():
+                key = keys.ledger_key(record.tenant_id, record.scope, record.action)
+                address = ("ledger", key, LEDGER_ENTRY.encode(record))
+            case DeadLetter():
+                address = ("dlq", record.id.encode(), DEAD_LETTER.encode(record))
+            case Progress():
+                address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
+            case _:
+                return record  # type: ignore[no-any-return]
+        topic, key, value = address
+        return topic, self.home(record.tenant_id), key, value
+
+
+@dataclass
+class RunningOperator:
+    """The API of an operator that runs in a thread of this process."""
+
+    url: str
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        return call(self.url, TOKEN, "GET", path, query=query)
+
+    def plain(
+        self,
+        path: str,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> tuple[int, str]:
+        """Status and text of a request that is exactly as given: no token is added."""
+        request = Request(self.url + path, body, headers or {}, method=method)
+        try:
+            with urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+    def send(
+        self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        return call(self.url, TOKEN, method, path, body=body or {}, idempotency_key=key)
+
+    def shows(self, path: str, **expected: Any) -> dict[str, Any]:
+        """The object at a path, once its members are as expected."""
+
+        def matching() -> dict[str, Any] | None:
+            try:
+                found = self.get(path)
+            except CallFailed:
+                return None
+            return found if found.items() >= expected.items() else None
+
+        return eventually(matching, what=f"{path} shows {expected}")  # type: ignore[return-value]
+
+
+@contextmanager
+def running(
+    settings: Settings, topology: Topology, *, ready: bool = True
+) -> Iterator[RunningOperator]:
+    """The operator, caught up unless `ready` is False; stopped in order at the end."""
+    loop, bound = asyncio.new_event_loop(), threading.Event()
+    stop, port, failures = asyncio.Event(), [0], []
+
+    async def serve() -> None:
+        runner = web.AppRunner(build(settings, topology), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port[0] = runner.addresses[0][1]
+        bound.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    def live() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except BaseException as error:
+            failures.append(error)
+            bound.set()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        assert bound.wait(30), "the operator does not listen"
+        assert not failures, failures
+        operator = RunningOperator(f"http://127.0.0.1:{port[0]}")
+        if ready:
+            eventually(lambda: _answers(operator), 30, what="the operator is ready")
+        yield operator
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def make_cluster(bootstrap: str, client: dict[str, str], data_dir: Path) -> Cluster:
+    """New topics under a new prefix."""
+    topology = load()
+    prefix = f"op-{uuid.uuid4().hex[:10]}."
+    key = data_dir / "vault.key"
+    key.write_bytes(uuid.uuid4().bytes * 2)
+    settings = Settings(
+        bootstrap=bootstrap, kafka={"log_level": "0", **client}, topic_prefix=prefix,
+        data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=key,
+    )  # fmt: skip
+    wanted = [topology.topics[name] for name in (*FOLLOWED, "jobs.commands")]
+    topics = [
+        NewTopic(prefix + t.name, t.partitions, 1, config={"cleanup.policy": t.cleanup})
+        for t in wanted
+    ]
+    admin = AdminClient(settings.client())
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    return Cluster(settings, topology, key.read_bytes())
+
+
+def _answers(operator: RunningOperator) -> bool:
+    try:
+        operator.get("/v1/jobs", limit="1")
+    except CallFailed:
+        return False
+    return True
