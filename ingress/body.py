@@ -9,10 +9,11 @@ from aiohttp import web
 from ingress.problems import MALFORMED, SLOW_BODY, TOO_LARGE, Refused
 
 MAX_BODY_BYTES = 1024 * 1024
+BODY_SECONDS = 10.0
 
 
 async def read_body(
-    request: web.BaseRequest, max_bytes: int = MAX_BODY_BYTES, seconds: float = 10
+    request: web.BaseRequest, max_bytes: int = MAX_BODY_BYTES, seconds: float = BODY_SECONDS
 ) -> bytes:
     """The bytes as they came, not decompressed: they are what was signed.
 

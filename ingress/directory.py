@@ -7,6 +7,7 @@ copy moves on.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from typing import Any
@@ -48,7 +49,10 @@ class Directory:
         self._table = table
         self._caught_up = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="directory", daemon=True)
+        context = contextvars.copy_context()  # so that its log lines name the stage as well
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="directory", daemon=True
+        )
 
     @property
     def ready(self) -> bool:

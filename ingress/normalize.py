@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jmespath
 import orjson
 from jmespath.exceptions import JMESPathError
 
+from ingress.paths import Path, compile_path
 from ingress.presets import GENERIC, PRESETS, Preset
 from ingress.timestamps import parse_timestamp
 from streams.errors import ConfigError, MalformedBody
@@ -72,11 +72,11 @@ class Normalizer:
         """
         document = _parse(body)
         digest = hashlib.sha256(body)
-        key = _key(_find(self._dedup_key, document)) if self._dedup_key else None
+        key = _key(self._dedup_key(document)) if self._dedup_key else None
         return Normalized(
             event_type=self._type(document, headers),
-            subject=_text(_find(self._subject, document)),
-            occurred_at=_milliseconds(_find(self._occurred_at, document)),
+            subject=_text(self._subject(document)),
+            occurred_at=_milliseconds(self._occurred_at(document)),
             dedup_key=key or f"sha256:{digest.hexdigest()}",
             payload_hash=digest.digest(),
             delivery_id=visible(headers.get(self._preset.delivery_header or "")),
@@ -84,7 +84,7 @@ class Normalizer:
         )
 
     def _type(self, document: Any, headers: Mapping[str, str]) -> str:
-        found = _find(self._event_type, document)
+        found = self._event_type(document)
         named = found if isinstance(found, str) else ""
         if self._preset.type_header:
             first = headers.get(self._preset.type_header, "")
@@ -95,7 +95,7 @@ class Normalizer:
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
 
     def _attribute_values(self, document: Any) -> dict[str, str]:
-        found = ((name, _text(_find(path, document))) for name, path in self._attributes.items())
+        found = ((name, _text(path(document))) for name, path in self._attributes.items())
         return {name: text for name, text in found if text is not None}
 
 
@@ -116,18 +116,11 @@ def _overridden(preset: Preset, mapping: Mapping[str, Any]) -> Preset:
     return replace(preset, **mapping)
 
 
-def _compile(name: str, path: str) -> jmespath.parser.ParsedResult:
+def _compile(name: str, expression: str) -> Path:
     try:
-        return jmespath.compile(path)
+        return compile_path(expression)
     except JMESPathError as error:
         raise ConfigError(f"mapping.{name}: not a JMESPath expression: {error}") from error
-
-
-def _find(path: jmespath.parser.ParsedResult, document: Any) -> Any:
-    try:
-        return path.search(document)
-    except Exception:  # a function met a value it does not take: the field is not there
-        return None
 
 
 def _parse(body: bytes) -> Any:

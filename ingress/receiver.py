@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.body import MAX_BODY_BYTES, read_body
+from ingress.body import BODY_SECONDS, MAX_BODY_BYTES, read_body
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
 from ingress.intake import Intake
@@ -78,12 +78,14 @@ class Receiver:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         max_body_bytes: int = MAX_BODY_BYTES,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._sources = sources
         self._intake = intake
         self._topology = topology
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
+        self._body_seconds = body_seconds
         self._duplicates = Duplicates()
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
@@ -95,7 +97,7 @@ class Receiver:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
-        body = await read_body(request, self._max_body)
+        body = await read_body(request, self._max_body, self._body_seconds)
         source = self._authenticate(request, tenant_id, name, body)
         event = self._event(request, source, body)
         receipt, repeated = await self._store_once(event)

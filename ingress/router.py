@@ -49,6 +49,7 @@ class Router:
         self._idle.clear()
         try:
             response = await self._route(request)
+            response.headers["Server"] = "tidegate"  # and not which versions it is made of
             if self._draining:
                 response.force_close()
             return response

@@ -1,0 +1,109 @@
+"""The table of sources is the fold of its records, and no record breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+from webhooks import SECRET, VAULT, source, tenant
+
+from ingress.sources import SourceTable
+from streams.errors import PoisonRecord
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
+from streams.vault import Vault
+
+
+@pytest.fixture
+def table() -> SourceTable:
+    return SourceTable(VAULT)
+
+
+def test_a_source_is_found_under_its_own_tenant_alone(table: SourceTable) -> None:
+    table.apply(*source("acme", "zendesk", "zendesk"))
+    found = table.lookup("acme", "zendesk")
+    assert found is not None
+    assert (found.tenant_id, found.name, found.secrets) == ("acme", "zendesk", (SECRET,))
+    assert table.lookup("bolt", "zendesk") is None
+    assert table.lookup("acme", "github") is None
+
+
+def test_the_newest_record_of_a_source_stands(table: SourceTable) -> None:
+    table.apply(*source("acme", "hooks", "zendesk"))
+    table.apply(*source("acme", "hooks", "github", [b"new", b"old"]))
+    found = table.lookup("acme", "hooks")
+    assert found is not None
+    assert (found.settings.scheme, found.secrets) == ("github", (b"new", b"old"))
+
+
+def test_secrets_do_not_stand_in_a_sources_text(table: SourceTable) -> None:
+    table.apply(*source("acme", "hooks", "zendesk", [b"hunter2"]))
+    assert "hunter2" not in repr(table.lookup("acme", "hooks"))
+
+
+def test_a_deleted_or_disabled_source_is_not_found(table: SourceTable) -> None:
+    for name in ("one", "two", "three"):
+        table.apply(*source("acme", name, "zendesk"))
+    table.apply(tenant_key("acme", "source", "one"), None)
+    key, value = source("acme", "two", "zendesk")
+    table.apply(key, TENANT.encode(replace(TENANT.decode(value), disabled=True)))
+    found = [name for name in ("one", "two", "three") if table.lookup("acme", name)]
+    assert found == ["three"]
+
+
+def test_a_disabled_tenant_has_no_source_until_it_is_enabled_again(table: SourceTable) -> None:
+    table.apply(*tenant("acme", disabled=True))
+    table.apply(*source("acme", "zendesk", "zendesk"))
+    table.apply(*source("bolt", "zendesk", "zendesk"))
+    assert table.lookup("acme", "zendesk") is None
+    assert table.lookup("bolt", "zendesk") is not None
+    table.apply(*tenant("acme"))
+    assert table.lookup("acme", "zendesk") is not None
+
+
+def test_a_deleted_tenant_takes_its_sources_along(table: SourceTable) -> None:
+    table.apply(*source("acme", "zendesk", "zendesk"))
+    table.apply(tenant_key("acme", "tenant", ""), None)
+    assert table.lookup("acme", "zendesk") is None
+
+
+def _with(body: dict[str, object]) -> bytes:
+    record = TENANT.decode(source("acme", "zendesk", "zendesk")[1])
+    return TENANT.encode(replace(record, body=orjson.dumps(body).decode()))
+
+
+KEY, GOOD = source("acme", "zendesk", "zendesk")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (KEY, b"no frame", "undecodable"),
+        (KEY, GOOD[:-3], "undecodable"),
+        (None, GOOD, "misaddressed"),
+        (b"acme", GOOD, "misaddressed"),
+        (b"\xff\0source\0zendesk", GOOD, "misaddressed"),
+        (tenant_key("bolt", "source", "zendesk"), GOOD, "misaddressed"),
+        (KEY, _with({"scheme": "rot13"}), "bad_source"),
+        (KEY, _with({"scheme": "zendesk", "secret": "hunter2"}), "bad_source"),
+        (KEY, _with({"scheme": "zendesk", "options": {"secret": "hunter2"}}), "bad_source"),
+        (KEY, _with({"scheme": "zendesk", "mapping": {"subject": "a..b"}}), "bad_source"),
+        (KEY, source("acme", "zendesk", "zendesk", vault=Vault(b"x" * 32))[1], "sealed_elsewhere"),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_poison_and_what_was_known_stands(
+    table: SourceTable, key: bytes | None, value: bytes, reason: str
+) -> None:
+    table.apply(KEY, GOOD)
+    with pytest.raises(PoisonRecord) as caught:
+        table.apply(key, value)
+    assert caught.value.reason == reason
+    assert "hunter2" not in str(caught.value)
+    assert table.lookup("acme", "zendesk") is not None
+
+
+def test_a_record_whose_settings_are_no_json_is_poison(table: SourceTable) -> None:
+    broken = replace(TENANT.decode(GOOD), body="{")
+    with pytest.raises(PoisonRecord, match="not JSON"):
+        table.apply(KEY, TENANT.encode(broken))
