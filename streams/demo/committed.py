@@ -20,7 +20,7 @@ class CommittedReader:
 
     def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
         self._prefix = settings.topic_prefix
-        self._admin = AdminClient(settings.client())
+        self._admin = AdminClient(settings.client(**{"log_level": 0}))
         config = consumer_config(settings, "demo-audit", **{"enable.partition.eof": True})
         self._consumer = Consumer(config)
         self._next: dict[Place, int] = {}

@@ -27,8 +27,10 @@ from streams.serde.records import Schedule
 RECOVERY_SECONDS = 30.0
 """Within so long the very work that a kill interrupted must have moved on (G8)."""
 
-CHANCE_SECONDS = 15.0
-"""So long a fault waits for work to strike."""
+_CHANCE_SECONDS = 10.0
+"""So long a fault waits for work to strike; for work that only deliveries bring, a part of it."""
+
+_SHORT_CHANCE_SECONDS = 3.0
 
 _INPUTS = {"dedup": ("events.received",), "dispatcher": ("events", "jobs.commands")}
 
@@ -82,7 +84,7 @@ class Faults:
     async def ingress(self) -> bool:
         """Strike an ingress that holds requests; the proof is that their connections broke."""
         member = next(m for m in self._pipeline.members if m.stage == "ingress")
-        if not await until(lambda: self._vendor.under_way[member.url] >= 2, CHANCE_SECONDS):
+        if not await until(lambda: self._vendor.under_way[member.url] >= 2, _SHORT_CHANCE_SECONDS):
             return False
         pid, at = self._strike(member.name)
         await until(lambda: self._vendor.under_way[member.url] == 0, 2)
@@ -97,7 +99,7 @@ class Faults:
         """Strike the worker whose call the outside world has taken and not answered."""
         hold = self._recorder.hold(action)
         try:
-            call = await asyncio.wait_for(hold.call, CHANCE_SECONDS)
+            call = await asyncio.wait_for(hold.call, _CHANCE_SECONDS)
             return await self._strike_caller(call)
         except TimeoutError:
             return False
@@ -106,7 +108,7 @@ class Faults:
 
     async def _strike_caller(self, call: Call) -> bool:
         name = self._process_of(call.caller.pid)
-        await until(lambda: self._epoch_of(call) is not None, CHANCE_SECONDS)
+        await until(lambda: self._epoch_of(call) is not None, _CHANCE_SECONDS)
         epoch = self._epoch_of(call)
         if name is None or epoch is None:
             return False
@@ -124,7 +126,7 @@ class Faults:
         owners = await asyncio.to_thread(self._groups.owners, stage)
         try:
             chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage])
-            seen = await asyncio.wait_for(chance, CHANCE_SECONDS)
+            seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
         except TimeoutError:
             return False
         name = owners[seen.partition]
@@ -150,7 +152,7 @@ class Faults:
             ]  # fmt: skip
             return bool(timers)
 
-        if not await until(due_soon, CHANCE_SECONDS):
+        if not await until(due_soon, _CHANCE_SECONDS):
             return False
         pid, at = self._strike("scheduler-0")
         await self._tape.to_end()
@@ -214,7 +216,7 @@ class Faults:
             await asyncio.sleep(0.1)
 
     def _fired(self, timer: Seen[Schedule], before: float = float("inf")) -> bool:
-        return any(s.raw == timer.value.value and s.at < before for s in self._tape.commands)
+        return self._tape.commanded.get(timer.value.value, before) < before
 
     def _epoch_of(self, call: Call) -> int | None:
         leases = (s.value for s in self._tape.leases)

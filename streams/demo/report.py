@@ -45,7 +45,7 @@ class Report:
 
     def phase(self, text: str) -> None:
         """One step of the demo begins, or something worth a line happened."""
-        self._console.print(f"[dim]{self.seconds:6.1f} s[/dim]  {text}")
+        self._console.print(f"[dim]{self.seconds:6.1f} s[/dim]  {text}", soft_wrap=True)
         self._said = time.monotonic()
 
     def progress(self, text: Callable[[], str]) -> None:

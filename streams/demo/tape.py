@@ -59,6 +59,7 @@ class Seen(Generic[T]):
 class Tape:
     """Records by topic in the order of reading; runs as one task from `start` to `close`.
 
+    `newest` is the newest record of each job, `commanded` when each command was first written.
     Heartbeats are left out: they are no work.
     """
 
@@ -69,6 +70,7 @@ class Tape:
         self._waiting: list[tuple[Callable[[Seen[Any]], bool], asyncio.Future[Seen[Any]]]] = []
         self._seen: dict[str, list[Seen[Any]]] = {topic: [] for topic in _CODECS}
         self.newest: dict[str, Job] = {}
+        self.commanded: dict[bytes, float] = {}
         self.undecodable: list[str] = []
 
     @property
@@ -153,6 +155,8 @@ class Tape:
             raw, value, time.time(),
         )  # fmt: skip
         self._seen[topic].append(seen)
+        if isinstance(value, Command):
+            self.commanded.setdefault(raw, seen.at)
         self._tell(seen)
 
     def _tell(self, seen: Seen[Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.005
 
 
 async def until(condition: Callable[[], object], seconds: float) -> bool:

@@ -1,0 +1,211 @@
+"""A kill counts only if it struck work in flight; what it interrupted is then watched."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams.demo.faults import Faults
+from streams.demo.recorder import Recorder
+from streams.demo.scenario import TENANTS
+from streams.demo.tape import Seen
+from streams.demo.tools import Caller, Tools
+from streams.dev.layout import Member
+from streams.serde.records import Schedule
+
+
+@dataclass
+class Processes:
+    """A pipeline whose members are idle processes."""
+
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def members(self) -> list[Member]:
+        return [Member(*name.split("-"), 1) for name in self.running]
+
+    def pid(self, name: str) -> int | None:
+        return self.running[name].pid
+
+    def start(self, name: str) -> None:
+        self.running[name] = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+        )
+
+    def killed(self, name: str) -> bool:
+        return self.running[name].wait(timeout=5) == -9
+
+
+@dataclass
+class Topics:
+    """What a tape would have read."""
+
+    records: dict[str, list[Seen[Any]]] = field(default_factory=dict)
+    leases: list[Seen[Any]] = field(default_factory=list)
+    schedule: list[Seen[Schedule]] = field(default_factory=list)
+    newest: dict[str, Any] = field(default_factory=dict)
+    commanded: dict[bytes, float] = field(default_factory=dict)
+
+    def of(self, topic: str) -> list[Seen[Any]]:
+        return self.records.get(topic, [])
+
+    def next_record(self, wanted: Any) -> asyncio.Future[Seen[Any]]:
+        future: asyncio.Future[Seen[Any]] = asyncio.get_running_loop().create_future()
+        future.set_result(next(s for seen in self.records.values() for s in seen if wanted(s)))
+        return future
+
+    async def to_end(self) -> None:
+        """All is read."""
+
+
+@dataclass
+class Offsets:
+    """What the consumer groups say."""
+
+    committed_now: dict[tuple[str, int], int]
+
+    def owners(self, stage: str) -> dict[int, str]:
+        return {0: f"{stage}-0", 1: f"{stage}-1"}
+
+    def committed(self, stage: str) -> dict[tuple[str, int], int]:
+        return self.committed_now
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    yield started
+    for process in started.running.values():
+        process.kill()
+        process.communicate()
+
+
+def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:
+    return Faults(
+        processes,  # type: ignore[arg-type]
+        parts.get("vendor"),  # type: ignore[arg-type]
+        parts.get("recorder"),  # type: ignore[arg-type]
+        topics,  # type: ignore[arg-type]
+        parts.get("groups"),  # type: ignore[arg-type]
+    )
+
+
+def event(partition: int, offset: int, read_at: float = 0.0) -> Seen[Any]:
+    return Seen("events.received", partition, offset, 0.0, b"", None, read_at)
+
+
+async def test_the_owner_of_uncommitted_records_is_struck(processes: Processes) -> None:
+    for name in ("dedup-0", "dedup-1"):
+        processes.start(name)
+    topics = Topics({"events.received": [event(1, 4), event(1, 5)]})
+    groups = Offsets({("events.received", 1): 5})
+    striking = faults(processes, topics, groups=groups)
+    assert await striking.stage("dedup")
+    assert processes.killed("dedup-1")
+    assert processes.running["dedup-0"].poll() is None
+    groups.committed_now = {("events.received", 1): 6}
+    (kill,) = await striking.recovered()
+    assert (kill.process, kill.in_flight) == ("dedup-1", "1 records")
+    assert kill.recovered_after is not None
+
+
+async def test_a_kill_of_an_idle_process_does_not_count(processes: Processes) -> None:
+    processes.start("dedup-1")
+    topics = Topics({"events.received": [event(1, 5)]})
+    striking = faults(processes, topics, groups=Offsets({("events.received", 1): 6}))
+    assert not await striking.stage("dedup")
+    assert striking.kills == []
+
+
+async def test_records_that_came_after_the_kill_were_not_in_flight(processes: Processes) -> None:
+    processes.start("dedup-1")
+    topics = Topics({"events.received": [event(1, 5, read_at=time.time() + 60)]})
+    striking = faults(processes, topics, groups=Offsets({}))
+    assert not await striking.stage("dedup")
+
+
+async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes) -> None:
+    processes.start("worker-0")
+    recorder = Recorder({})
+    url = await recorder.start()
+    caller = Caller("acme", "job_1", "run_1", 1, processes.pid("worker-0") or 0)
+    lease = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)
+    topics = Topics(leases=[Seen("jobs.work.default", 0, 0, 0.0, b"", lease)])
+
+    async def send() -> None:
+        async with Tools(caller, url) as tools:
+            await tools.send_email(ticket="1", to="x", text="y", idempotency_key="k")
+
+    striking = faults(processes, topics, recorder=recorder)
+    strike = asyncio.create_task(striking.worker("email:send"))
+    await asyncio.sleep(0)
+    await asyncio.gather(send(), strike)
+    assert strike.result()
+    assert processes.killed("worker-0")
+    again = SimpleNamespace(job_id="job_1", run_id="run_2", epoch=2)
+    topics.leases.append(Seen("jobs.work.default", 0, 1, 0.0, b"", again))
+    (kill,) = await striking.recovered()
+    assert kill.higher_epoch
+    assert recorder.calls[0].answered_at is None
+    await recorder.stop()
+
+
+async def test_the_scheduler_is_struck_with_a_timer_pending(processes: Processes) -> None:
+    processes.start("scheduler-0")
+    timer = Schedule("t", TENANTS[0], int((time.time() + 0.4) * 1000), "jobs.commands", b"", b"w")
+    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", timer)])
+    striking = faults(processes, topics)
+    assert await striking.scheduler()
+    assert processes.killed("scheduler-0")
+    topics.commanded[b"w"] = time.time()
+    (kill,) = await striking.recovered()
+    assert kill.recovered_after is not None
+
+
+async def test_a_scheduler_whose_timer_had_fired_already_does_not_count(
+    processes: Processes,
+) -> None:
+    processes.start("scheduler-0")
+    timer = Schedule("t", TENANTS[0], int((time.time() + 0.4) * 1000), "jobs.commands", b"", b"w")
+    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", timer)])
+
+    async def fires_meanwhile() -> None:
+        topics.commanded[b"w"] = 0.0
+
+    topics.to_end = fires_meanwhile  # type: ignore[method-assign]
+    striking = faults(processes, topics)
+    assert not await striking.scheduler()
+    assert striking.kills == []
+
+
+async def test_an_ingress_is_struck_when_the_connections_it_held_break(
+    processes: Processes,
+) -> None:
+    processes.start("ingress-0")
+    url = "http://127.0.0.1:1"
+
+    @dataclass
+    class Busy:
+        under_way: dict[str, int] = field(default_factory=lambda: {url: 2})
+        broken: list[Any] = field(default_factory=list)
+
+        async def knock(self, ingress: str, tenant_id: str) -> int:
+            return 400
+
+    vendor = Busy()
+    vendor.broken = [SimpleNamespace(ingress=url, sent_at=time.time())]
+    striking = faults(processes, Topics(), vendor=vendor)
+    strike = asyncio.create_task(striking.ingress())
+    assert await asyncio.to_thread(processes.killed, "ingress-0")
+    vendor.under_way[url] = 0
+    assert await strike
+    (kill,) = await striking.recovered()
+    assert kill.in_flight == "1 requests"
