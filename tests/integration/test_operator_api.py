@@ -341,6 +341,34 @@ def test_nothing_under_v1_answers_without_the_token(operator: RunningOperator) -
         assert operator.plain(path)[0] == 200
 
 
+ERRORS: dict[str, tuple[str, str, bytes, int, str]] = {
+    "unknown path": ("GET", "/v1/none", b"", 404, "route-unknown"),
+    "wrong method": ("PATCH", "/v1/jobs", b"", 405, "method-not-allowed"),
+    "no JSON": ("POST", JOBS, b"{", 400, "malformed-json"),
+    "no object": ("POST", JOBS, b"[1]", 422, "invalid-request"),
+    "too large": ("POST", JOBS, b'"' + b"x" * 300_000 + b'"', 413, "body-too-large"),
+    "unknown job": ("GET", "/v1/jobs/job_none", b"", 404, "job-unknown"),
+    "unknown source": ("GET", "/v1/tenants/acme/sources/s", b"", 404, "source-unknown"),
+    "bad name": ("PUT", "/v1/tenants/a%20b", b"", 422, "invalid-request"),
+    "bad status": ("GET", "/v1/jobs?status=done", b"", 422, "invalid-request"),
+    "misspelt filter": ("GET", "/v1/jobs?tenant=acme", b"", 422, "invalid-request"),
+    "filter given twice": ("GET", "/v1/dlq?tenant_id=a&tenant_id=b", b"", 422, "invalid-request"),
+    "no limit": ("GET", "/v1/dlq?limit=0", b"", 422, "invalid-request"),
+    "limit too high": ("GET", "/v1/jobs?limit=00201", b"", 422, "invalid-request"),
+    "bad cursor": ("GET", "/v1/jobs?cursor=W10", b"", 422, "invalid-request"),
+}
+
+
+def test_every_error_is_a_problem_with_a_stable_type(operator: RunningOperator) -> None:
+    for case, (method, path, body, status, name) in ERRORS.items():
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        answer = operator.plain(path, method, headers, body or None)
+        problem = json.loads(answer[1])
+        assert (answer[0], problem["status"]) == (status, status), case
+        assert problem["type"] == f"urn:tidegate:problem:{name}", case
+        assert problem["detail"], case
+
+
 def test_metrics_count_what_the_read_model_holds(
     cluster: Cluster, operator: RunningOperator
 ) -> None:

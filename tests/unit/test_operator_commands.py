@@ -1,0 +1,174 @@
+"""`tidegate jobs` and `tidegate dlq` against an API that records what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operator_cluster import make_job
+from typer.testing import CliRunner, Result
+
+from streams.errors import ConfigError
+from streams.operator.commands import dlq, jobs
+from streams.operator.run import build
+from streams.operator.views import Around, dead_letter_json, job_json
+from streams.serde.records import DeadLetter
+from streams.settings import Settings
+from streams.topology.load import load
+
+JOB = job_json(
+    make_job("job_a", last_error="[bold]\x1b[31mTimeoutError"), Around(steps=(("draft", '"Hi"'),))
+)
+LETTER = dead_letter_json(
+    DeadLetter("job_a", "job", "acme", "attempts_exhausted", "slow", "dispatcher", 1)
+)
+
+
+class Api:
+    """Answers every request with `answer`, keeps (method, path, headers, body)."""
+
+    def __init__(self) -> None:
+        self.status, self.answer = 200, {}
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = json.loads(raw) if raw else None
+                outer.asked.append((self.command, self.path, dict(self.headers), body))
+                self.send_response(outer.status)
+                self.end_headers()
+                self.wfile.write(json.dumps(outer.answer).encode())
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    answer: dict[str, Any]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setenv("TIDEGATE_ADMIN_TOKEN", "a-token")
+    monkeypatch.setenv("COLUMNS", "200")
+    found = Api()
+    thread = threading.Thread(target=found.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield found
+    found.server.shutdown()
+    thread.join()
+    found.server.server_close()
+
+
+def invoke(api: Api, group: Any, *arguments: str) -> Result:
+    return CliRunner().invoke(group, [*arguments, "--url", api.url])
+
+
+CALLS = [
+    (jobs, ["show", "job_a"], JOB, ("GET", "/v1/jobs/job_a", None)),
+    (
+        jobs,
+        ["list", "--tenant", "acme", "--status", "dead", "--type", "t", "--limit", "5"],
+        {"jobs": [JOB], "next_cursor": "abc"},
+        ("GET", "/v1/jobs?tenant_id=acme&status=dead&type=t&limit=5", None),
+    ),
+    (
+        jobs,
+        ["cancel", "job_a", "--reason", "no more"],
+        JOB,
+        ("POST", "/v1/jobs/job_a/cancel", {"reason": "no more"}),
+    ),
+    (
+        dlq,
+        ["list", "--cursor", "abc"],
+        {"dead_letters": [LETTER], "next_cursor": None},
+        ("GET", "/v1/dlq?limit=50&cursor=abc", None),
+    ),
+    (dlq, ["show", "job_a"], LETTER | {"job": JOB}, ("GET", "/v1/dlq/job_a", None)),
+    (
+        dlq,
+        ["replay", "job_a", "--note", "vendor is back", "--fresh-scope"],
+        JOB,
+        ("POST", "/v1/dlq/job_a/replay", {"incident_note": "vendor is back", "fresh_scope": True}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("group", "arguments", "answer", "asked"), CALLS)
+def test_a_command_asks_the_api_and_prints_a_table_or_its_json(
+    api: Api, group: Any, arguments: list[str], answer: dict[str, Any], asked: tuple[str, str, Any]
+) -> None:
+    api.answer = answer
+    for_people, for_programs = (
+        invoke(api, group, *arguments),
+        invoke(api, group, *arguments, "--json"),
+    )
+    assert (for_people.exit_code, for_programs.exit_code) == (0, 0)
+    assert json.loads(for_programs.stdout) == answer
+    assert "job_a" in for_people.stdout
+    for method, path, headers, body in api.asked:
+        assert (method, path, body) == asked
+        assert headers["Authorization"] == "Bearer a-token"
+
+
+def test_what_a_tenant_wrote_steers_no_terminal(api: Api) -> None:
+    api.answer = JOB
+    shown = invoke(api, jobs, "show", "job_a").stdout
+    assert "[bold]\ufffd[31mTimeoutError" in shown
+
+
+def test_a_replay_can_carry_a_key_and_an_id_stays_one_part_of_the_path(api: Api) -> None:
+    api.answer = JOB
+    invoke(api, dlq, "replay", "a/../b?c", "--note", "n", "--key", "once")
+    _, path, headers, _ = api.asked[0]
+    assert path == "/v1/dlq/a%2F..%2Fb%3Fc/replay"
+    assert headers["Idempotency-Key"] == "once"
+
+
+def test_a_refusal_exits_1_with_its_detail(api: Api) -> None:
+    api.status, api.answer = 409, {"type": "urn:x", "detail": "job job_a has already ended: dead"}
+    result = invoke(api, jobs, "cancel", "job_a")
+    assert result.exit_code == 1
+    assert result.stderr == "error: job job_a has already ended: dead\n"
+
+
+def test_no_api_at_all_exits_1_with_what_to_do(api: Api) -> None:
+    result = CliRunner().invoke(jobs, ["list", "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert "tidegate dev" in result.stderr
+
+
+def test_the_token_comes_from_a_file_the_environment_or_dev(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api.answer = JOB
+    (tmp_path / "admin.token").write_text("dev-token\n")
+    (tmp_path / "other").write_text("file-token\n")
+    invoke(api, jobs, "show", "j", "--token-file", str(tmp_path / "other"))
+    invoke(api, jobs, "show", "j", "--data-dir", str(tmp_path))
+    monkeypatch.delenv("TIDEGATE_ADMIN_TOKEN")
+    invoke(api, jobs, "show", "j", "--data-dir", str(tmp_path))
+    used = [headers["Authorization"] for _, _, headers, _ in api.asked]
+    assert used == ["Bearer file-token", "Bearer a-token", "Bearer dev-token"]
+    missing = invoke(api, jobs, "show", "j", "--data-dir", str(tmp_path / "none"))
+    assert missing.exit_code == 2
+    assert "TIDEGATE_ADMIN_TOKEN" in missing.stderr
+
+
+@pytest.mark.parametrize("token", [None, "", "  "])
+def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: str | None) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    settings = Settings(vault_key_file=key, admin_token=token, data_dir=tmp_path)
+    with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN"):
+        build(settings, load())

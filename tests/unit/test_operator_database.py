@@ -1,0 +1,111 @@
+"""The read model's file: created, kept, thrown away when in doubt; read while it is written."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from streams.operator import positions
+from streams.operator.database import Database, is_damage, transaction
+from streams.operator.positions import MAX_AGE_MS, Span, Untrusted
+
+NOW = 1_800_000_000_000
+HERE = ("jobs", 0)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "deep" / "m.sqlite")
+
+
+def add(connection: sqlite3.Connection, id_: str) -> None:
+    connection.execute("INSERT INTO dead_letters VALUES (?, 'acme', 1, x'')", (id_,))
+
+
+def seen(database: Database) -> list[str]:
+    return database.read(
+        lambda db: [row[0] for row in db.execute("SELECT id FROM dead_letters ORDER BY id")]
+    )
+
+
+def test_a_sound_file_is_kept(database: Database) -> None:
+    first = database.open_writer()
+    add(first, "kept")
+    first.close()
+    database.open_writer().close()
+    assert seen(database) == ["kept"]
+    database.close()
+
+
+def test_readers_in_all_threads_see_the_new_file_after_a_rebuild(database: Database) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        connection = database.open_writer()
+        add(connection, "old")
+        assert list(pool.map(lambda _: seen(database), range(6))) == [["old"]] * 6
+        connection.close()
+        rebuilt = database.rebuild("for the test")
+        add(rebuilt, "new")
+        assert list(pool.map(lambda _: seen(database), range(6))) == [["new"]] * 6
+        rebuilt.close()
+        database.close()
+
+
+def test_readers_cannot_write(database: Database) -> None:
+    database.open_writer().close()
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        database.read(lambda db: add(db, "x"))
+    database.close()
+
+
+def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
+    connection = database.open_writer()
+    with pytest.raises(sqlite3.IntegrityError), transaction(connection):
+        list(map(add, [connection] * 2, ["twice", "twice"]))
+    assert connection.execute("SELECT count(*) FROM dead_letters").fetchone() == (0,)
+    connection.close()
+
+
+def test_a_busy_or_full_file_is_not_a_damaged_one(tmp_path: Path) -> None:
+    broken = tmp_path / "b.sqlite"
+    broken.write_bytes(b"x" * 4096)
+    connection = sqlite3.connect(broken)
+    with pytest.raises(sqlite3.DatabaseError) as damage:
+        connection.execute("SELECT * FROM t")
+    with pytest.raises(sqlite3.OperationalError) as other:
+        sqlite3.connect(tmp_path / "none" / "x.sqlite")
+    connection.close()
+    assert is_damage(damage.value)
+    assert not is_damage(other.value)
+
+
+def test_it_resumes_where_rows_and_offsets_were_stored_together(database: Database) -> None:
+    connection = database.open_writer()
+    found = {HERE: Span("id", 0, 10), ("jobs", 1): Span("id", 3, 5)}
+    assert positions.resume(connection, found, NOW) == {HERE: 0, ("jobs", 1): 3}
+    positions.store(connection, found, {HERE: 7})
+    assert positions.resume(connection, found, NOW + MAX_AGE_MS) == {HERE: 7, ("jobs", 1): 3}
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "reason"),
+    [
+        (Span("id", 0, 6), NOW, "lies outside 0 to 6"),
+        (Span("id", 8, 10), NOW, "lies outside 8 to 10"),
+        (Span("other", 0, 10), NOW, "deleted and made anew"),
+        (Span("id", 0, 10), NOW + MAX_AGE_MS + 1, "away for so long"),
+    ],
+)
+def test_what_does_not_continue_the_topics_is_not_trusted(
+    database: Database, found: Span, now: int, reason: str
+) -> None:
+    connection = database.open_writer()
+    before = {HERE: Span("id", 0, 10)}
+    positions.resume(connection, before, NOW)
+    positions.store(connection, before, {HERE: 7})
+    with pytest.raises(Untrusted, match=reason):
+        positions.resume(connection, {HERE: found}, now)
+    connection.close()

@@ -1,0 +1,161 @@
+"""Lists: newest first, whole over pages while jobs arrive, one tenant's alone (G3)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_cluster import make_entry, make_job, make_letter
+
+from streams.operator import queries
+from streams.operator.cursor import Cursor, parse_cursor
+from streams.operator.database import Database
+from streams.operator.projections import Changes, project
+from streams.operator.queries import JobFilter
+from streams.runtime.processor import Record
+from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY
+from streams.serde.keys import checkpoint_key
+from streams.serde.records import DeadLetter, Job, LedgerEntry
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = Database(tmp_path / "m.sqlite").open_writer()
+    yield opened
+    opened.close()
+
+
+def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter) -> None:
+    batch: dict[str, Changes] = {}
+    for value in values:
+        topic, encoded = {
+            Job: lambda v: ("jobs", JOB.encode(v)),
+            LedgerEntry: lambda v: ("ledger", LEDGER_ENTRY.encode(v)),
+            DeadLetter: lambda v: ("dlq", DEAD_LETTER.encode(v)),
+        }[type(value)](value)
+        project(Record(topic, 0, 0, 0, b"", encoded), batch)
+    write(connection, batch)
+
+
+def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
+    for changes in batch.values():
+        connection.executemany(changes.projection.upsert, changes.upserts())
+
+
+def all_pages(connection: sqlite3.Connection, only: JobFilter, limit: int) -> list[str]:
+    seen, cursor = [], None
+    while True:
+        page = queries.jobs_page(connection, only, limit, cursor)
+        assert len(page.items) <= limit
+        seen += [each["job_id"] for each in page.items]
+        if page.next is None:
+            return seen
+        cursor = parse_cursor(str(page.next))
+
+
+def test_pages_show_every_job_once_newest_first(connection: sqlite3.Connection) -> None:
+    # Five share a moment: the id decides between them.
+    jobs = [make_job(f"job_{n:02}", created_at=1_000 + n // 5) for n in range(23)]
+    fold(connection, *jobs)
+    expected = [f"job_{n:02}" for n in reversed(range(23))]
+    for limit in (1, 5, 22, 23, 24):
+        assert all_pages(connection, JobFilter(), limit) == expected
+
+
+def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection) -> None:
+    fold(connection, *(make_job(f"job_{n}", created_at=n) for n in range(6)))
+    first = queries.jobs_page(connection, JobFilter(), 3, None)
+    fold(connection, *(make_job(f"job_new{n}", created_at=100 + n) for n in range(4)))
+    second = queries.jobs_page(connection, JobFilter(), 3, first.next)
+    assert [each["job_id"] for each in second.items] == ["job_2", "job_1", "job_0"]
+    assert second.next is None
+
+
+def test_filters_combine(connection: sqlite3.Connection) -> None:
+    fold(
+        connection,
+        make_job("a1", "acme", status="dead", type="t1"),
+        make_job("a2", "acme", status="dead", type="t2"),
+        make_job("a3", "acme", status="running", type="t1"),
+        make_job("g1", "globex", status="dead", type="t1"),
+    )
+    assert all_pages(connection, JobFilter("acme", "dead", "t1"), 10) == ["a1"]
+    assert all_pages(connection, JobFilter("acme", "dead"), 10) == ["a2", "a1"]
+    assert all_pages(connection, JobFilter(status="dead", type="t1"), 10) == ["g1", "a1"]
+    assert all_pages(connection, JobFilter(tenant_id=""), 10) == []
+
+
+def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection) -> None:
+    ours, theirs = make_job("job_a", "acme", scope="s"), make_job("job_g", "globex", scope="s")
+    fold(
+        connection, ours, theirs, make_letter(ours), make_letter(theirs),
+        make_entry(ours, "email/x", result='"ours"'),
+        make_entry(theirs, "email/x", result='"theirs"'),
+    )  # fmt: skip
+    for tenant, job_id, result in (("acme", "job_a", "ours"), ("globex", "job_g", "theirs")):
+        (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
+        assert shown["job_id"] == job_id
+        assert [effect["result"] for effect in shown["effects"]] == [result]
+        letters, _ = queries.dead_letters_page(connection, tenant, 10, None)
+        assert [letter.id for letter in letters] == [job_id]
+
+
+def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", "acme"))
+    connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 1, '50')")
+    shown = queries.shown_job(connection, "job_a")
+    assert shown is not None
+    assert shown["progress"] is None
+
+
+def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", incarnation=2))
+    batch: dict[str, Changes] = {}
+    steps = [(1, "old", 1), (2, "b", 5), (2, "a", 6), (10, "x", 1)]
+    for incarnation, name, at in steps:
+        key = checkpoint_key("job_a", incarnation, name)
+        project(Record("dispatcher.checkpoints.changelog", 0, 0, at, key, b"1"), batch)
+    write(connection, batch)
+    shown = queries.shown_job(connection, "job_a")
+    assert shown is not None
+    assert [step["name"] for step in shown["steps"]] == ["b", "a"]
+
+
+LISTS = {
+    "all": ("", "jobs_newest"),
+    "a tenant's": ("WHERE tenant_id = 'a'", "jobs_of_tenant"),
+    "a tenant's by status": (
+        "WHERE tenant_id = 'a' AND status = 'dead'", "jobs_of_tenant_by_status"
+    ),
+    "by status": ("WHERE status = 'dead'", "jobs_by_status"),
+    "by type": ("WHERE type = 't'", "jobs_by_type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_every_list_walks_an_index_and_sorts_nothing(
+    connection: sqlite3.Connection, case: str
+) -> None:
+    where, index = LISTS[case]
+    plan = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT created_at, job_id, record FROM jobs "
+        f"{where} ORDER BY created_at DESC, job_id DESC LIMIT 51"
+    ).fetchall()
+    text = " ".join(row[3] for row in plan)
+    assert f"{index} " in text or text.endswith(index)
+    assert "TEMP B-TREE" not in text
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.text().filter(lambda t: t.isascii()))
+def test_a_cursor_comes_back_as_it_went(at: int, id_: str) -> None:
+    assert parse_cursor(str(Cursor(at, id_))) == Cursor(at, id_)
+
+
+@pytest.mark.parametrize("text", ["", "x", "W10", "WzEsMl0", "e30", "é", "bnVsbA", "WyIxIiwiYSJd"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        parse_cursor(text)

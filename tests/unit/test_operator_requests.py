@@ -1,0 +1,148 @@
+"""Bodies of calls: what is taken, what is refused, and how a submission is hashed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from streams.operator.job_request import JobRequest
+from streams.operator.refusal import Refusal, unfit
+from streams.operator.source_request import SourceRequest
+from streams.topology.load import load
+
+NOW = 1_800_000_000_000
+TOPOLOGY = load()
+
+
+def job(**body: Any) -> JobRequest:
+    return JobRequest.model_validate({"type": "t"} | body)
+
+
+def source(**body: Any) -> SourceRequest:
+    return SourceRequest.model_validate({"scheme": "github", "secret": "s"} | body)
+
+
+def run_at(**body: Any) -> int | None:
+    return job(**body).submission(TOPOLOGY, "", NOW).run_at
+
+
+def test_times_become_milliseconds_and_never_earlier_ones() -> None:
+    assert run_at() is None
+    assert run_at(delay_seconds=1.5) == NOW + 1_500
+    assert run_at(delay_seconds=0) == NOW
+    assert run_at(run_at="2027-01-15T08:00:01.25Z") == NOW + 1_250
+    assert run_at(run_at="2027-01-15T09:00:00.000001+01:00") == NOW + 1
+    assert run_at(run_at="2000-01-01T00:00:00z") == 946_684_800_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2027-01-15", "2027-01-15T08:00:00", "2027-13-15T08:00:00Z", "20270115T080000Z",
+     "2027-01-15T08:00:60Z", "1800000000", "２027-01-15T08:00:00Z"],
+)  # fmt: skip
+def test_what_is_no_rfc_3339_time_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="run_at"):
+        job(run_at=text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"type": 5}, {"type": "a\nb"}, {"type": "x" * 256}, {"delay_seconds": -1},
+     {"delay_seconds": True}, {"delay_seconds": "5"}, {"timeout_seconds": 0},
+     {"timeout_seconds": 1e999}, {"dedup_key": ""}, {"tenant_id": "globex"},
+     {"callback_url": "//host"}, {"callback_url": "https://u:p@host/"},
+     {"callback_url": "https://[bad"}, {"workflow_id": ""}],
+)  # fmt: skip
+def test_a_wrong_field_is_refused(body: dict[str, Any]) -> None:
+    (field,) = body
+    with pytest.raises(ValidationError, match=field):
+        job(**body)
+
+
+def test_an_input_nested_deeper_than_can_be_written_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(ValidationError, match="nested too deep"):
+        job(input=deep)
+    shallow = deep
+    while isinstance(shallow, list) and len(json.dumps(shallow)) > 400:
+        shallow = shallow[0]
+    assert job(input=shallow).submission(TOPOLOGY, "", NOW).input.startswith("[[")
+
+
+def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
+    assert job(input={"a": 1, "b": 2}).request_hash() == job(input={"b": 2, "a": 1}).request_hash()
+    assert job().request_hash() == job(priority=None).request_hash()
+    bodies = [{}, {"input": 1}, {"input": "1"}, {"priority": "batch"}, {"delay_seconds": 1},
+              {"workflow_id": "w"}, {"dedup_key": "d"}, {"timeout_seconds": 1}]  # fmt: skip
+    assert len({job(**body).request_hash() for body in bodies}) == len(bodies)
+
+
+def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
+    early = job(delay_seconds=5).submission(TOPOLOGY, "", NOW)
+    late = job(delay_seconds=5).submission(TOPOLOGY, "", NOW + 60_000)
+    assert early.request_hash == late.request_hash
+    assert early.run_at != late.run_at
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"scheme": "md5"}, "is not one of hmac-sha256, github, zendesk"),
+        ({"secret": None}, "exactly one"),
+        ({"secret_ref": "env:X"}, "exactly one"),
+        ({"secret": ""}, "secret"),
+        ({"mapping": {"subject": "a.[b"}}, "subject: 'a.\\[b' is no JMESPath"),
+        ({"mapping": {"tenant_id": "a"}}, "tenant_id: takes"),
+        ({"mapping": {"subject": {"a": "b"}}}, "subject: takes"),
+        ({"mapping": {"attributes": {"x": "]"}}}, "attributes.x"),
+        ({"mapping": {"attributes": "x"}}, "attributes: takes"),
+        ({"callback_url": "file:///etc/passwd"}, "callback_url"),
+        ({"tenant_id": "globex"}, "tenant_id"),
+    ],
+)
+def test_a_wrong_source_is_refused_by_name(body: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        source(**body)
+
+
+def test_a_refusal_names_every_fault_and_repeats_no_value() -> None:
+    with pytest.raises(ValidationError) as caught:
+        source(secret=12345678, scheme="md5", colour="top-secret-value")
+    refusal = unfit(caught.value)
+    fields = [each["field"] for each in refusal.extra["errors"]]
+    assert sorted(fields) == ["colour", "scheme", "secret"]
+    assert "top-secret-value" not in refusal.detail
+    assert "12345678" not in refusal.detail
+
+
+def test_a_source_keeps_its_secret_out_of_its_settings() -> None:
+    wanted = source(mapping={"attributes": {"kind": "data.kind"}}, options={"prefix": "v1="})
+    assert wanted.secret_bytes() == b"s"
+    assert "secret" not in wanted.settings().model_dump()
+    assert wanted.settings().mapping == {"attributes": {"kind": "data.kind"}}
+    assert "'s'" not in repr(wanted)
+
+
+@pytest.mark.parametrize(
+    ("reference", "fault"),
+    [
+        ("env:TIDEGATE_NOT_SET", "has no TIDEGATE_NOT_SET"),
+        ("env:EMPTY_SECRET", "empty"),
+        ("file:relative", "must be env:NAME or file:/absolute/path"),
+        ("file:/no/such/file", "no file of at most"),
+        ("file:/dev/zero", "no file of at most"),
+        ("vault:x", "must be env:NAME or file:/absolute/path"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(
+    monkeypatch: pytest.MonkeyPatch, reference: str, fault: str
+) -> None:
+    monkeypatch.setenv("EMPTY_SECRET", "")
+    with pytest.raises(Refusal, match=fault) as refused:
+        source(secret=None, secret_ref=reference).secret_bytes()
+    assert refused.value.status == 422
