@@ -11,13 +11,15 @@ from streams.demo.naive import PATIENCE_SECONDS, NaiveHandler
 from streams.demo.recorder import Recorder
 from streams.demo.scenario import Scenario
 
+_CONCURRENCY = 64
 
-async def act_before(scenario: Scenario, *, killed: bool, concurrency: int) -> dict[str, Any]:
+
+async def act_before(scenario: Scenario, *, killed: bool) -> dict[str, Any]:
     """Its figures; `killed` lets it die in some requests between the work and the answer."""
     recorder = Recorder(scenario.markers)
     await recorder.start()
     handler = NaiveHandler(scenario, recorder, killed=killed)
-    vendor = Vendor(scenario, [await handler.start()], concurrency, patience=PATIENCE_SECONDS)
+    vendor = Vendor(scenario, [await handler.start()], _CONCURRENCY, patience=PATIENCE_SECONDS)
     began = time.monotonic()
     await vendor.open()
     try:

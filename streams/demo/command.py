@@ -53,7 +53,7 @@ def demo(
     from streams.demo.figures import figures
     from streams.demo.judge import judge
     from streams.demo.report import Report
-    from streams.demo.run import CONCURRENCY, OVERLAY, perform
+    from streams.demo.run import OVERLAY, perform
     from streams.demo.scenario import compose
 
     report = Report(as_json=as_json)
@@ -65,7 +65,7 @@ def demo(
     naive = None
     if before:
         report.phase("the same deliveries to a naive synchronous handler")
-        naive = asyncio.run(act_before(scenario, killed=kill, concurrency=CONCURRENCY))
+        naive = asyncio.run(act_before(scenario, killed=kill))
     with _directory(data_dir) as folder:
         settings = _settings(folder, OVERLAY)
         evidence = asyncio.run(_to_its_end(perform(scenario, settings, report, kill=kill)))
@@ -75,6 +75,7 @@ def demo(
     if as_json:
         typer.echo(json.dumps(object_))
     if not verdict.ok:
+        report.phase(f"to keep its data and logs: --seed {scenario.seed} --data-dir DIR")
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from streams.demo.scenario import compose
 async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:
     scenario = compose(30, 3, seed=1)
     effects = sum(len(ticket.actions) for ticket in scenario.tickets)
-    before = await act_before(scenario, killed=False, concurrency=32)
+    before = await act_before(scenario, killed=False)
     assert before["effects_executed"] == 3 * effects
     assert before["duplicate_effects"] == 2 * effects
     assert before["deliveries"] == 90
@@ -21,7 +21,7 @@ async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:
 async def test_a_handler_that_dies_before_its_answer_repeats_once_more() -> None:
     scenario = compose(60, 2, seed=1)
     effects = sum(len(ticket.actions) for ticket in scenario.tickets)
-    before = await act_before(scenario, killed=True, concurrency=32)
+    before = await act_before(scenario, killed=True)
     assert before["duplicate_effects"] > effects
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 import orjson
 import pytest
 
-from streams.demo.run import OVERLAY, split
+from streams.demo.performance import split
+from streams.demo.run import OVERLAY
 from streams.demo.scenario import CAP, CAPPED_TENANT, LEAST_EVENTS, TENANTS, compose
 from streams.serde.ids import partition_for
 from streams.topology.load import load
