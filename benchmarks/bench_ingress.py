@@ -37,6 +37,7 @@ from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.settings import Settings
+from streams.telemetry import configure_logging
 from streams.tenants import SourceSettings, source_record
 from streams.topology.model import Priority, Route, Topology
 from streams.vault import Vault
@@ -64,7 +65,7 @@ def measure(seconds: float, connections: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka") as broker:
         prepare(broker.bootstrap)
         with ingress(broker.bootstrap, Path(folder)) as port:
-            run_load(port, connections, 1, fresh=True)  # connections, caches and the JVM warm up
+            run_load(port, connections, 2, fresh=True)  # connections, caches and the JVM warm up
             for contender, fresh in (("fresh events", True), ("redeliveries", False)):
                 results += rows(contender, run_load(port, connections, seconds, fresh))
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
@@ -93,7 +94,9 @@ def ingress(bootstrap: str, folder: Path) -> Iterator[int]:
     key_file.write_bytes(KEY)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    settings = Settings(bootstrap=bootstrap, port=port, vault_key_file=key_file)
+    settings = Settings(
+        bootstrap=bootstrap, port=port, vault_key_file=key_file, log_level="warning"
+    )
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(settings,))
     process.start()
     try:
@@ -107,6 +110,7 @@ def ingress(bootstrap: str, folder: Path) -> Iterator[int]:
 def serve(settings: Settings) -> None:
     from ingress.server import run
 
+    configure_logging(settings, stage="ingress")
     routes = (Route("bench", "ticket.*", "draft_reply", "webhook"),)
     run(
         settings,
