@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka import consumer_config
-from streams.runtime.failures import Outage, Verdict, classify
+from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -137,7 +137,7 @@ class Source:
         error = message.error()
         if error is None:
             return False
-        if classify(error) is Verdict.FENCED:
+        if error.fatal() or error.code() == KafkaError._FATAL:  # to a consumer, only fencing is
             raise Fenced(f"another process joined as this instance: {error.str()}")
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(error.str())

@@ -40,8 +40,9 @@ class Stopped(Exception):
 
 class _Failed(Exception):
     def __init__(self, verdict: Verdict, error: KafkaError) -> None:
-        super().__init__(error.str())
+        super().__init__(f"{error.name()}: {error.str()}")
         self.verdict = verdict
+        self.proven = error.code() in REFUSED
 
 
 class KafkaTransactions:
@@ -196,7 +197,7 @@ class KafkaTransactions:
             self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
         except _Failed as again:
             self._give_up(again)
-        if failed.verdict is Verdict.REFUSE and (refused or not alone):
+        if failed.verdict is Verdict.REFUSE and (failed.proven or refused or not alone):
             raise OutputRefused("; ".join(refused) or str(failed))
         log.warning("transaction aborted", error=str(failed))
         raise TransactionAborted(str(failed))

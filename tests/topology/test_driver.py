@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from counting import STAGE, counting_topology
+from counting import counting_stage, counting_topology
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
@@ -14,7 +14,7 @@ from streams.serde.records import DeadLetter
 
 @pytest.fixture
 def driver() -> TopologyTestDriver:
-    return TopologyTestDriver([STAGE], counting_topology())
+    return TopologyTestDriver([counting_stage()], counting_topology())
 
 
 def values(driver: TopologyTestDriver) -> list[tuple[bytes | None, bytes | None]]:

@@ -53,13 +53,14 @@ class Counting:
             ctx.forward("out", key, b"%d" % now)
 
 
-STAGE = Stage(
-    name="counting",
-    inputs=("in",),
-    stores=(StoreSpec("counts", "counting.counts.changelog"),),
-    processor=Counting,
-    punctuate_seconds=0.1,
-)
+def counting_stage(punctuate_seconds: float = 0.1) -> Stage:
+    return Stage(
+        name="counting",
+        inputs=("in",),
+        stores=(StoreSpec("counts", "counting.counts.changelog"),),
+        processor=Counting,
+        punctuate_seconds=punctuate_seconds,
+    )
 
 
 def counting_topology(partitions: int = 2) -> Topology:

@@ -1,0 +1,182 @@
+"""The stream runtime on a real broker: exactly once, whatever dies when."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conditions import eventually
+from counting import counting_topology
+from stage_process import Cluster, StageProcess
+
+from streams.serde.codec import DEAD_LETTER
+
+pytestmark = pytest.mark.broker
+
+Start = Callable[..., StageProcess]
+COUNT = (b"a", b"count")
+
+
+@pytest.fixture
+def cluster(kafka: Any) -> Cluster:
+    return Cluster(kafka, counting_topology())
+
+
+@pytest.fixture
+def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Starts a process of the counting stage: `start(instance="0", **environ)`."""
+    running: list[StageProcess] = []
+
+    def start_(instance: str = "0", **environ: str) -> StageProcess:
+        settings = {**cluster.environ(tmp_path / "data", instance), **environ}
+        log = tmp_path / f"{instance}-{len(running)}.log"
+        running.append(StageProcess("counting_stage.py", log, settings))
+        return running[-1]
+
+    yield start_
+    for process in running:
+        process.kill()
+
+
+def counts(cluster: Cluster) -> list[tuple[bytes | None, bytes | None]]:
+    return cluster.pairs("out")
+
+
+def counted(number: int) -> list[tuple[bytes, bytes]]:
+    return [(b"a", b"%d" % n) for n in range(1, number + 1)]
+
+
+def test_records_are_counted_and_a_clean_stop_leaves_nothing_to_restore(
+    cluster: Cluster, start: Start
+) -> None:
+    cluster.create()
+    first = start()
+    cluster.send("in", [COUNT] * 500)
+    eventually(lambda: len(counts(cluster)) == 500, what="500 counts")
+    assert first.stop() == 0
+    assert "stage stopped" in first.lines
+    second = start()
+    second.wait_for("running")
+    cluster.send("in", [COUNT])
+    eventually(lambda: len(counts(cluster)) == 501, what="501 counts")
+    assert counts(cluster) == counted(501)
+    restored = [line for line in second.lines.splitlines() if "store restored" in line]
+    assert all('"records": 0' in line for line in restored)
+
+
+@pytest.mark.parametrize("at", ["produced", "committed", "written"])
+@pytest.mark.parametrize("keep_state", [True, False])
+def test_exactly_once_across_sigkill(
+    cluster: Cluster, start: Start, tmp_path: Path, at: str, keep_state: bool
+) -> None:
+    cluster.create()
+    doomed = start(KILL_AT=at, KILL_KEY="b")
+    cluster.send("in", [COUNT] * 20)
+    eventually(lambda: len(counts(cluster)) == 20, what="20 counts")
+    cluster.send("in", [COUNT, (b"b", b"count")])
+    assert doomed.exit_code() == -signal.SIGKILL
+    if not keep_state:
+        shutil.rmtree(tmp_path / "data")
+    start()
+    cluster.send("in", [COUNT])
+    expected = [*counted(21), (b"b", b"1"), (b"a", b"22")]
+    eventually(lambda: counts(cluster) == expected, 30, what="every record counted once")
+
+
+def test_poison_and_refused_outputs_go_to_dlq_and_the_stage_moves_on(
+    cluster: Cluster, start: Start
+) -> None:
+    cluster.create()
+    process = start()
+    verbs = [b"count", b"poison", b"lost", b"count", b"crash", b"huge", b"count"]
+    cluster.send("in", [(b"a", verb) for verb in verbs])
+    eventually(lambda: counts(cluster) == counted(3), 30, what="the good records counted")
+    letters = [DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq")]
+    assert [(letter.id, letter.reason) for letter in letters] == [
+        ("counting:in:0:1", "bad_verb"),
+        ("counting:in:0:2", "output_refused"),
+        ("counting:in:0:4", "processor_error"),
+        ("counting:in:0:5", "output_refused"),
+    ]
+    assert "ZeroDivisionError" in process.lines, "the traceback is not logged"
+
+
+def test_a_damaged_store_is_rebuilt(cluster: Cluster, start: Start, tmp_path: Path) -> None:
+    cluster.create()
+    first = start()
+    cluster.send("in", [COUNT] * 3)
+    eventually(lambda: len(counts(cluster)) == 3, what="3 counts")
+    assert first.stop() == 0
+    for file in (tmp_path / "data/state/counting/0/counts/0").glob("MANIFEST-*"):
+        file.write_bytes(b"damaged")
+    second = start()
+    cluster.send("in", [COUNT])
+    eventually(lambda: counts(cluster) == counted(4), what="the fourth count")
+    assert "store is rebuilt" in second.lines
+
+
+def test_it_says_once_that_topics_are_missing_and_goes_on_when_they_come(
+    cluster: Cluster, start: Start
+) -> None:
+    process = start()
+    process.wait_for("topics are missing")
+    cluster.create()
+    cluster.send("in", [COUNT])
+    eventually(lambda: counts(cluster) == counted(1), what="the record counted")
+    assert process.lines.count("topics are missing") == 1
+
+
+def test_two_instances_share_the_partitions_and_a_dead_ones_move(
+    cluster: Cluster, start: Start
+) -> None:
+    cluster.create()
+    first, second = start("0"), start("1")
+    for process in (first, second):
+        process.wait_for('"partitions": [')
+    eventually(
+        lambda: (
+            any('"partitions": [1], "event": "running"' in p.lines for p in (first, second))
+            and any('"partitions": [0], "event": "running"' in p.lines for p in (first, second))
+        ),
+        what="each instance has one partition",
+    )
+    for partition in (0, 1):
+        cluster.send("in", [COUNT] * 5, partition)
+    eventually(lambda: len(counts(cluster)) == 10, what="10 counts")
+    second.kill()
+    for partition in (0, 1):
+        cluster.send("in", [COUNT] * 5, partition)
+    eventually(lambda: counts(cluster) == counted(10) * 2, 40, what="counting goes on, once each")
+
+
+def test_a_zombies_transaction_of_timers_alone_is_fenced(cluster: Cluster, start: Start) -> None:
+    cluster.create()
+    zombie = start("0", KILL_AT="punctuated")
+    cluster.send("in", [(b"a", b"tick")])
+    eventually(lambda: counts(cluster) == counted(1), what="the timer is set")
+    heir = start("1")
+    eventually(lambda: len(counts(cluster)) == 2, 40, what="the heir fired the timer")
+    zombie.signal(signal.SIGCONT)
+    zombie.wait_for("transaction aborted", 30)
+    cluster.send("in", [COUNT])
+    eventually(lambda: len(counts(cluster)) == 3, 40, what="the group works on")
+    assert [key for key, _ in counts(cluster)] == [b"a", b"tick:a", b"a"]
+    assert heir.stop() == 0
+
+
+def test_a_second_process_of_an_instance_fences_the_first(
+    cluster: Cluster, start: Start, tmp_path: Path
+) -> None:
+    cluster.create()
+    first = start("0")
+    first.wait_for("running")
+    second = start("0", TIDEGATE_DATA_DIR=str(tmp_path / "elsewhere"))
+    cluster.send("in", [COUNT])
+    assert first.exit_code(30) != 0
+    assert "another process" in first.lines
+    eventually(lambda: counts(cluster) == counted(1), 30, what="the second goes on")
+    assert second.stop() == 0

@@ -1,0 +1,159 @@
+"""A stage as a child process of a test, and its topics on a real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from conditions import eventually
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from streams.topology.model import Topology
+
+QUIET = {"log_level": 0}
+TESTS = Path(__file__).parent
+
+
+class StageProcess:
+    """One process of a stage; `lines` is what it has logged so far."""
+
+    def __init__(self, program: str, log: Path, environ: Mapping[str, str]) -> None:
+        self._log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, str(TESTS / program)],
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "TIDEGATE_LOG_FORMAT": "json", **environ},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def lines(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, text: str, timeout: float = 30, times: int = 1) -> None:
+        eventually(lambda: self.lines.count(text) >= times, timeout, what=f"log line {text!r}")
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def exit_code(self, timeout: float = 30) -> int:
+        return self._process.wait(timeout)
+
+
+class Cluster:
+    """The topics of one test under a prefix of their own."""
+
+    def __init__(self, kafka: Any, topology: Topology) -> None:
+        self.prefix = f"t{uuid.uuid4().hex[:8]}-"
+        self._kafka = kafka
+        self._topology = topology
+        self.admin = AdminClient({**kafka.client(), **QUIET})
+        self._producer = Producer({**kafka.client(acks="all"), **QUIET})
+
+    def create(self, *left_out: str) -> None:
+        """Create the topology's topics, less some."""
+        topics = [
+            NewTopic(
+                self.prefix + t.name,
+                t.partitions,
+                1,
+                config={
+                    "cleanup.policy": t.cleanup,
+                    "message.timestamp.type": "LogAppendTime"
+                    if t.timestamp == "append"
+                    else "CreateTime",
+                },
+            )
+            for t in self._topology.topics.values()
+            if t.name not in left_out
+        ]
+        for future in self.admin.create_topics(topics).values():
+            future.result(30)
+        eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
+
+    def environ(self, data_dir: Path, instance: str = "0") -> dict[str, str]:
+        """Settings of a stage's process."""
+        client = self._kafka.client_settings.items()
+        return {
+            "TIDEGATE_BOOTSTRAP": self._kafka.bootstrap,
+            "TIDEGATE_TOPIC_PREFIX": self.prefix,
+            "TIDEGATE_DATA_DIR": str(data_dir),
+            "TIDEGATE_INSTANCE": instance,
+            **{f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": str(v) for k, v in client},
+        }
+
+    def send(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], partition: int = 0
+    ) -> None:
+        for key, value in records:
+            self._producer.produce(self.prefix + topic, value, key, partition)
+        assert self._producer.flush(30) == 0
+
+    def read(self, topic: str, *, committed: bool = True) -> list[Message]:
+        """All records of a topic, by partition and offset, up to its end as of now."""
+        name = self.prefix + topic
+        level = "read_committed" if committed else "read_uncommitted"
+        consumer = Consumer(
+            {
+                **self._kafka.client(group_id=uuid.uuid4().hex),
+                "isolation.level": level,
+                "enable.auto.commit": False,
+                **QUIET,
+            }
+        )
+        ends = self._ends(name)
+        consumer.assign([TopicPartition(name, p, 0) for p, end in ends.items() if end])
+        found: list[Message] = []
+
+        def complete() -> bool:
+            found.extend(m for m in consumer.consume(1000, 0.1) if m.error() is None)
+            positions = consumer.position([TopicPartition(name, p) for p in ends if ends[p]])
+            return all(tp.offset >= ends[tp.partition] for tp in positions)
+
+        eventually(complete, 30, what=f"{topic} read to {ends}")
+        consumer.close()
+        return sorted(found, key=lambda m: (m.partition(), m.offset()))
+
+    def pairs(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        return [(m.key(), m.value()) for m in self.read(topic)]
+
+    def _led(self, topic: NewTopic) -> bool:
+        try:
+            return len(self._ends(topic.topic)) == topic.num_partitions
+        except KafkaException:
+            return False
+
+    def _ends(self, name: str) -> dict[int, int]:
+        width = self._topology.topics[name.removeprefix(self.prefix)].partitions
+        asked = {TopicPartition(name, p): OffsetSpec.latest() for p in range(width)}
+        answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return {tp.partition: future.result(10).offset for tp, future in answers.items()}
