@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from contextvars import copy_context
 
 import structlog
 from confluent_kafka import KafkaException
@@ -18,6 +19,7 @@ from streams.operator.database import Database, is_damage, transaction
 from streams.operator.positions import Untrusted
 from streams.operator.projections import RowKey
 from streams.operator.session import Lag, Session
+from streams.runtime.failures import Outage
 from streams.settings import Settings
 from streams.topology.model import Topology
 
@@ -47,7 +49,11 @@ class Follower:
         self._database = database
         self._announce = announce
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        # The context carries what every log line of this process is bound to.
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="follower", daemon=True
+        )
+        self._outage = Outage()
         self._lag: Lag | None = None
         self._said: str | None = None
 
@@ -88,7 +94,7 @@ class Follower:
     def _follow(self) -> None:
         with (
             closing(self._database.open_writer()) as connection,
-            closing(Session(self._settings, connection, self._announce)) as session,
+            closing(self._session(connection)) as session,
         ):
             self._catch_up(session)
             due = time.monotonic()
@@ -98,6 +104,9 @@ class Follower:
                     self._keep_house(connection, self._lag)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
                 session.step()
+
+    def _session(self, connection: sqlite3.Connection) -> Session:
+        return Session(self._settings, connection, self._announce, self._outage)
 
     def _catch_up(self, session: Session) -> None:
         began = time.monotonic()

@@ -18,6 +18,7 @@ from streams.operator.arrivals import Arrivals
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.gate import authenticated, caught_up, problems
+from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.parts import PARTS, Parts
 from streams.settings import Settings
@@ -72,7 +73,9 @@ async def _parts(settings: Settings, topology: Topology, vault: Vault) -> AsyncI
     arrivals = Arrivals(asyncio.get_running_loop())
     follower = Follower(settings, topology, database, arrivals.announce)
     collector = ReadModelCollector(database, follower)
-    producer = AwaitedProducer(settings, **{"delivery.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
+    producer = AwaitedProducer(
+        settings, **CLIENT, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS}
+    )
     REGISTRY.register(collector)
     follower.start()
     yield Parts(topology, vault, database, follower, arrivals, producer)

@@ -14,9 +14,11 @@ from streams.errors import PoisonRecord
 from streams.kafka import consumer_config
 from streams.operator import positions
 from streams.operator.database import transaction
+from streams.operator.kafka_clients import CLIENT, STAGE
 from streams.operator.positions import PartitionKey, Untrusted
 from streams.operator.projections import Changes, RowKey, project
 from streams.operator.undecodable import Undecodable
+from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -51,19 +53,19 @@ class Session:
         settings: Settings,
         connection: sqlite3.Connection,
         announce: Callable[[Iterable[RowKey]], None],
+        outage: Outage,
     ) -> None:
         self._prefix = settings.topic_prefix
         self._connection = connection
         self._announce = announce
+        self._outage = outage
         self._undecodable = Undecodable(settings)
-        self._spans = positions.spans(AdminClient(settings.client()), self._prefix)
+        self._spans = positions.spans(AdminClient(settings.client(**CLIENT)), self._prefix)
         self._next = positions.resume(connection, self._spans, _now())
         self._seen_at = dict.fromkeys(self._next, _now())
         # A group's name is demanded; with partitions assigned by hand there is no group.
-        config = {"auto.offset.reset": "error", "enable.partition.eof": False}
-        self._consumer = Consumer(
-            consumer_config(settings, f"operator.{settings.instance}", **config)
-        )
+        config = {**CLIENT, "auto.offset.reset": "error", "error_cb": outage.noticed}
+        self._consumer = Consumer(consumer_config(settings, STAGE, **config))
         self._partitions = [
             TopicPartition(self._prefix + topic, part, offset)
             for (topic, part), offset in self._next.items()
@@ -86,6 +88,11 @@ class Session:
             return
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
         records = [self._record(m) for m in messages if _is_record(m)]
+        if records:
+            self._fold(records)
+
+    def _fold(self, records: list[Record]) -> None:
+        self._outage.answered()
         batch = self._project(records)
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         with transaction(self._connection):

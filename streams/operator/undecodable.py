@@ -9,13 +9,13 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka import producer_config
+from streams.operator.kafka_clients import CLIENT, STAGE
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-STAGE = "operator"
 _FLUSH_SECONDS = 10
 
 
@@ -27,7 +27,7 @@ class Undecodable:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._producer = Producer(producer_config(settings))
+        self._producer = Producer(producer_config(settings, **CLIENT))
         self._topic = f"{settings.topic_prefix}dlq"
         self._failures: list[KafkaError] = []
 

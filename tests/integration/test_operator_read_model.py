@@ -18,6 +18,7 @@ from operator_cluster import (
     running,
 )
 
+from streams.broker.embedded import EmbeddedKafka
 from streams.operator.client import CallFailed
 from streams.serde.keys import checkpoint_key
 from streams.serde.records import EventInfo, PayloadRef, Progress
@@ -162,6 +163,23 @@ def test_dead_letters_past_their_retention_leave(cluster: Cluster) -> None:
     with running(cluster.settings, cluster.topology) as operator:
         eventually(lambda: len(operator.get("/v1/dlq")["dead_letters"]) == 1, what="job_stale left")
         assert operator.get("/v1/dlq")["dead_letters"][0]["id"] == "job_fresh"
+
+
+def test_while_the_broker_is_away_reads_answer_and_writes_are_refused(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "kafka") as broker:
+        cluster = make_cluster(broker.bootstrap, broker.client_settings, tmp_path)
+        with running(cluster.settings, cluster.topology) as operator:
+            operator.send("PUT", "/v1/tenants/acme")
+            cluster.write(make_job("job_before"))
+            operator.shows("/v1/jobs/job_before", status="pending")
+            broker.kill()
+            with pytest.raises(CallFailed, match="not acknowledged by Kafka"):
+                operator.send("POST", "/v1/tenants/acme/jobs", {"type": "t"})
+            assert operator.get("/v1/jobs/job_before")["status"] == "pending"
+            broker.start()
+            cluster.write(make_job("job_after"))
+            operator.shows("/v1/jobs/job_after", status="pending")
+            assert operator.send("PUT", "/v1/tenants/globex")["disabled"] is False
 
 
 def test_without_a_broker_it_lives_is_not_ready_and_says_so(cluster: Cluster) -> None:

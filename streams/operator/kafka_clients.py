@@ -1,0 +1,14 @@
+"""What every Kafka client of the operator is set to, over the settings all processes share."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+STAGE: Final = "operator"
+
+CLIENT: Final[dict[str, Any]] = {
+    # librdkafka would repeat every failed connection; that Kafka is away is said once, by us.
+    "log_level": 0,
+    # Its default of 10 s would add to every outage (G8).
+    "reconnect.backoff.max.ms": 1_000,
+}
