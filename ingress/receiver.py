@@ -13,6 +13,7 @@ import time
 from typing import Protocol
 
 import orjson
+import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
@@ -28,6 +29,8 @@ from ingress.tracing import continued_trace
 from streams.errors import KafkaUnavailable, MalformedBody, SignatureError
 from streams.serde import ids
 from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
 
 DEADLINE_SECONDS = 5.0
 
@@ -87,6 +90,7 @@ class Receiver:
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
         self._duplicates = Duplicates()
+        self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         """The answer to an accepted or repeated event.
@@ -154,11 +158,25 @@ class Receiver:
 
         try:
             async with asyncio.timeout(self._deadline):
-                return await self._duplicates.once(event.fingerprint, store)
+                stored = await self._duplicates.once(event.fingerprint, store)
         except TimeoutError:
+            self._note(acknowledged=False, reason="deadline")
             raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
-        except KafkaUnavailable:
+        except KafkaUnavailable as error:
+            self._note(acknowledged=False, reason=str(error))
             raise Refused(UNAVAILABLE, "no acknowledgement") from None
+        self._note(acknowledged=True)
+        return stored
+
+    def _note(self, *, acknowledged: bool, reason: str = "") -> None:
+        """Say once that Kafka stopped acknowledging, and once that it does again."""
+        if acknowledged == self._acknowledged:
+            return
+        self._acknowledged = acknowledged
+        if acknowledged:
+            log.info("kafka acknowledges again")
+        else:
+            log.warning("kafka does not acknowledge: answering 503", reason=reason)
 
 
 def _answer(receipt: Receipt, repeated: bool) -> web.Response:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+import structlog
 from aiohttp import web
 from webhooks import VAULT, MemoryLog, signed, source, tenant, ticket, topology, zendesk_signed
 
@@ -303,6 +304,18 @@ async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_
     assert int(headers["Retry-After"]) > 0
     edge.log.down = False
     assert (await edge.deliver("acme", body))[0] == 202
+
+
+async def test_a_lost_kafka_is_told_once_and_so_is_its_return(edge: Edge) -> None:
+    with structlog.testing.capture_logs() as lines:
+        for down in (True, True, False, False):
+            edge.log.down = down
+            for number in range(2):
+                await edge.deliver("acme", ticket(f"{down}-{number}"))
+    assert [line["event"] for line in lines] == [
+        "kafka does not acknowledge: answering 503",
+        "kafka acknowledges again",
+    ]
 
 
 @pytest.mark.parametrize("silent", ["payloads", "events.received"])

@@ -8,7 +8,10 @@ import orjson
 import pytest
 from webhooks import SECRET, VAULT, source, tenant
 
+from ingress import signatures
+from ingress.presets import PRESETS
 from ingress.sources import SourceTable
+from streams import tenants
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
@@ -107,3 +110,8 @@ def test_a_record_whose_settings_are_no_json_is_poison(table: SourceTable) -> No
     broken = replace(TENANT.decode(GOOD), body="{")
     with pytest.raises(PoisonRecord, match="not JSON"):
         table.apply(KEY, TENANT.encode(broken))
+
+
+def test_every_scheme_an_operator_may_choose_can_be_verified_and_no_other() -> None:
+    assert set(tenants.SCHEMES) == set(signatures.SCHEMES)
+    assert set(PRESETS) == set(signatures.SCHEMES)
