@@ -1,6 +1,7 @@
 """The operator's gauges, computed from the read model when they are scraped.
 
-No tenant label (cardinality): a tenant's numbers are its lists.
+How far it is behind stands in the family of all stages, `tidegate_stage_lag_...`. No tenant
+label (cardinality): a tenant's numbers are its lists.
 """
 
 from __future__ import annotations
@@ -31,14 +32,10 @@ class ReadModelCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        lag = self._follower.lag
-        yield _gauge(
-            "tidegate_operator_ready", "1 once the read model has caught up", lag is not None
-        )
-        if lag is None:
+        ready = self._follower.ready
+        yield _gauge("tidegate_operator_ready", "1 once it has caught up", ready)
+        if not ready:
             return
-        yield _gauge("tidegate_operator_lag_records", "Records yet to be read", lag.records)
-        yield _gauge("tidegate_operator_lag_seconds", "Age of the read model", lag.seconds)
         try:
             found = self._database.read(queries.counts)
         except sqlite3.Error:

@@ -18,6 +18,7 @@ from streams.operator.kafka_clients import CLIENT, STAGE
 from streams.operator.positions import PartitionKey, Untrusted
 from streams.operator.projections import Changes, RowKey, project
 from streams.operator.undecodable import Undecodable
+from streams.runtime import metrics
 from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.settings import Settings
@@ -98,6 +99,7 @@ class Session:
         with transaction(self._connection):
             _write(self._connection, batch.values())
             positions.store(self._connection, self._spans, ends)
+        metrics.RECORDS.labels(STAGE).inc(len(records))
         self._announce((table, key) for table, c in batch.items() for key in c.rows)
 
     def caught_up(self) -> bool:
@@ -115,7 +117,9 @@ class Session:
                 seconds = max(seconds, (now - self._seen_at[key]) / 1000)
             else:
                 self._seen_at[key] = now
-        return Lag(records, max(0.0, seconds))
+        metrics.LAG_RECORDS.labels(STAGE).set(records)
+        metrics.LAG_SECONDS.labels(STAGE).set(seconds)
+        return Lag(records, seconds)
 
     def _positions(self) -> dict[PartitionKey, int]:
         # Unlike the messages, a position moves over the markers that end transactions.
@@ -133,6 +137,7 @@ class Session:
             try:
                 project(record, batch)
             except PoisonRecord as error:
+                metrics.POISON.labels(STAGE).inc()
                 self._undecodable.put(record, error)
                 poisoned = True
         if poisoned:

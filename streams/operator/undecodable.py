@@ -37,7 +37,7 @@ class Undecodable:
         _, key, value, partition, _, _ = dead_letter(
             STAGE, record, record.partition, at, error.reason, error.detail
         )
-        log.warning("record goes to the dead letters", id=key, reason=str(error))
+        log.warning("record goes to the dead letters", id=(key or b"").decode(), reason=str(error))
         self._producer.produce(self._topic, value, key, partition, on_delivery=self._delivered)
 
     def flush(self) -> None:

@@ -381,7 +381,8 @@ def test_metrics_count_what_the_read_model_holds(
     assert 'tidegate_jobs{status="succeeded"} 0.0' in metrics
     assert "tidegate_queue_depth 2.0" in metrics
     assert "tidegate_dead_letters 1.0" in metrics
-    assert "tidegate_operator_lag_seconds" in metrics
+    assert 'tidegate_stage_lag_seconds{stage="operator"}' in metrics
+    assert 'tidegate_stage_lag_records{stage="operator"}' in metrics
     (age,) = [
         float(line.split()[1])
         for line in metrics.splitlines()
