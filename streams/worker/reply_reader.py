@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+from concurrent.futures import Future
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams.kafka import consumer_config
 from streams.settings import Settings
-from streams.worker.transport import Inbox, Incoming
+from streams.worker.messages import incoming
+from streams.worker.transport import Inbox
 
 log = structlog.get_logger(__name__)
 
 _TOPIC = "jobs.replies"
+_TIMEOUT_SECONDS = 5.0
 
 
 class ReplyReader:
@@ -27,30 +31,48 @@ class ReplyReader:
         self._topic = settings.topic_prefix + _TOPIC
         self._consumer = Consumer(consumer_config(settings, "worker-replies"))
         self._followed: set[int] = set()
+        self._asked: queue.SimpleQueue[tuple[int, Future[bool]]] = queue.SimpleQueue()
 
     def follow(self, partition: int) -> bool:
-        """Read a partition from its present end; False if the broker does not tell it now."""
+        """Read a partition from its present end; False if the broker does not tell it now.
+
+        The reader's thread does it: while it polls, a second thread would wait for ever for
+        the end of the partition.
+        """
         if partition in self._followed:
             return True
+        answer: Future[bool] = Future()
+        self._asked.put((partition, answer))
         try:
-            _, end = self._consumer.get_watermark_offsets(
-                TopicPartition(self._topic, partition), timeout=5
-            )
-            self._consumer.incremental_assign([TopicPartition(self._topic, partition, end)])
+            return answer.result(2 * _TIMEOUT_SECONDS)
+        except TimeoutError:
+            return False
+
+    def run(self, closed: threading.Event) -> None:
+        """Read until closed; the body of the reader's thread."""
+        try:
+            while not closed.is_set():
+                if not self._asked.empty():
+                    partition, answer = self._asked.get()
+                    answer.set_result(self._begin(partition))
+                message = self._consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    self._inbox.replied(incoming(message, _TOPIC))
+        except Exception as error:
+            log.exception("the reply reader ended")
+            self._inbox.failed(error)
+        finally:
+            self._consumer.close()
+
+    def _begin(self, partition: int) -> bool:
+        if partition in self._followed:
+            return True
+        place = TopicPartition(self._topic, partition)
+        try:
+            _, place.offset = self._consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS)
+            self._consumer.incremental_assign([place])
         except KafkaException as error:
             log.warning("cannot follow replies: trying on", partition=partition, error=str(error))
             return False
         self._followed.add(partition)
         return True
-
-    def run(self, closed: threading.Event) -> None:
-        """Read until closed; the body of the reader's thread."""
-        while not closed.is_set():
-            message = self._consumer.poll(0.1)
-            if message is None or message.error():
-                continue
-            key, value = message.key(), message.value()
-            self._inbox.replied(
-                Incoming(_TOPIC, message.partition() or 0, message.offset() or 0, key, value)
-            )
-        self._consumer.close()

@@ -37,8 +37,8 @@ def run(
         raise ConfigError(f"--slots {slots}: a worker needs at least one")
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
-    vault = Vault(read_key(settings.vault_key_file, "vault_key_file"))
-    cluster_key = read_key(settings.cluster_key_file, "cluster_key_file")
+    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    cluster_key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
     wait_for_broker(settings)
     place = Place(settings.instance, pool, slots)
     loop = uvloop.new_event_loop()

@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streams.errors import Fenced
 from streams.kafka import consumer_config
 from streams.settings import Settings
+from streams.worker.messages import incoming
 from streams.worker.reply_reader import ReplyReader
-from streams.worker.transport import Inbox, Incoming
+from streams.worker.transport import Inbox
 from streams.worker.worker import Place
 
 log = structlog.get_logger(__name__)
@@ -111,15 +112,3 @@ class WorkReader:
             self._said.add(error.name())
             log.warning("cannot read work: trying on", topic=self._topic, error=error.str())
         return False
-
-
-def incoming(message: Message, topic: str) -> Incoming:
-    """A Kafka message as the inbox wants it."""
-    key, value = message.key(), message.value()
-    return Incoming(
-        topic,
-        message.partition() or 0,
-        message.offset() or 0,
-        key.encode() if isinstance(key, str) else key,
-        value.encode() if isinstance(value, str) else value,
-    )

@@ -1,0 +1,19 @@
+"""Kafka's messages as the inbox wants them."""
+
+from __future__ import annotations
+
+from confluent_kafka import Message
+
+from streams.worker.transport import Incoming
+
+
+def incoming(message: Message, topic: str) -> Incoming:
+    """A message of a logical topic."""
+    key, value = message.key(), message.value()
+    return Incoming(
+        topic,
+        message.partition() or 0,
+        message.offset() or 0,
+        key.encode() if isinstance(key, str) else key,
+        value.encode() if isinstance(value, str) else value,
+    )

@@ -1,0 +1,402 @@
+"""A real worker process on a real broker, opposite a dispatcher that the test plays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from conditions import eventually
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from leasing import CLUSTER_KEY
+
+from streams.broker.ports import pick_free
+from streams.serde.codec import COMMAND, DEAD_LETTER, PROGRESS, REPLY
+from streams.serde.ids import new_id
+from streams.serde.lease_mac import seal_lease
+from streams.serde.records import (
+    Checkpoint,
+    Claim,
+    Command,
+    Declined,
+    Ended,
+    EventInfo,
+    Heartbeat,
+    Lease,
+    Outcome,
+    PayloadRef,
+    Reply,
+)
+from streams.vault import Vault, chunk_purpose
+
+pytestmark = pytest.mark.broker
+
+B = TypeVar("B")
+VAULT_KEY = b"v" * 32
+PARTITIONS = 2
+APP = """
+import asyncio, os, time
+from streams import App, Context
+app = App("test")
+
+async def send(idempotency_key, text):
+    return {"key": idempotency_key, "text": text}
+
+@app.job("whole")
+async def whole(ctx: Context):
+    body = (await ctx.payload()).decode()
+    draft = await ctx.step("draft", str.upper, body)
+    await ctx.progress({"pct": 50})
+    return await ctx.effect("email:send", send, key="reply", text=draft)
+
+@app.job("waits")
+async def waits(ctx: Context):
+    await ctx.progress("begun")
+    await asyncio.Event().wait()
+
+@app.job("blocks")
+async def blocks(ctx: Context):
+    await ctx.progress("begun")
+    while True:
+        time.sleep(0.1)
+"""
+TOPOLOGY = """
+partitions: 2
+topics:
+  - {name: jobs.work.default, partitions: 4}
+  - {name: jobs.replies, partitions: 4}
+leases: {term_seconds: 12, heartbeat_seconds: 1, margin_seconds: 2}
+"""
+
+
+@dataclass
+class Dispatcher:
+    """Reads every command, writes leases and replies."""
+
+    client: dict[str, Any]
+    prefix: str
+    commands: list[tuple[int, Command]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.producer = Producer(self.client)
+        self.vault = Vault(VAULT_KEY)
+        self.consumer = self.reader("jobs.commands")
+
+    def reader(self, topic: str) -> Consumer:
+        consumer = Consumer({**self.client, "group.id": uuid.uuid4().hex})
+        name = self.prefix + topic
+        count = len(consumer.list_topics(name, timeout=10).topics[name].partitions)
+        consumer.assign([TopicPartition(name, p, 0) for p in range(count)])
+        return consumer
+
+    def write(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
+        found: list[Message] = []
+        self.producer.produce(
+            self.prefix + topic, value, key, partition,
+            on_delivery=lambda error, message: found.append(message),
+        )  # fmt: skip
+        self.producer.flush(10)
+        offset = found[0].offset()
+        assert offset is not None
+        return offset
+
+    def look(self) -> None:
+        while (message := self.consumer.poll(0.05)) is not None:
+            if message.error() is None:
+                partition = message.partition()
+                assert partition is not None
+                self.commands.append((partition, COMMAND.decode(message.value())))
+
+    def find(self, kind: type[B], when: Callable[[Command], bool], timeout: float = 30) -> B:
+        """The newest command of a kind that fulfils a condition, once there is one."""
+
+        def found() -> list[B]:
+            self.look()
+            return [c.body for _, c in self.commands if isinstance(c.body, kind) and when(c)]
+
+        return eventually(found, timeout, what=f"a {kind.__name__}")[-1]
+
+    def heartbeat(self, partition: int, worker: str = "w1/", after: int = 0) -> Command:
+        """The newest heartbeat with free slots, to a partition, by an instance."""
+
+        def found() -> list[Command]:
+            self.look()
+            return [
+                c
+                for p, c in self.commands[after:]
+                if p == partition
+                and isinstance(c.body, Heartbeat)
+                and c.body.worker_id.startswith(worker)
+                and c.body.free
+            ]
+
+        return eventually(found, 30, what=f"a heartbeat of {worker} to {partition}")[-1]
+
+    def lease(self, type: str, **changes: Any) -> Lease:
+        answered = self.heartbeat(changes.get("home_partition", 0))
+        body = answered.body
+        assert isinstance(body, Heartbeat)
+        lease = Lease(
+            worker_id=body.worker_id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
+            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
+            timeout_seconds=30, term_seconds=12, home_partition=0, event=None, payload_ref=None,
+            input="null", workflow_id=None, checkpoints={}, traceparent=None,
+            heartbeat_id=answered.command_id, granted_at=0,
+        )  # fmt: skip
+        lease = replace(lease, **changes)
+        value = seal_lease(lease, CLUSTER_KEY)
+        self.write("jobs.work.default", body.work_partition, b"acme", value)
+        return lease
+
+    def payload(self, body: bytes) -> dict[str, Any]:
+        """Store a body in two chunks, between others; returns what a lease says of it."""
+        event_id, offsets = new_id("evt"), []
+        for index, chunk in enumerate((body[:5], body[5:])):
+            sealed = self.vault.seal("acme", chunk_purpose(event_id, index), chunk)
+            self.write("payloads", 1, b"acme", b"another's")
+            offsets.append(self.write("payloads", 1, b"acme", sealed))
+        event = EventInfo(event_id, "zendesk", "ticket.created", None, None, 1, "text/plain",
+                          None, None, "k", {})  # fmt: skip
+        ref = PayloadRef(1, tuple(offsets), len(body), self.vault.key_id)
+        return {"event": event, "payload_ref": ref}
+
+    def grant(self, lease: Lease) -> Claim:
+        claim = self.find(Claim, lambda c: c.job_id == lease.job_id)
+        reply = Reply(
+            lease.worker_id, lease.job_id, 1, claim.claim_id, "granted", idempotency_key="idk_1"
+        )
+        self.write("jobs.replies", claim.reply_partition, b"", REPLY.encode(reply))
+        return claim
+
+    def ended(self, lease: Lease) -> Ended:
+        return self.find(Ended, lambda c: c.job_id == lease.job_id)
+
+    def begun(self, lease: Lease) -> None:
+        """Wait until the handler has published its first progress."""
+        consumer = self.reader("jobs.progress")
+
+        def found() -> bool:
+            message = consumer.poll(0.1)
+            value = message.value() if message is not None and not message.error() else None
+            return value is not None and PROGRESS.decode(value).job_id == lease.job_id
+
+        eventually(found, 30, what=f"progress of {lease.type}")
+        consumer.close()
+
+
+@dataclass
+class WorkerProcess:
+    process: subprocess.Popen[bytes]
+    log: Path
+    probe_port: int
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}/readyz") as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def ends(self, timeout: float = 30) -> int:
+        return self.process.wait(timeout)
+
+
+Start = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def dispatcher(kafka: Any) -> Iterator[Dispatcher]:
+    prefix = f"test-{uuid.uuid4().hex[:8]}."
+    admin = AdminClient(kafka.client())
+    four = ("jobs.work.default", "jobs.replies")
+    names = (*four, "jobs.commands", "jobs.progress", "payloads", "dlq")
+    topics = [NewTopic(prefix + n, 4 if n in four else PARTITIONS, 1) for n in names]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    made = Dispatcher(kafka.client(), prefix)
+    yield made
+    made.consumer.close()
+    for future in admin.delete_topics([prefix + name for name in names]).values():
+        future.result(30)
+
+
+@pytest.fixture
+def start(kafka: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Start]:
+    """Start workers; what is left of them at the end is killed."""
+    started: list[WorkerProcess] = []
+    (tmp_path / "jobs.py").write_text(APP)
+    (tmp_path / "topology.yaml").write_text(TOPOLOGY)
+    (tmp_path / "vault.key").write_bytes(VAULT_KEY)
+    (tmp_path / "cluster.key").write_bytes(CLUSTER_KEY)
+    passed = {f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": v
+              for k, v in kafka.client_settings.items()}  # fmt: skip
+
+    def run(instance: str = "w1", slots: int = 2) -> WorkerProcess:
+        environment = {
+            **os.environ, **passed,
+            "TIDEGATE_TOPIC_PREFIX": dispatcher.prefix,
+            "TIDEGATE_VAULT_KEY_FILE": str(tmp_path / "vault.key"),
+            "TIDEGATE_CLUSTER_KEY_FILE": str(tmp_path / "cluster.key"),
+        }  # fmt: skip
+        port, log = pick_free(), tmp_path / f"{instance}-{len(started)}.log"
+        command = [
+            str(Path(sys.executable).parent / "tidegate"), "worker", "--app", "jobs:app",
+            "--bootstrap", kafka.bootstrap, "--topology", "topology.yaml",
+            "--instance", instance, "--slots", str(slots), "--probe-port", str(port),
+        ]  # fmt: skip
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=out)
+        started.append(WorkerProcess(process, log, port))
+        return started[-1]
+
+    yield run
+    for worker in started:
+        worker.process.kill()
+        worker.process.wait(10)
+        print(worker.log.read_text())
+
+
+def test_a_job_from_lease_to_end(dispatcher: Dispatcher, start: Start) -> None:
+    worker = start()
+    lease = dispatcher.lease("whole", **dispatcher.payload(b"hello world"), home_partition=1)
+    eventually(worker.ready, what="readiness")
+    claim = dispatcher.grant(lease)
+    ended = dispatcher.ended(lease)
+    assert (ended.status, ended.free) == ("succeeded", 2)
+    assert ended.result == '{"key":"idk_1","text":"HELLO WORLD"}'
+    homes = {p for p, c in dispatcher.commands if c.job_id == lease.job_id}
+    assert homes == {1}
+    assert dispatcher.find(Checkpoint, lambda c: c.job_id == lease.job_id).value == '"HELLO WORLD"'
+    outcome = dispatcher.find(Outcome, lambda c: c.job_id == lease.job_id)
+    assert (outcome.claim_id, outcome.status) == (claim.claim_id, "done")
+    dispatcher.begun(lease)
+
+
+def test_a_chunk_beyond_retention_fails_the_job_and_is_named(
+    kafka: Any, dispatcher: Dispatcher, start: Start
+) -> None:
+    stored = dispatcher.payload(b"hello world")
+    later = dispatcher.payload(b"hello again")
+    gone = stored["payload_ref"].offsets[0]
+    name = dispatcher.prefix + "payloads"
+    admin = AdminClient(kafka.client())
+    for future in admin.delete_records([TopicPartition(name, 1, gone + 1)]).values():
+        future.result(30)
+    start()
+    ended = dispatcher.ended(dispatcher.lease("whole", **stored))
+    assert ended.status == "failed"
+    assert f"payloads:1:{gone} is gone" in (ended.error or "")
+    assert dispatcher.grant(dispatcher.lease("whole", **later)).action == "email:send/reply"
+
+
+def test_sigterm_releases_what_still_runs_and_ends_well(
+    dispatcher: Dispatcher, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = start()
+    lease = dispatcher.lease("waits")
+    dispatcher.begun(lease)
+    worker.process.send_signal(signal.SIGTERM)
+    assert dispatcher.ended(lease).status == "released"
+    assert worker.ends() == 0
+    quiet = [c.body for _, c in dispatcher.commands if isinstance(c.body, Heartbeat)][-1]
+    assert quiet.free == 0
+
+
+def test_a_restarted_worker_declines_the_leases_of_its_last_boot(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    first = start()
+    lease = dispatcher.lease("waits")
+    dispatcher.begun(lease)
+    first.process.kill()
+    first.ends()
+    killed_at, seen = time.monotonic(), len(dispatcher.commands)
+    start()
+    body = dispatcher.heartbeat(0, after=seen).body
+    assert isinstance(body, Heartbeat)
+    assert body.worker_id != lease.worker_id
+    assert time.monotonic() - killed_at < 10, "static membership: the place is kept"
+    dispatcher.write(
+        "jobs.work.default", body.work_partition, b"acme",
+        seal_lease(replace(lease, epoch=2), CLUSTER_KEY),
+    )  # fmt: skip
+    declined = dispatcher.find(Declined, lambda c: c.job_id == lease.job_id and c.epoch == 2)
+    assert declined.reason == "not_mine"
+
+
+def test_a_blocked_loop_is_named_and_ends_the_process(dispatcher: Dispatcher, start: Start) -> None:
+    worker = start()
+    lease = dispatcher.lease("blocks", timeout_seconds=1.0)
+    dispatcher.begun(lease)
+    listed = dispatcher.find(
+        Heartbeat,
+        lambda c: isinstance(c.body, Heartbeat) and bool(c.body.leases) and not c.body.free,
+    )
+    assert listed.leases[0].job_id == lease.job_id
+    assert worker.ends() == 70
+    text = re.sub(r"\x1b\[[0-9;]*m", "", worker.log.read_text())
+    assert text.count("a handler blocks the event loop") == 1
+    assert "time.sleep(0.1)" in text
+    assert lease.job_id in text
+    assert "blocked past its handler's timeout" in text
+
+
+def test_two_workers_announce_partitions_of_their_own_and_leases_outlive_the_rebalance(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    start("w1")
+    lease = dispatcher.lease("waits")
+    dispatcher.begun(lease)
+    start("w2")
+    second = dispatcher.heartbeat(0, "w2/").body
+    seen = len(dispatcher.commands)
+    first = dispatcher.heartbeat(0, "w1/", after=seen).body
+    assert isinstance(first, Heartbeat)
+    assert isinstance(second, Heartbeat)
+    assert first.work_partition != second.work_partition
+    assert [held.job_id for held in first.leases] == [lease.job_id]
+    cancel = Reply(lease.worker_id, lease.job_id, 1, "", "cancel")
+    dispatcher.write("jobs.replies", first.work_partition, b"", REPLY.encode(cancel))
+    assert dispatcher.ended(lease).status == "cancelled"
+
+
+def test_a_second_process_under_one_instance_name_ends_the_first(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    first = start("w1")
+    dispatcher.heartbeat(0, "w1/")
+    start("w1")
+    assert first.ends() == 1
+    assert "another worker runs under this instance name" in first.log.read_text()
+
+
+def test_a_forged_lease_is_not_run_but_kept_for_the_operator(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    start()
+    body = dispatcher.heartbeat(0).body
+    assert isinstance(body, Heartbeat)
+    value = seal_lease(replace(dispatcher.lease("waits"), job_id="job_forged"), b"x" * 32)
+    offset = dispatcher.write("jobs.work.default", body.work_partition, b"acme", value)
+    consumer = dispatcher.reader("dlq")
+
+    def letter() -> Any:
+        message = consumer.poll(0.2)
+        return None if message is None else DEAD_LETTER.decode(message.value())
+
+    found = eventually(letter, 20, what="a dead letter")
+    consumer.close()
+    assert (found.reason, found.offset, found.value) == ("forged_lease", offset, value)
+    assert not [c for _, c in dispatcher.commands if c.job_id == "job_forged"]
