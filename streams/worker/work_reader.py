@@ -17,8 +17,6 @@ from streams.worker.worker import Place
 
 log = structlog.get_logger(__name__)
 
-_FENCED = {KafkaError._FENCED, KafkaError.FENCED_INSTANCE_ID}
-
 
 class WorkReader:
     """A static member of the pool's group: restarted within the session it keeps its place."""
@@ -103,7 +101,8 @@ class WorkReader:
         error = message.error()
         if error is None:
             return True
-        if error.code() in _FENCED:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            # The one fatal error of a static member that reads only.
             raise Fenced(
                 f"{error.str()}: another worker runs under this instance name; "
                 "give each process its own TIDEGATE_INSTANCE"
