@@ -18,7 +18,7 @@ import structlog
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 # `record` is the record's value as it stood on the topic; columns beside it are what lists
@@ -37,7 +37,7 @@ CREATE TABLE progress (
   job_id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL);
 CREATE INDEX progress_by_age ON progress (at);
 CREATE TABLE steps (
-  job_id TEXT, incarnation INTEGER, name TEXT, at INTEGER NOT NULL, value TEXT NOT NULL,
+  job_id TEXT, incarnation INTEGER, name TEXT, position INTEGER NOT NULL, value TEXT NOT NULL,
   PRIMARY KEY (job_id, incarnation, name)) WITHOUT ROWID;
 CREATE TABLE effects (
   tenant_id TEXT, scope TEXT, action TEXT, first_claimed_at INTEGER NOT NULL,

@@ -96,7 +96,8 @@ def _progress(record: Record) -> Row:
 
 def _step(record: Record) -> Row:
     key = PROJECTIONS[record.topic].key(record)
-    return *key, record.timestamp, _json(record, record.value or b"")
+    # Steps of one transaction share their time; their offsets keep the order.
+    return *key, record.offset, _json(record, record.value or b"")
 
 
 def _effect(record: Record) -> Row:
@@ -138,7 +139,7 @@ PROJECTIONS: dict[str, Projection] = {
     ),
     "jobs.progress": Projection("progress", ("job_id", "tenant_id", "at", "value"), 1, _progress),
     "dispatcher.checkpoints.changelog": Projection(
-        "steps", ("job_id", "incarnation", "name", "at", "value"), 3, _step
+        "steps", ("job_id", "incarnation", "name", "position", "value"), 3, _step
     ),
     "ledger": Projection(
         "effects", ("tenant_id", "scope", "action", "first_claimed_at", "record"), 3, _effect

@@ -62,7 +62,7 @@ def around(connection: sqlite3.Connection, found: Job) -> Around:
         (found.tenant_id, found.scope),
     )
     steps = connection.execute(
-        "SELECT name, value FROM steps WHERE job_id = ? AND incarnation = ? ORDER BY at, name",
+        "SELECT name, value FROM steps WHERE job_id = ? AND incarnation = ? ORDER BY position",
         (found.job_id, found.incarnation),
     )
     progress = connection.execute(

@@ -118,7 +118,7 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
     steps = [(1, "old", 1), (2, "b", 5), (2, "a", 6), (10, "x", 1)]
     for incarnation, name, at in steps:
         key = checkpoint_key("job_a", incarnation, name)
-        project(Record("dispatcher.checkpoints.changelog", 0, 0, at, key, b"1"), batch)
+        project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, b"1"), batch)
     write(connection, batch)
     shown = queries.shown_job(connection, "job_a")
     assert shown is not None
