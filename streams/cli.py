@@ -92,14 +92,21 @@ def _fail(error: TidegateError, code: int) -> None:
     sys.exit(code)
 
 
-def _root(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    if show_version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(version("tidegate"))
         raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Nothing of its own: the commands do it all."""
 
 
 def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:

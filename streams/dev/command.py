@@ -12,10 +12,10 @@ from streams.settings import load_settings
 
 def dev(
     port: Annotated[
-        int | None, typer.Option(help="Port of everything; 0 picks a free one.  [default: 8080]")
+        int | None, typer.Option(help="Port of everything; 0 picks a free one. (8080 by default)")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Kafka's data, keys, logs.  [default: .tidegate]")
+        Path | None, typer.Option(help="Kafka's data, keys, logs. (.tidegate by default)")
     ] = None,
     bootstrap: Annotated[
         str | None, typer.Option(help="Use this Kafka instead of an embedded one.")

@@ -75,6 +75,8 @@ class Front:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if not request.rel_url.raw_path.startswith("/"):
+            return problem(400, "bad-request", "the request names no path: begin it with /")
         behind = self._hooks if request.path.startswith(_HOOKS) else self._rest
         first = next(self._turn) % len(behind)
         for member in (*behind[first:], *behind[:first]):
@@ -91,7 +93,7 @@ class Front:
 async def _send(request: web.Request, member: Member) -> ClientResponse:
     return await request.app[_SESSION].request(
         request.method,
-        URL(member.url + request.raw_path, encoded=True),
+        URL(member.url + request.rel_url.raw_path_qs, encoded=True),
         headers=_end_to_end(request.headers),
         data=request.content if request.can_read_body else None,
         allow_redirects=False,

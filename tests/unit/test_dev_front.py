@@ -129,6 +129,22 @@ async def test_method_path_headers_and_body_pass_as_they_are() -> None:
     assert "x-ours" in headers
 
 
+@pytest.mark.parametrize(
+    "target", ["@example.com/", "http://example.com/v1/x", "*", ".example.com/"]
+)
+async def test_no_request_line_leads_elsewhere(target: str) -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator) as client:
+        url = client._base_url
+        assert url
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        status = (await asyncio.wait_for(reader.read(), TIMEOUT)).split()[1]
+        writer.close()
+    assert operator.seen in ([], ["/v1/x"])
+    assert (status == b"200") == bool(operator.seen)
+
+
 async def test_hop_by_hop_headers_stay() -> None:
     async with fronted(*pair()) as client:
         answer = await client.get("/v1/jobs", headers={"Connection": "X-Mine", "X-Mine": "1"})
