@@ -9,20 +9,18 @@ acknowledged by all in-sync replicas); `redeliveries` are answered from memory.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hmac
-import json
 import multiprocessing
 import os
-import platform
+import re
 import socket
 import statistics
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -30,19 +28,19 @@ from typing import Any
 import orjson
 import uvloop
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from harness import Result, arguments, broker_and_folder, create_topics, report
 
-from streams.broker.embedded import EmbeddedKafka
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.settings import Settings
 from streams.telemetry import configure_logging
 from streams.tenants import SourceSettings, source_record
-from streams.topology.model import Priority, Route, Topology
+from streams.topology.load import load
+from streams.topology.model import Route
 from streams.vault import Vault
 
-PARTITIONS = 4
+TOPOLOGY = replace(load(), routes=(Route("bench", "ticket.*", "draft_reply", "webhook"),))
 TENANTS = [f"tenant{number}" for number in range(20)]
 SECRET = b"signs the benchmark's bodies"
 BODY_BYTES = 1024
@@ -50,40 +48,39 @@ KEY = b"b" * 32
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    report = measure(chosen.seconds, chosen.connections)
-    print(json.dumps(report) if chosen.json else table(report))
+    results = measure(chosen.seconds, chosen.connections)
+    report("ingress", results, as_json=chosen.json)
 
 
-def measure(seconds: float, connections: int) -> dict[str, Any]:
+def measure(seconds: float, connections: int) -> list[Result]:
     """Both contenders against one fresh broker and one ingress process."""
     results = []
-    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka") as broker:
-        prepare(broker.bootstrap)
-        with ingress(broker.bootstrap, Path(folder)) as port:
+    with broker_and_folder() as (bootstrap, folder):
+        create_topics(bootstrap, TOPOLOGY, ("payloads", "events.received", "tenants", "dlq"))
+        set_sources(bootstrap)
+        with ingress(bootstrap, folder) as port:
             run_load(port, connections, 2, fresh=True)  # connections, caches and the JVM warm up
             for contender, fresh in (("fresh events", True), ("redeliveries", False)):
-                results += rows(contender, run_load(port, connections, seconds, fresh))
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return {"benchmark": "ingress", "machine": machine, "results": results}
+                before = cpu_seconds(port)
+                *latencies, took = run_load(port, connections, seconds, fresh)
+                cpu = cpu_seconds(port) - before
+                results += figures(contender, latencies, took, cpu)
+    return results
 
 
-def prepare(bootstrap: str) -> None:
-    """Topics, and one source for every tenant."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    names = ("payloads", "events.received", "tenants", "dlq")
-    for created in admin.create_topics([NewTopic(n, PARTITIONS, 1) for n in names]).values():
-        created.result(30)
+def set_sources(bootstrap: str) -> None:
+    """One source for every tenant."""
     producer = Producer({"bootstrap.servers": bootstrap})
     settings = SourceSettings(scheme="hmac-sha256")
     for tenant in TENANTS:
         record = source_record(Vault(KEY), tenant, "bench", settings, [SECRET], 1)
         key = tenant_key(tenant, "source", "bench")
-        producer.produce("tenants", TENANT.encode(record), key, partition_for(tenant, PARTITIONS))
+        partition = partition_for(tenant, TOPOLOGY.partitions)
+        producer.produce("tenants", TENANT.encode(record), key, partition)
     producer.flush(30)
 
 
@@ -111,15 +108,7 @@ def serve(settings: Settings) -> None:
     from ingress.server import run
 
     configure_logging(settings, stage="ingress")
-    routes = (Route("bench", "ticket.*", "draft_reply", "webhook"),)
-    run(
-        settings,
-        Topology(
-            partitions=PARTITIONS, window_ms=7 * 86_400_000, topics={}, stages={},
-            priorities={"webhook": Priority("webhook", 0)}, pools=("default",), job_types={},
-            routes=routes, limits=(), finished_jobs_ms=86_400_000,
-        ),
-    )  # fmt: skip
+    run(settings, TOPOLOGY)
 
 
 def await_ready(port: int, process: BaseProcess) -> None:
@@ -237,27 +226,21 @@ class Connection(asyncio.Protocol):
         load.sent += 1
 
 
-def rows(contender: str, measured: list[float]) -> list[dict[str, Any]]:
-    *latencies, took = measured
+def cpu_seconds(port: int) -> float:
+    """Processor time of the ingress process so far; 0 where the platform does not tell."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+        found = re.search(r"^process_cpu_seconds_total (\S+)", response.read().decode(), re.M)
+    return float(found[1]) if found else 0.0
+
+
+def figures(contender: str, latencies: list[float], took: float, cpu: float) -> list[Result]:
     cuts = statistics.quantiles(latencies, n=100)
-    figures = (
-        ("requests", len(latencies) / took, "1/s"),
-        ("latency p50", cuts[49] * 1000, "ms"),
-        ("latency p99", cuts[98] * 1000, "ms"),
-    )
     return [
-        {"contender": contender, "metric": name, "value": round(value, 1), "unit": unit}
-        for name, value, unit in figures
+        Result(contender, "requests", round(len(latencies) / took, 1), "1/s"),
+        Result(contender, "latency p50", round(cuts[49] * 1000, 1), "ms"),
+        Result(contender, "latency p99", round(cuts[98] * 1000, 1), "ms"),
+        Result(contender, "processor time", round(cpu / len(latencies) * 1e6, 1), "us/request"),
     ]
-
-
-def table(report: dict[str, Any]) -> str:
-    lines = [f"{report['benchmark']} ({report['machine']})"]
-    lines += [
-        f"  {r['contender']:<14} {r['metric']:<12} {r['value']:>10,.1f} {r['unit']}"
-        for r in report["results"]
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
