@@ -20,7 +20,7 @@ from streams.vault import Vault
 from streams.worker import metrics
 from streams.worker.context import Context
 from streams.worker.effects import Claimant, Effects
-from streams.worker.ending import Ending
+from streams.worker.ending import Ending, raised
 from streams.worker.execution import Execution
 from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
 from streams.worker.outbox import Outbox
@@ -157,7 +157,12 @@ class Worker:
 
     async def _run(self, session: Session) -> None:
         lease, started = session.lease, self._clock()
-        ending = await self._execution(session).run()
+        try:
+            ending = await self._execution(session).run()
+        except Exception as error:
+            # Nothing of a handler gets here; without this a slot would be gone for good.
+            log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
+            ending = raised(error)
         seconds = self._clock() - started
         metrics.HANDLER_SECONDS.labels(lease.type, ending.status).observe(seconds)
         log.info(

@@ -130,6 +130,15 @@ async def test_a_cancel_ends_the_handler() -> None:
     assert (ended.status, ended.error) == ("cancelled", "no longer needed")
 
 
+async def test_a_lease_that_cannot_be_executed_frees_its_slot() -> None:
+    async def handler(ctx: Context) -> None: ...
+
+    async with bench(app_of(handler), slots=1) as at:
+        ended = await at.ended(at.give(input="{no json"))
+        assert (ended.status, ended.free) == ("retry", 1)
+        assert "JSONDecodeError" in (ended.error or "")
+
+
 @pytest.mark.parametrize("moved", [{"epoch": 2}, {"job_id": "job_x"}])
 async def test_a_reply_for_another_lease_changes_nothing(moved: dict[str, Any]) -> None:
     from dataclasses import replace

@@ -1,0 +1,116 @@
+"""The example's tools say what is known of an effect, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+from leasing import bench, payload_ref
+
+from streams.app import App, load_app
+from streams.serde.records import Ended, EventInfo, Outcome
+
+ROOT = Path(__file__).parents[2]
+TICKET = orjson.dumps({"detail": {"id": 7, "subject": "Late", "order_id": 12}})
+
+
+@dataclass
+class Services:
+    """The mail and payment services; answers are (status, headers)."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, str, object]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        key = request.headers["Idempotency-Key"]
+        self.calls.append((request.path, key, await request.json()))
+        return web.json_response({"ok": True}, status=self.status, headers=self.headers)
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    monkeypatch.chdir(ROOT)
+    return load_app("examples.support.app:app")
+
+
+@pytest.fixture
+async def services(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
+    found, server = Services(), web.Application()
+    server.router.add_post("/{any}", found.answer)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    monkeypatch.setenv("SUPPORT_TOOLS_URL", f"http://{host}:{port}")
+    yield found
+    await runner.cleanup()
+
+
+async def run(app: App, type: str, status: str = "OPEN") -> tuple[Ended, list[Outcome]]:
+    event = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "application/json",
+                      None, None, "k", {"status": status})  # fmt: skip
+    async with bench(app) as at:
+        ref = payload_ref(at, "acme", "evt_1", TICKET)
+        ended = await at.ended(at.give(type, event=event, payload_ref=ref))
+        return ended, at.bodies(Outcome)
+
+
+async def test_a_ticket_gets_a_draft_and_one_email_under_its_key(
+    app: App, services: Services
+) -> None:
+    ended, _ = await run(app, "draft_reply")
+    assert ended.status == "succeeded"
+    ((path, key, body),) = services.calls
+    assert (path, key) == ("/email", "idk of email:send/reply")
+    assert body == {"ticket_id": "7", "text": orjson.loads(ended.result or "")["draft"]}
+
+
+async def test_a_refund_names_its_order(app: App, services: Services) -> None:
+    ended, _ = await run(app, "refund")
+    assert ended.status == "succeeded"
+    assert services.calls == [("/refund", "idk of payment:refund/12", {"order_id": "12"})]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "ended_as", "after", "outcome"),
+    [
+        (503, {}, "retry", None, "failed"),
+        (429, {"Retry-After": "7"}, "retry", 7, "failed"),
+        (422, {}, "failed", None, "failed"),
+        (500, {}, "retry", None, "unknown"),
+    ],
+)
+async def test_an_answer_decides_what_is_known_of_the_effect(
+    app: App, services: Services, status: int, headers: dict[str, str], ended_as: str,
+    after: float | None, outcome: str,
+) -> None:  # fmt: skip
+    services.status, services.headers = status, headers
+    ended, outcomes = await run(app, "refund")
+    assert (ended.status, ended.retry_after_seconds) == (ended_as, after)
+    assert [o.status for o in outcomes] == [outcome]
+
+
+async def test_a_service_that_is_not_there_did_nothing(
+    app: App, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    monkeypatch.setenv("SUPPORT_TOOLS_URL", f"http://127.0.0.1:{unused_tcp_port}")
+    ended, outcomes = await run(app, "refund")
+    assert (ended.status, [o.status for o in outcomes]) == ("retry", ["failed"])
+
+
+async def test_a_solved_ticket_is_not_answered(app: App, services: Services) -> None:
+    ended, _ = await run(app, "draft_reply", status="SOLVED")
+    assert (ended.status, services.calls) == ("cancelled", [])
+
+
+def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
+    from streams.topology.load import load
+
+    topology = load(ROOT / "examples" / "support" / "topology.yaml")
+    assert {route.job for route in topology.routes} <= set(app.jobs)
+    assert topology.routes
