@@ -52,6 +52,7 @@ def all_pages(connection: sqlite3.Connection, only: JobFilter, limit: int) -> li
         page = queries.jobs_page(connection, only, limit, cursor)
         assert len(page.items) <= limit
         seen += [each["job_id"] for each in page.items]
+        assert len(seen) == len(set(seen)), "a page repeats a job"
         if page.next is None:
             return seen
         cursor = parse_cursor(str(page.next))
