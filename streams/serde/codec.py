@@ -10,7 +10,7 @@ import struct
 import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from io import BytesIO
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -22,6 +22,7 @@ from streams.serde import records, schemas
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
 HEADER_SIZE = _HEADER.size
+_AS_THEY_ARE = frozenset({str, int, float, bool, bytes, dict, types.NoneType})
 
 
 class Codec(Generic[T]):
@@ -83,14 +84,21 @@ class Codec(Generic[T]):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, records.Command):
-        body = (f"tidegate.{type(value.body).__name__}", _plain(value.body))
-        return {**{f.name: getattr(value, f.name) for f in fields(value)}, "body": body}
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return value
+    if not is_dataclass(value):
+        return value
+    datum = {name: _plain(getattr(value, name)) for name in _field_names(value.__class__)}
+    if isinstance(value, records.Command):
+        datum["body"] = (f"tidegate.{type(value.body).__name__}", datum["body"])
+    return datum
+
+
+@cache
+def _field_names(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls))
 
 
 def _builder(hint: Any) -> Callable[[Any], Any]:
