@@ -61,6 +61,22 @@ async def test_a_granted_effect_is_called_under_its_key_and_recorded_before_it_r
     )  # fmt: skip
 
 
+async def test_an_effect_returns_only_once_its_outcome_is_acknowledged() -> None:
+    app, recorded = App("test"), []
+
+    async def tool(**_: Any) -> None:
+        at.transport.failures = 1
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect("t", tool, key="k")
+        recorded.extend(at.bodies(Outcome))
+
+    async with bench(app) as at:
+        await at.ended(at.give())
+    assert [o.status for o in recorded] == ["done"]
+
+
 async def test_a_tool_that_is_not_declared_honours_no_key_and_may_be_sync() -> None:
     app = App("test")
 
