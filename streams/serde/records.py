@@ -13,6 +13,7 @@ JobStatus = Literal[
     "pending", "scheduled", "running", "waiting", "needs_review",
     "succeeded", "failed", "cancelled", "dead",
 ]  # fmt: skip
+ReplyKind = Literal["granted", "done", "held", "review", "refused", "lost", "cancel"]
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "dead"})
 
 
@@ -248,7 +249,7 @@ class Reply:
     job_id: str
     epoch: int
     claim_id: str
-    kind: Literal["granted", "done", "held", "review", "refused", "lost", "cancel"]
+    kind: ReplyKind
     idempotency_key: str = ""
     repeat: bool = False
     result: str | None = None

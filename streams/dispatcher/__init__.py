@@ -1,0 +1,10 @@
+"""The dispatcher stage: owns every job of its partitions, from its event to its end.
+
+processor ─► commands ─► lifecycle ─► job_store ─► jobs (the states, as pure functions)
+    │            └────► ledger           │
+    └─► board (ready, running) ─► roster (workers, leases), fairness, limits
+"""
+
+from streams.dispatcher.processor import stage
+
+__all__ = ["stage"]

@@ -1,0 +1,143 @@
+"""Job records of one partition, and the ordered keys that find the live and the expired ones.
+
+The store `jobs` holds: `j` job_id, the job; `l` job_id, that it is live; `p` job_id command_id,
+a command that came before its job; `s` scope job_id, that a replay shares a scope; and
+`x` time job_id incarnation, when what is kept of a finished job may go.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+
+from streams.dispatcher.jobs import is_live, scope_of
+from streams.runtime.processor import Context
+from streams.serde.codec import COMMAND, JOB
+from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Command, Job
+from streams.state.store import KeyValueStore
+
+_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY = b"j", b"l", b"p", b"s", b"x"
+_TIME = struct.Struct(">Q")
+_CHUNK = 1_000
+
+
+class JobStore:
+    """The dispatcher's stores during one step; makes every change public on `jobs`.
+
+    A job that changes several times in a step is written once, by `flush`.
+    """
+
+    def __init__(self, ctx: Context, keep_ms: int) -> None:
+        self._ctx = ctx
+        self._jobs: KeyValueStore = ctx.store("jobs")
+        self._keep_ms = keep_ms
+        self._changed: dict[str, Job] = {}
+
+    def get(self, job_id: str) -> Job | None:
+        if job_id in self._changed:
+            return self._changed[job_id]
+        value = self._jobs.get(_JOB + job_id.encode())
+        return None if value is None else JOB.decode(value)
+
+    def put(self, job: Job) -> None:
+        """Keep a job's new state, to be written by `flush`."""
+        self._changed[job.job_id] = job
+
+    def flush(self) -> None:
+        """Write and publish the jobs that changed."""
+        for job in self._changed.values():
+            self._write(job)
+        self._changed.clear()
+
+    def steps(self, job: Job) -> dict[str, str]:
+        """Finished steps of a job: name to JSON."""
+        prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
+        found = self._ctx.store("checkpoints").range(prefix, after(prefix))
+        return {key[len(prefix) :].decode(): value.decode() for key, value in found}
+
+    def live(self) -> Iterator[Job]:
+        """Every job that has not ended, in no useful order."""
+        keys = (key for key, _ in self._jobs.range(_LIVE, after(_LIVE)))
+        while chunk := [_JOB + key[1:] for key in islice(keys, _CHUNK)]:
+            for value in self._jobs.get_many(chunk):
+                if value is not None:
+                    yield JOB.decode(value)
+
+    def park(self, command: Command) -> None:
+        """Keep a command until its job appears, or until nothing more is to be expected."""
+        key = _PARKED + join(command.job_id, command.command_id)
+        self._jobs.put(key, COMMAND.encode(command))
+        self._expire(command.job_id, 0)
+
+    def parked(self) -> set[str]:
+        """Ids of jobs for which a command waits."""
+        keys = (key for key, _ in self._jobs.range(_PARKED, after(_PARKED)))
+        return {split(key[1:])[0] for key in keys}
+
+    def unpark(self, job_id: str) -> list[Command]:
+        """Remove and return what was kept for a job, in the order of its ids."""
+        prefix = _PARKED + join(job_id) + SEPARATOR
+        found = list(self._jobs.range(prefix, after(prefix)))
+        for key, _ in found:
+            self._jobs.delete(key)
+        return [COMMAND.decode(value) for _, value in found]
+
+    def purge(self, limit: int) -> int:
+        """Forget finished jobs whose time has come: record, steps and ledger entries."""
+        due = self._jobs.range(_EXPIRY, _EXPIRY + _TIME.pack(self._ctx.now + 1))
+        keys = [key for key, _ in islice(due, limit)]
+        for key in keys:
+            job_id, incarnation = split(key[1 + _TIME.size :])
+            self._jobs.delete(key)
+            self._forget(job_id, int(incarnation))
+        return len(keys)
+
+    def _write(self, job: Job) -> None:
+        key, value = job.job_id.encode(), JOB.encode(job)
+        known_live = self._jobs.get(_LIVE + key) is not None
+        self._jobs.put(_JOB + key, value)
+        self._ctx.forward("jobs", key, value)
+        if is_live(job) and not known_live:
+            self._jobs.put(_LIVE + key, b"")
+            if job.scope != scope_of(job.job_id, job.incarnation):
+                self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
+        elif known_live and not is_live(job):
+            self._jobs.delete(_LIVE + key)
+            self._expire(job.job_id, job.incarnation)
+
+    def _expire(self, job_id: str, incarnation: int) -> None:
+        due = _TIME.pack(self._ctx.now + self._keep_ms)
+        self._jobs.put(_EXPIRY + due + join(job_id, str(incarnation)), b"")
+
+    def _forget(self, job_id: str, incarnation: int) -> None:
+        job = self.get(job_id)
+        if incarnation == 0:
+            self.unpark(job_id)
+            return
+        if job is None:
+            return
+        _delete_prefix(self._ctx.store("checkpoints"), join(job_id, str(incarnation)) + SEPARATOR)
+        if job.incarnation == incarnation:
+            self._jobs.delete(_JOB + job_id.encode())
+            self._ctx.forward("jobs", job_id.encode(), None)
+            self._jobs.delete(_SHARED + join(job.scope, job_id))
+            self._forget_effects(job.tenant_id, job.scope)
+        if scope_of(job_id, incarnation) != job.scope:
+            self._forget_effects(job.tenant_id, scope_of(job_id, incarnation))
+
+    def _forget_effects(self, tenant_id: str, scope: str) -> None:
+        """Ledger entries stay while any job that may look at them does."""
+        prefix = _SHARED + join(scope) + SEPARATOR
+        shared = next(self._jobs.range(prefix, after(prefix)), None)
+        owner_id, incarnation = scope.rsplit(".", 1)
+        owner = self.get(owner_id)
+        owned = owner is not None and owner.incarnation == int(incarnation)
+        if shared is None and not owned:
+            _delete_prefix(self._ctx.store("ledger"), join(tenant_id, scope) + SEPARATOR)
+
+
+def _delete_prefix(store: KeyValueStore, prefix: bytes) -> None:
+    for key in [key for key, _ in store.range(prefix, after(prefix))]:
+        store.delete(key)

@@ -1,0 +1,148 @@
+"""The ledger: whether a side effect may begin, decided in the transaction that checks its lease.
+
+An entry lives at (tenant, scope, action) on the public, compacted topic `ledger`, which is this
+store's changelog. The caller has checked that the claim's lease is the living one.
+
+    (none), failed      -> granted; claimed
+    claimed, same claim -> granted again: a repeated question gets the same answer
+    claimed, same run   -> held: two calls under way under one key
+    done                -> the stored result
+    unknown, or claimed by a run that is over
+                        -> granted under the same key while the tool honours it, else review
+    any, other arguments-> refused
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.ids import idempotency_key
+from streams.serde.keys import ledger_key
+from streams.serde.records import Claim, Command, Job, LedgerEntry, Outcome, Reply, ReplyKind
+from streams.state.store import KeyValueStore
+
+
+def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int) -> Reply:
+    """Answer a claim of the living lease of `job`; `now` in milliseconds."""
+    entry = _get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
+    if entry.digest != asked.digest:
+        message = (
+            f"effect {asked.action} was claimed before with other arguments: "
+            "give another call another key"
+        )
+        return _reply(command, asked, entry, "refused", message=message)
+    if entry.claim_id == asked.claim_id and entry.status != "done":
+        return _repeated(command, asked, entry)
+    match entry.status:
+        case "done":
+            return _reply(command, asked, entry, "done", result=entry.result)
+        case "failed":
+            return _grant(store, entry, job, asked, now)
+        case "claimed" if entry.run_id == asked.run_id:
+            return _reply(command, asked, entry, "held")
+    return _uncertain(store, entry, job, command, asked, now)
+
+
+def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
+    """Record how a claimed effect ended; a later claim's entry is left as it is.
+
+    A run whose lease is over may still tell what became of its own claim: it is the truth.
+    """
+    entry = _get(store, job.tenant_id, job.scope, told.action)
+    settled = entry is not None and entry.status not in ("claimed", "unknown", "review")
+    if entry is None or entry.claim_id != told.claim_id or settled:
+        return False
+    _put(
+        store,
+        replace(entry, status=told.status, result=told.result, error=told.error, updated_at=now),
+    )
+    return True
+
+
+def _uncertain(
+    store: KeyValueStore, entry: LedgerEntry, job: Job, command: Command, asked: Claim, now: int
+) -> Reply:
+    """It may have happened: only a tool that honours its key may be asked again."""
+    lifetime = min(entry.key_lifetime_ms, asked.key_lifetime_ms)
+    if now < entry.first_claimed_at + lifetime:
+        return _grant(store, entry, job, asked, now, repeat=True)
+    message = (
+        f"effect {asked.action} was begun by run {entry.run_id} and its outcome is unknown: "
+        "find out whether it happened, then replay the job with or without a fresh scope"
+    )
+    if entry.status != "review":
+        _put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
+    return _reply(command, asked, entry, "review", message=message)
+
+
+def _repeated(command: Command, asked: Claim, entry: LedgerEntry) -> Reply:
+    if entry.status == "claimed":
+        return _reply(command, asked, entry, "granted", repeat=entry.claims > 1)
+    return _reply(command, asked, entry, "lost", message="this claim has its outcome already")
+
+
+def _grant(
+    store: KeyValueStore, entry: LedgerEntry, job: Job, asked: Claim, now: int, *,
+    repeat: bool = False,
+) -> Reply:  # fmt: skip
+    granted = replace(
+        entry,
+        status="claimed",
+        job_id=job.job_id,
+        epoch=job.epoch,
+        run_id=asked.run_id,
+        claim_id=asked.claim_id,
+        key_lifetime_ms=asked.key_lifetime_ms,
+        claims=entry.claims + 1,
+        updated_at=now,
+        error=None,
+    )
+    _put(store, granted)
+    return Reply(
+        asked.worker_id, job.job_id, job.epoch, asked.claim_id, "granted",
+        idempotency_key=granted.idempotency_key, repeat=repeat,
+    )  # fmt: skip
+
+
+def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
+    """What is not in the ledger was not done."""
+    return LedgerEntry(
+        tenant_id=job.tenant_id,
+        scope=job.scope,
+        action=asked.action,
+        status="failed",
+        job_id=job.job_id,
+        epoch=job.epoch,
+        run_id=asked.run_id,
+        claim_id="",
+        digest=asked.digest,
+        idempotency_key=idempotency_key(job.tenant_id, job.scope, asked.action),
+        key_lifetime_ms=asked.key_lifetime_ms,
+        claims=0,
+        first_claimed_at=now,
+        updated_at=now,
+        result=None,
+        error=None,
+    )
+
+
+def _reply(
+    command: Command, asked: Claim, entry: LedgerEntry, kind: ReplyKind, *,
+    result: str | None = None, repeat: bool = False, message: str = "",
+) -> Reply:  # fmt: skip
+    return Reply(
+        asked.worker_id, command.job_id, command.epoch, asked.claim_id,
+        kind,
+        entry.idempotency_key, repeat, result, message,
+    )  # fmt: skip
+
+
+def _get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
+    value = store.get(ledger_key(tenant_id, scope, action))
+    return None if value is None else LEDGER_ENTRY.decode(value)
+
+
+def _put(store: KeyValueStore, entry: LedgerEntry) -> None:
+    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
+    store.put(key, LEDGER_ENTRY.encode(entry))
