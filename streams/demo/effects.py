@@ -56,7 +56,9 @@ def count_repeats(calls: Iterable[Call], kills: Iterable[Kill]) -> Repeats:
             if fault is None:
                 same_key += 1
             else:
-                duplicates.append(f"{'/'.join(effect)}: {fault}")
+                duplicates.append(
+                    f"{'/'.join(effect)}: {fault} ({_when(made[index - 1], made[index])})"
+                )
     total = sum(map(len, grouped.values()))
     return Repeats(len(grouped), total, same_key, tuple(duplicates))
 
@@ -70,6 +72,14 @@ def _fault(earlier: list[Call], call: Call, kills: tuple[Kill, ...]) -> str | No
     if not any(_cut_short(earlier[-1], call, kill) for kill in kills):
         return "called again under the same key, with no kill in flight to explain it"
     return None
+
+
+def _when(first: Call, second: Call) -> str:
+    answered = "never" if first.answered_at is None else f"{first.answered_at:.3f}"
+    return (
+        f"process {first.caller.pid} at {first.began_at:.3f}, answered {answered}; then "
+        f"process {second.caller.pid} at {second.began_at:.3f}"
+    )
 
 
 def _cut_short(first: Call, second: Call, kill: Kill) -> bool:

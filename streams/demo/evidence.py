@@ -48,7 +48,11 @@ class Records:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the judge gets; `texts` are (tenant, text) that handlers showed to the outside."""
+    """Everything the judge gets.
+
+    `texts` are (tenant, text) that handlers showed to the outside; `high_water` the most calls
+    that a tenant had under way at once.
+    """
 
     scenario: Scenario
     answers: tuple[Answer, ...] = ()

@@ -24,8 +24,11 @@ DELAYED_TENANT = TENANTS[0]
 DELAY_SECONDS = 8.0
 
 CAPPED_TENANT = "initech"
-CAP = 4
+CAP = 8
 """As `topology.yaml` beside this file says: so many jobs of that tenant run at once."""
+
+_OPENING = CAP + 2
+"""So many tickets of the capped tenant come first and at once, so that its cap must bind."""
 
 LEAST_EVENTS = 30
 """Fewer do not hold every kind of ticket for every tenant."""
@@ -116,16 +119,22 @@ class Scenario:
 
     @cached_property
     def volleys(self) -> tuple[tuple[Ticket, ...], ...]:
-        """The deliveries in their order; those of one volley are sent at the same moment."""
+        """The deliveries in their order; those of one volley are sent at the same moment.
+
+        The first is a rush on the capped tenant; the others, some of them all deliveries of one
+        event together, come shuffled.
+        """
         rng = random.Random(self.seed)  # noqa: S311 - an order that can be repeated, no secret
         volleys: list[tuple[Ticket, ...]] = []
+        rush = [t for t in self.tickets if t.tenant_id == CAPPED_TENANT][:_OPENING]
         for ticket in self.tickets:
+            times = self.redeliveries - (ticket in rush)
             if rng.random() < _TOGETHER:
-                volleys.append((ticket,) * self.redeliveries)
+                volleys.append((ticket,) * times)
             else:
-                volleys.extend([(ticket,)] * self.redeliveries)
+                volleys.extend([(ticket,)] * times)
         rng.shuffle(volleys)
-        return tuple(volleys)
+        return (tuple(rush), *volleys)
 
 
 def compose(events: int, redeliveries: int, seed: int) -> Scenario:

@@ -93,6 +93,8 @@ class HonestRun:
     kill_wanted: bool = False
 
     def __post_init__(self) -> None:
+        for ticket in [t for t in self.scenario.tickets if t.tenant_id == CAPPED_TENANT][:CAP]:
+            self.run_at_once(ticket)
         for ticket in self.scenario.tickets:
             self._play(ticket)
         self._play_delayed()
@@ -131,6 +133,11 @@ class HonestRun:
         """A call and the ledger's entry for its key."""
         self.calls.append(made)
         self.ledger.append(seen("ledger", _ledger_entry(made)))
+
+    def run_at_once(self, ticket: Ticket) -> None:
+        """The job of a ticket is running, and has not ended."""
+        job = _job(job_id(ticket), ticket.tenant_id, JOB_TYPE, "running", 1, None)
+        self.jobs.append(seen("jobs", job))
 
     def _play(self, ticket: Ticket) -> None:
         id_, event_id = job_id(ticket), f"evt-{ticket.tenant_id}-{ticket.number}"

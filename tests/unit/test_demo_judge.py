@@ -10,7 +10,7 @@ from honest_run import T0, HonestRun, call, job_id, kill, seen
 from streams.demo.effects import count_repeats
 from streams.demo.fold import StoreFinding
 from streams.demo.judge import STRUCK, Verdict, judge
-from streams.demo.scenario import CAPPED_TENANT, TENANTS
+from streams.demo.scenario import CAP, CAPPED_TENANT, TENANTS
 
 
 @pytest.fixture
@@ -218,10 +218,15 @@ class TestWhatTheRunMustShow:
         run.kills = [replace(kill(stage), higher_epoch=False) for stage in STRUCK]
         assert not judge(run.evidence()).ok
 
-    @pytest.mark.parametrize("reached", [3, 5])
-    def test_a_cap_passed_or_never_reached(self, run: HonestRun, reached: int) -> None:
-        run.high_water[CAPPED_TENANT] = reached
-        assert not judge(run.evidence()).ok
+    def test_a_cap_passed(self, run: HonestRun) -> None:
+        run.high_water[CAPPED_TENANT] = CAP + 1
+        (shortcoming,) = judge(run.evidence()).shortcomings
+        assert "over its cap" in shortcoming
+
+    def test_a_cap_never_reached(self, run: HonestRun) -> None:
+        run.jobs.pop(0)
+        (shortcoming,) = judge(run.evidence()).shortcomings
+        assert "never bound" in shortcoming
 
     def test_a_delivery_that_was_never_taken(self, run: HonestRun) -> None:
         run.answers.pop()

@@ -40,6 +40,12 @@ def test_some_twins_are_sent_at_the_same_moment_and_some_are_not() -> None:
     assert sizes[1] > 0
 
 
+def test_more_tickets_of_the_capped_tenant_than_its_cap_come_first_and_at_once() -> None:
+    rush = compose(LEAST_EVENTS, 2, seed=1).volleys[0]
+    assert {ticket.tenant_id for ticket in rush} == {CAPPED_TENANT}
+    assert len(set(rush)) > CAP
+
+
 def test_a_seed_repeats_the_order() -> None:
     def order(seed: int) -> list[tuple[str, int]]:
         volleys = compose(60, 3, seed).volleys
