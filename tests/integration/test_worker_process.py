@@ -20,8 +20,10 @@ import pytest
 from conditions import eventually
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from conftest import KafkaUnderTest
 from leasing import CLUSTER_KEY
 
+from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import pick_free
 from streams.serde.codec import COMMAND, DEAD_LETTER, PROGRESS, REPLY
 from streams.serde.ids import new_id
@@ -216,15 +218,25 @@ Start = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
-def dispatcher(kafka: Any) -> Iterator[Dispatcher]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """The session's Kafka, or with "own" one that the test may kill."""
+    if getattr(request, "param", "") != "own":
+        yield request.getfixturevalue("kafka")
+        return
+    with EmbeddedKafka(tmp_path / "kafka") as broker:
+        yield KafkaUnderTest(broker.bootstrap, broker.client_settings, broker)
+
+
+@pytest.fixture
+def dispatcher(cluster: Any) -> Iterator[Dispatcher]:
     prefix = f"test-{uuid.uuid4().hex[:8]}."
-    admin = AdminClient(kafka.client())
+    admin = AdminClient(cluster.client())
     four = ("jobs.work.default", "jobs.replies")
     names = (*four, "jobs.commands", "jobs.progress", "payloads", "dlq")
     topics = [NewTopic(prefix + n, 4 if n in four else PARTITIONS, 1) for n in names]
     for future in admin.create_topics(topics).values():
         future.result(30)
-    made = Dispatcher(kafka.client(), prefix)
+    made = Dispatcher(cluster.client(), prefix)
     yield made
     made.consumer.close()
     for future in admin.delete_topics([prefix + name for name in names]).values():
@@ -232,7 +244,7 @@ def dispatcher(kafka: Any) -> Iterator[Dispatcher]:
 
 
 @pytest.fixture
-def start(kafka: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Start]:
+def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Start]:
     """Start workers; what is left of them at the end is killed."""
     started: list[WorkerProcess] = []
     (tmp_path / "jobs.py").write_text(APP)
@@ -240,7 +252,7 @@ def start(kafka: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Start]
     (tmp_path / "vault.key").write_bytes(VAULT_KEY)
     (tmp_path / "cluster.key").write_bytes(CLUSTER_KEY)
     passed = {f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": v
-              for k, v in kafka.client_settings.items()}  # fmt: skip
+              for k, v in cluster.client_settings.items()}  # fmt: skip
 
     def run(instance: str = "w1", slots: int = 2) -> WorkerProcess:
         environment = {
@@ -252,7 +264,7 @@ def start(kafka: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Start]
         port, log = pick_free(), tmp_path / f"{instance}-{len(started)}.log"
         command = [
             str(Path(sys.executable).parent / "tidegate"), "worker", "--app", "jobs:app",
-            "--bootstrap", kafka.bootstrap, "--topology", "topology.yaml",
+            "--bootstrap", cluster.bootstrap, "--topology", "topology.yaml",
             "--instance", instance, "--slots", str(slots), "--probe-port", str(port),
         ]  # fmt: skip
         with log.open("wb") as out:
@@ -284,13 +296,13 @@ def test_a_job_from_lease_to_end(dispatcher: Dispatcher, start: Start) -> None:
 
 
 def test_a_chunk_beyond_retention_fails_the_job_and_is_named(
-    kafka: Any, dispatcher: Dispatcher, start: Start
+    cluster: Any, dispatcher: Dispatcher, start: Start
 ) -> None:
     stored = dispatcher.payload(b"hello world")
     later = dispatcher.payload(b"hello again")
     gone = stored["payload_ref"].offsets[0]
     name = dispatcher.prefix + "payloads"
-    admin = AdminClient(kafka.client())
+    admin = AdminClient(cluster.client())
     for future in admin.delete_records([TopicPartition(name, 1, gone + 1)]).values():
         future.result(30)
     start()
@@ -399,3 +411,26 @@ def test_a_forged_lease_is_not_run_but_kept_for_the_operator(
     consumer.close()
     assert (found.reason, found.offset, found.value) == ("forged_lease", offset, value)
     assert not [c for _, c in dispatcher.commands if c.job_id == "job_forged"]
+
+
+@pytest.mark.parametrize("cluster", ["own"], indirect=True)
+def test_a_silent_broker_ends_the_leases_and_a_new_start_of_it_the_silence(
+    cluster: Any, dispatcher: Dispatcher, start: Start
+) -> None:
+    worker = start()
+    lease = dispatcher.lease("waits")
+    dispatcher.begun(lease)
+    cluster.embedded.kill()
+    eventually(lambda: "lease lost" in worker.log.read_text(), 30, what="the lease's end")
+    lost_at = time.time_ns() // 10**6
+    cluster.embedded.start()
+    body = dispatcher.find(
+        Heartbeat,
+        lambda c: c.at > lost_at and isinstance(c.body, Heartbeat) and c.body.free == 2,
+        timeout=60,
+    )
+    assert (body.worker_id, body.leases) == (lease.worker_id, ())
+    after = dispatcher.lease("whole", **dispatcher.payload(b"hello world"))
+    dispatcher.grant(after)
+    assert dispatcher.ended(after).status == "succeeded"
+    assert not [c for _, c in dispatcher.commands if c.job_id == lease.job_id]
