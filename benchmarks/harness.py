@@ -1,0 +1,88 @@
+"""What every benchmark shares: a broker of its own, the machine's name, the report.
+
+A report is `{"benchmark", "machine", "results": [{"contender", "metric", "value", "unit"}]}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from streams.broker.embedded import EmbeddedKafka
+from streams.topology.model import Topology
+
+
+@dataclass(frozen=True)
+class Result:
+    contender: str
+    metric: str
+    value: float
+    unit: str
+
+
+@contextmanager
+def broker_and_folder() -> Iterator[tuple[str, Path]]:
+    """Bootstrap servers of a fresh embedded broker, and an empty folder; both go at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
+        EmbeddedKafka(Path(folder) / "kafka") as broker,
+    ):
+        yield broker.bootstrap, Path(folder)
+
+
+def create_topics(bootstrap: str, topology: Topology, names: Sequence[str]) -> None:
+    """Topics as the topology declares them, on one replica."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [
+        NewTopic(
+            name,
+            topology.topics[name].partitions,
+            1,
+            config={
+                "cleanup.policy": topology.topics[name].cleanup,
+                "message.timestamp.type": "LogAppendTime"
+                if topology.topics[name].timestamp == "append"
+                else "CreateTime",
+            },
+        )
+        for name in names
+    ]
+    for created in admin.create_topics(wanted).values():
+        created.result(30)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the option that all benchmarks have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="one JSON object, no table")
+    return parser
+
+
+def report(benchmark: str, results: Sequence[Result], *, as_json: bool) -> None:
+    """Print the results to standard output."""
+    if as_json:
+        rows = [asdict(result) for result in results]
+        print(json.dumps({"benchmark": benchmark, "machine": machine(), "results": rows}))
+        return
+    table = Table(title=f"{benchmark} ({machine()})")
+    for column in ("contender", "metric", "value", "unit"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    for result in results:
+        table.add_row(result.contender, result.metric, f"{result.value:,.1f}", result.unit)
+    Console().print(table)
+
+
+def machine() -> str:
+    """The machine a figure was measured on."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
