@@ -26,6 +26,9 @@ def dev(
     topology: Annotated[
         Path | None, typer.Option(help="File that overlays the built-in topology.")
     ] = None,
+    allow_unsafe: Annotated[
+        bool, typer.Option(help="Take a --bootstrap of fewer than three brokers.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
 ) -> None:
     """Run the whole pipeline here: a real Kafka, every stage, a sample application.
@@ -35,4 +38,4 @@ def dev(
     from streams.dev.run import run
 
     settings = load_settings(port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology)
-    run(settings, app=app, workers=workers)
+    run(settings, app=app, workers=workers, allow_unsafe=allow_unsafe)

@@ -32,7 +32,8 @@ class Pipeline:
 
     With `settings.bootstrap` left at its default it brings its own broker along. `app` is the
     workers' application, `env` goes to every process on top of ours, `console` gets every
-    line that they write. While it runs, `<data_dir>/dev.json` tells pids and ports (`claim.py`).
+    line that they write; `allow_unsafe` takes a given cluster of fewer than three brokers. While
+    it runs, `<data_dir>/dev.json` tells pids and ports (`claim.py`).
 
     Raises, on entering:
         ConfigError: the data directory or port is in use, the topology is wrong, or a process
@@ -52,12 +53,14 @@ class Pipeline:
         app: str,
         env: Mapping[str, str] = MappingProxyType({}),
         console: Callable[[str], None] | None = None,
+        allow_unsafe: bool = False,
     ) -> None:
         self.settings = settings
         self.members: tuple[Member, ...] = members(layout)
         self.broker: SupervisedBroker | None = None
         self.supervisor: Supervisor | None = None
         self._app = app
+        self._allow_unsafe = allow_unsafe
         self._env = dict(env)
         self._output = Output(settings.data_dir / "logs", console)
         self._stack = AsyncExitStack()
@@ -115,7 +118,10 @@ class Pipeline:
 
         topology = load(self.settings.topology)
         await asyncio.to_thread(
-            apply, topology, self.settings, allow_unsafe=self.broker is not None
+            apply,
+            topology,
+            self.settings,
+            allow_unsafe=self._allow_unsafe or self.broker is not None,
         )
 
     async def _start_stages(self) -> None:

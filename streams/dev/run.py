@@ -20,21 +20,25 @@ _SAMPLE_APP = "streams.dev.sample:app"
 _SAMPLE_TOPOLOGY = Path(__file__).with_name("sample.yaml")
 
 
-def run(settings: Settings, *, app: str | None, workers: int) -> None:
+def run(settings: Settings, *, app: str | None, workers: int, allow_unsafe: bool) -> None:
     """Run until SIGINT or SIGTERM; a second signal ends everything at once.
 
     Raises:
         TidegateError: as `Pipeline` does.
     """
-    asyncio.run(_run(settings, app, workers))
+    asyncio.run(_run(settings, app, workers, allow_unsafe))
 
 
-async def _run(settings: Settings, app: str | None, workers: int) -> None:
+async def _run(settings: Settings, app: str | None, workers: int, allow_unsafe: bool) -> None:
     if app is None and settings.topology is None:
         settings = settings.model_copy(update={"topology": _SAMPLE_TOPOLOGY})
     _tell_of_download(settings)
     pipeline = Pipeline(
-        settings, Layout(worker=workers), app=app or _SAMPLE_APP, console=_write_line
+        settings,
+        Layout(worker=workers),
+        app=app or _SAMPLE_APP,
+        console=_write_line,
+        allow_unsafe=allow_unsafe,
     )
     serving = asyncio.create_task(_serve(pipeline, sample=app is None))
     _on_signals(serving.cancel, pipeline.kill)
