@@ -20,6 +20,7 @@ from streams.worker.session import Session
 from streams.worker.values import digest, from_json, to_json
 
 RESEND_SECONDS = 2.0
+OutcomeStatus = Literal["done", "failed", "unknown"]
 _KEY_CHARS = 512
 
 
@@ -59,7 +60,7 @@ class Effects:
         reply = await self._ask(claim)
         metrics.CLAIM_SECONDS.observe(time.monotonic() - started)
         if reply.kind == "granted":
-            return await self._perform(claim, reply.idempotency_key, function, arguments)
+            return await self._perform(claim, reply, function, arguments)
         metrics.EFFECTS.labels(reply.kind).inc()
         if reply.kind == "done":
             return from_json(reply.result)
@@ -90,8 +91,7 @@ class Effects:
                     return answer.result()
                 self._session.check()
         except (asyncio.CancelledError, LeaseLost):
-            if not answer.done() or answer.result().kind == "granted":
-                self._session.withdraw(_outcome(claim, "failed", error="cancelled before it began"))
+            self._withdraw(claim, answer.result() if answer.done() else None)
             raise
         finally:
             self._replies.dismiss(claim.claim_id)
@@ -100,22 +100,36 @@ class Effects:
         """No repetition of a claim may follow the word that it is not begun."""
         return -1.0 if answer.cancelled() else self._session.held.valid_until
 
+    def _withdraw(self, claim: Claim, reply: Reply | None) -> None:
+        """The effect is not begun: that settles it, unless an earlier run's call is unknown.
+
+        Without a reply nobody here knows whether one is; it can be only of a tool that honours
+        keys, since no other is granted again after it.
+        """
+        if reply is not None and reply.kind != "granted":
+            return
+        repeat = reply.repeat if reply else claim.key_lifetime_ms > 0
+        status: OutcomeStatus = "unknown" if repeat else "failed"
+        self._session.withdraw(_outcome(claim, status, error="the run ended before it began"))
+
     async def _perform(
         self,
         claim: Claim,
-        idempotency_key: str,
+        reply: Reply,
         function: Callable[..., Any],
         arguments: Mapping[str, Any],
     ) -> Any:
         try:
             self._session.check()
         except LeaseLost:
-            self._session.withdraw(_outcome(claim, "failed", error="the run ended before it began"))
+            self._withdraw(claim, reply)
             raise
         try:
-            result = await call(function, idempotency_key=idempotency_key, **arguments)
+            result = await call(function, idempotency_key=reply.idempotency_key, **arguments)
         except BaseException as error:
-            status: Literal["failed", "unknown"] = "failed" if not_done(error) else "unknown"
+            # "Not done" is said of this call; one before it, of unknown outcome, stays so.
+            settled = not_done(error) and not reply.repeat
+            status: OutcomeStatus = "failed" if settled else "unknown"
             await self._record(_outcome(claim, status, error=describe(error)))
             raise
         return await self._done(claim, result)
@@ -174,7 +188,7 @@ def _refused(error: BaseException) -> bool:
 
 def _outcome(
     claim: Claim,
-    status: Literal["done", "failed", "unknown"],
+    status: OutcomeStatus,
     *,
     result: str | None = None,
     error: str | None = None,

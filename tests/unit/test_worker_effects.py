@@ -254,14 +254,32 @@ async def test_an_effect_cancelled_in_its_middle_is_unknown() -> None:
     assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
 
 
-async def test_an_effect_cancelled_while_it_is_claimed_is_withdrawn() -> None:
-    async with bench(app_calling(Tool()), answer=lambda _: None) as at:
+@pytest.mark.parametrize(("tool", "status"), [("refund", "failed"), ("email:send", "unknown")])
+async def test_an_effect_cancelled_while_it_is_claimed_is_withdrawn(tool: str, status: str) -> None:
+    """Of a tool that honours keys the claim may be for a repetition: the first call counts."""
+    app, called = App("test"), Tool()
+    app.tool("email:send", key_lifetime=60)
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect(tool, called, key="k")
+
+    async with bench(app, answer=lambda _: None) as at:
         lease = at.give()
         (claim,) = await at.until(lambda: at.bodies(Claim), "a claim")
         at.reply(lease, "cancel")
         assert (await at.ended(lease)).status == "cancelled"
         (outcome,) = at.bodies(Outcome)
-    assert (outcome.status, outcome.claim_id) == ("failed", claim.claim_id)
+    assert (outcome.status, outcome.claim_id, called.calls) == (status, claim.claim_id, [])
+
+
+async def test_a_repetition_that_was_not_done_leaves_the_first_call_unknown() -> None:
+    tool = Tool(error=TransientError("503"))
+    ended, at = await outcome_of(
+        app_calling(tool), lambda claim: {**granted(claim), "repeat": True}
+    )
+    assert (ended.status, len(tool.calls)) == ("retry", 1)
+    assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
 
 
 async def test_a_grant_that_comes_after_the_lease_begins_nothing() -> None:
