@@ -40,6 +40,21 @@ def test_a_sound_file_is_kept(database: Database) -> None:
     database.close()
 
 
+def test_a_file_with_one_broken_page_is_thrown_away_before_it_answers(database: Database) -> None:
+    connection = database.open_writer()
+    with transaction(connection):
+        for n in range(3_000):
+            add(connection, f"letter-{n:04}")
+    connection.close()
+    raw = bytearray(database.path.read_bytes())
+    # The last page: some leaf, of which nothing at the file's beginning tells.
+    raw[-4096:] = bytes(4096)
+    database.path.write_bytes(raw)
+    database.open_writer().close()
+    assert seen(database) == []
+    database.close()
+
+
 def test_readers_in_all_threads_see_the_new_file_after_a_rebuild(database: Database) -> None:
     with ThreadPoolExecutor(3) as pool:
         connection = database.open_writer()
