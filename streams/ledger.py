@@ -53,10 +53,15 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
     settled = entry is not None and entry.status not in ("claimed", "unknown", "review")
     if entry is None or entry.claim_id != told.claim_id or settled:
         return False
-    _put(
-        store,
-        replace(entry, status=told.status, result=told.result, error=told.error, updated_at=now),
+    told_entry = replace(
+        entry,
+        status=told.status,
+        claims=entry.claims - (told.status == "failed"),
+        result=told.result,
+        error=told.error,
+        updated_at=now,
     )
+    _put(store, told_entry)
     return True
 
 

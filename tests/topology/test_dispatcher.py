@@ -1,0 +1,370 @@
+"""The dispatcher: one job an event, leases, retries, cancels, replays, dead letters."""
+
+from __future__ import annotations
+
+import pytest
+from dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+
+from streams.errors import PoisonRecord
+from streams.serde.lease_mac import open_lease
+from streams.topology.model import Limit
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def worker(desk: Desk) -> ScriptedWorker:
+    return ScriptedWorker(desk)
+
+
+def test_an_event_becomes_one_job_leased_to_the_announced_partition(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    heartbeat = worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    (record,) = desk.driver.output("jobs.work.default")
+    assert record.partition == worker.partition
+    assert (lease.worker_id, lease.heartbeat_id, lease.attempt) == ("w1/b1", heartbeat, 1)
+    assert (lease.event.dedup_key, lease.payload_ref.offsets) == ("t1", (7,))
+    worker.end(lease, "succeeded", result='{"ok":1}')
+    job = desk.job(job_id)
+    assert (job.status, job.result, job.attempts, job.worker_id) == (
+        "succeeded",
+        '{"ok":1}',
+        1,
+        None,
+    )
+
+
+def test_a_lease_under_another_key_is_not_believed(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    desk.event("t1")
+    (record,) = desk.driver.output("jobs.work.default")
+    with pytest.raises(PoisonRecord, match="forged_lease"):
+        open_lease(record.value, b"x" * 32)
+    tampered = record.value[:40] + b"!" + record.value[41:]
+    with pytest.raises(PoisonRecord, match="forged_lease"):
+        open_lease(tampered, CLUSTER_KEY)
+
+
+def test_an_event_that_no_route_matches_has_no_job(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    desk.event("t1", type_="user.created")
+    assert desk.driver.output("jobs") == []
+
+
+def test_a_twin_within_the_window_changes_nothing_past_it_it_is_the_next_incarnation(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    start = desk.driver.now
+    job_id = desk.event("t1", at=start)
+    desk.event("t1", at=start + desk.topology.window_ms * 3)
+    assert len(desk.leases()) == 1, "a live job keeps twins out even past the window"
+    worker.end(desk.lease(job_id), "succeeded")
+    desk.event("t1", at=start + desk.topology.window_ms - 1)
+    assert len(desk.leases()) == 1
+    desk.event("t1", at=start + desk.topology.window_ms)
+    second = desk.lease(job_id)
+    assert (second.incarnation, second.attempt) == (2, 1)
+    assert second.scope != desk.leases()[0].scope
+
+
+def test_colliding_ids_of_two_tenants_are_two_jobs(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    ours, theirs = desk.event("t1", "acme"), desk.event("t1", "globex")
+    assert ours != theirs
+    assert {desk.lease(j).tenant_id for j in (ours, theirs)} == {"acme", "globex"}
+
+
+def test_free_slots_are_never_overrun(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=2)
+    worker.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(5)]
+    assert len(desk.leases()) == 2
+    worker.end(desk.lease(ids[0]), "succeeded", free=1)
+    assert len(desk.leases()) == 3
+
+
+def test_a_failed_attempt_waits_out_its_backoff_and_the_last_one_is_dead(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    for attempt, backoff in ((1, 10), (2, 30)):
+        worker.end(desk.lease(job_id), "retry", error="TransientError: 503")
+        job = desk.job(job_id)
+        assert (job.status, job.next_retry_at) == ("scheduled", desk.driver.now + backoff * 1000)
+        desk.driver.advance(backoff - 0.2)
+        worker.heartbeat()
+        assert desk.job(job_id).attempts == attempt
+        desk.driver.advance(0.5)
+        assert desk.lease(job_id).attempt == attempt + 1
+    worker.end(desk.lease(job_id), "retry", error="TransientError: 503")
+    assert (desk.job(job_id).status, desk.job(job_id).attempts) == ("dead", 3)
+    (letter,) = desk.dead_letters()
+    assert (letter.id, letter.reason, letter.detail) == (
+        job_id, "attempts_exhausted", "TransientError: 503",
+    )  # fmt: skip
+
+
+def test_retry_after_wins_over_the_backoff(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "retry", after=77, error="RetryAfter: later")
+    assert desk.job(job_id).next_retry_at == desk.driver.now + 77_000
+
+
+def test_a_permanent_error_is_failed_and_in_the_dead_letters(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "failed", error="PermanentError: no such ticket")
+    assert desk.job(job_id).status == "failed"
+    assert [letter.reason for letter in desk.dead_letters()] == ["permanent_error"]
+
+
+def test_a_lease_is_taken_back_only_after_a_term_without_heartbeats(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    desk.driver.advance(20)
+    worker.heartbeat(lease)
+    desk.driver.advance(29)
+    assert desk.job(job_id).epoch == 1
+    other = ScriptedWorker(desk, "w2/b1")
+    other.heartbeat()
+    desk.driver.advance(1.5)
+    again = desk.lease(job_id)
+    assert (again.epoch, again.worker_id, again.attempt) == (2, "w2/b1", 2)
+    worker.end(lease, "succeeded")
+    assert desk.job(job_id).status == "running", "the old run's word no longer counts"
+
+
+def test_nothing_expires_before_the_commands_up_to_the_deadline_are_read(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(33)
+    assert desk.job(job_id).status == "running"
+    desk.driver.unread.clear()
+    desk.driver.advance(1)
+    assert desk.job(job_id).status == "pending"
+
+
+def test_after_a_silent_broker_every_lease_gets_a_fresh_term(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(60)
+    desk.driver.unread.clear()
+    desk.driver.advance(29)
+    assert desk.job(job_id).status == "running"
+    desk.driver.advance(2)
+    assert desk.job(job_id).status == "pending"
+
+
+def test_a_restarted_worker_gives_up_its_predecessors_jobs_at_once(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    ScriptedWorker(desk, "w1/b2").heartbeat()
+    assert (desk.lease(job_id).epoch, desk.lease(job_id).worker_id) == (2, "w1/b2")
+    worker.heartbeat(desk.leases()[0])
+    assert len(desk.leases()) == 2, "a late heartbeat of the old boot brings nothing back"
+
+
+def test_a_declined_lease_goes_elsewhere_and_costs_no_attempt(desk: Desk) -> None:
+    full, other = ScriptedWorker(desk, "w1/b1", slots=5), ScriptedWorker(desk, "w2/b1", slots=1)
+    full.heartbeat()
+    other.heartbeat()
+    job_id = desk.event("t1")
+    assert desk.lease(job_id).worker_id == "w1/b1"
+    full.decline(desk.lease(job_id), "full")
+    again = desk.lease(job_id)
+    assert (again.worker_id, again.epoch, again.attempt) == ("w2/b1", 2, 1)
+
+
+def test_a_released_run_costs_no_attempt(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down", free=0)
+    worker.heartbeat()
+    assert (desk.lease(job_id).attempt, desk.lease(job_id).epoch) == (1, 2)
+
+
+def test_finished_steps_come_back_with_the_next_lease_but_not_a_stale_runs(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    first = desk.lease(job_id)
+    worker.step(first, "draft", '"hello"')
+    worker.end(first, "retry", after=0, error="TransientError: x")
+    worker.step(first, "late", '"no"')
+    worker.end(desk.lease(job_id), "retry", after=0, error="TransientError: x")
+    assert desk.lease(job_id).checkpoints == {"draft": '"hello"'}
+
+
+@pytest.mark.parametrize("status", ["pending", "scheduled"])
+def test_a_waiting_job_is_cancelled_at_once(desk: Desk, status: str) -> None:
+    run_at = desk.driver.now + 60_000 if status == "scheduled" else None
+    desk.submit("job_x", run_at=run_at)
+    assert desk.job("job_x").status == status
+    desk.cancel("job_x")
+    ScriptedWorker(desk).heartbeat()
+    desk.driver.advance(70)
+    assert (desk.job("job_x").status, desk.leases()) == ("cancelled", [])
+
+
+def test_a_running_job_is_told_and_ends_cancelled(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.cancel(job_id)
+    (reply,) = desk.replies()
+    assert (reply.kind, reply.job_id, reply.worker_id) == ("cancel", job_id, "w1/b1")
+    assert desk.job(job_id).cancel_requested
+    assert worker.claim(desk.lease(job_id)).kind == "cancel"
+    worker.end(desk.lease(job_id), "retry", error="CancelledError: ")
+    assert desk.job(job_id).status == "cancelled"
+
+
+def test_a_cancel_that_overtakes_its_event_is_kept(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    fresh = Desk()
+    fresh.cancel(job_id)
+    fresh.driver.restart("dispatcher")
+    fresh.event("t1")
+    ScriptedWorker(fresh).heartbeat()
+    assert (fresh.job(job_id).status, fresh.leases()) == ("cancelled", [])
+
+
+def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    desk.submit("job_x", run_at=desk.driver.now + 25_000)
+    desk.submit("job_x", run_at=desk.driver.now + 1_000)
+    desk.driver.advance(24.8)
+    worker.heartbeat()
+    assert desk.leases() == []
+    desk.driver.advance(0.5)
+    assert desk.lease("job_x").attempt == 1
+
+
+def test_a_type_nobody_handles_is_dead_with_its_name(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, types=("refund",))
+    job_id = desk.event("t1")
+    desk.driver.advance(60)
+    assert desk.job(job_id).status == "pending", "without any worker it waits"
+    for _ in range(5):
+        worker.heartbeat()
+        desk.driver.advance(5)
+    job = desk.job(job_id)
+    assert job.status == "dead"
+    assert "'draft_reply'" in (job.last_error or "")
+    assert "refund" in (job.last_error or "")
+    assert [letter.reason for letter in desk.dead_letters()] == ["unknown_type"]
+
+
+@pytest.mark.parametrize("fresh_scope", [False, True])
+def test_a_replay_is_a_new_job_with_its_reason(
+    desk: Desk, worker: ScriptedWorker, fresh_scope: bool
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "failed", error="PermanentError: x")
+    desk.replay("job_new", job_id, fresh_scope=fresh_scope)
+    desk.replay("job_new", job_id, fresh_scope=fresh_scope)
+    new, old = desk.lease("job_new"), desk.leases()[0]
+    assert (new.attempt, new.event) == (1, old.event)
+    assert (new.scope != old.scope) is fresh_scope
+    assert len(desk.leases()) == 2
+    job = desk.job("job_new")
+    assert (job.replay_of, job.replay_note) == (job_id, "vendor mended")
+
+
+def test_a_replay_of_an_unknown_job_is_a_dead_letter(desk: Desk) -> None:
+    desk.replay("job_new", "job_gone")
+    assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
+
+
+def test_the_caps_of_tenant_and_type_hold(desk: Desk) -> None:
+    desk = Desk(Limit("each", "tenant", "*", 2), Limit("refunds", "job_type", "refund", 1))
+    worker = ScriptedWorker(desk, slots=50)
+    worker.heartbeat()
+    ours = [desk.event(f"t{n}") for n in range(4)]
+    for n in range(3):
+        desk.event(f"r{n}", "globex", type_="ticket.refund")
+    assert sorted(lease.tenant_id for lease in desk.leases()) == ["acme", "acme", "globex"]
+    worker.end(desk.lease(ours[0]), "succeeded", free=50)
+    assert [lease.tenant_id for lease in desk.leases()].count("acme") == 3
+    desk.driver.restart("dispatcher")
+    worker.heartbeat()
+    assert len(desk.leases()) == 4, "caps are counted anew from the living leases"
+
+
+def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    job_id = desk.event("t1")
+    desk.driver.restart("dispatcher")
+    desk.driver.crash("dispatcher", "before_commit")
+    worker.heartbeat()
+    worker.heartbeat()
+    assert [lease.job_id for lease in desk.leases()] == [job_id]
+
+
+def test_an_undecodable_command_is_a_dead_letter_and_the_stage_moves_on(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    desk.driver.pipe("jobs.commands", b"acme", b"junk")
+    job_id = desk.event("t1")
+    (letter,) = desk.dead_letters()
+    assert (letter.reason, letter.topic, letter.value) == ("undecodable", "jobs.commands", b"junk")
+    assert desk.lease(job_id).attempt == 1
+
+
+def test_finished_jobs_are_purged_with_steps_and_effects(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.step(lease, "draft", "1")
+    worker.outcome(lease, worker.claim(lease), "done", "1")
+    worker.end(lease, "succeeded")
+    stores = [desk.driver.store("dispatcher", n) for n in ("jobs", "checkpoints", "ledger")]
+    assert all(list(store.range(b"", b"\xff")) for store in stores)
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
+    desk.driver.advance(1)
+    assert [list(store.range(b"", b"\xff")) for store in stores] == [[], [], []]
+    assert desk.driver.output("jobs")[-1].value is None
+
+
+def test_an_input_too_large_to_lease_is_dead(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    desk.submit("job_x", input='"' + "x" * 950_000 + '"')
+    assert desk.job("job_x").status == "dead"
+    assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]
+
+
+def test_the_fold_of_the_public_topic_is_the_store(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "succeeded")
+    stored = desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode())
+    assert stored == desk.driver.output("jobs")[-1].value
