@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -110,6 +111,8 @@ class AwaitedProducer:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._pending -= 1
+            if error:
+                _end_if_fatal(error)
             if future.done():
                 return
             offset = message.offset()
@@ -126,6 +129,8 @@ class AwaitedProducer:
                 on_delivery=delivered, headers=list(headers),
             )  # fmt: skip
         except (BufferError, KafkaException) as error:
+            if isinstance(error, KafkaException):
+                _end_if_fatal(error.args[0])
             raise KafkaUnavailable(f"{topic}: {error}") from error
         self._pending += 1
         if self._poller is None or self._poller.done():
@@ -140,3 +145,14 @@ class AwaitedProducer:
         while self._pending:
             self._producer.poll(0)
             await asyncio.sleep(0.001)
+
+
+def _end_if_fatal(error: KafkaError) -> None:
+    """A producer never recovers from a fatal error (librdkafka, INTRODUCTION): a new one does.
+
+    Its process holds nothing but requests under way, so it drains and ends; who started it
+    starts it again.
+    """
+    if error.fatal():
+        log.critical("the producer cannot go on: this process ends", error=str(error))
+        signal.raise_signal(signal.SIGTERM)

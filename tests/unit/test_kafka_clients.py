@@ -1,0 +1,42 @@
+"""The awaited producer: what it does with errors."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.errors import KafkaUnavailable
+from streams.kafka import AwaitedProducer
+from streams.settings import Settings
+
+
+class Refusing:
+    """A producer that takes nothing."""
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+
+    def produce(self, *arguments: Any, **options: Any) -> None:
+        raise KafkaException(self._error)
+
+
+@pytest.fixture
+def terminated() -> Iterator[list[int]]:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
+    yield seen
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("fatal", [False, True])
+async def test_only_a_fatal_error_ends_the_process(terminated: list[int], fatal: bool) -> None:
+    producer = AwaitedProducer(Settings(bootstrap="127.0.0.1:1"), log_level=0)
+    error = KafkaError(KafkaError._FATAL, "out of order", fatal=fatal)
+    producer._producer = Refusing(error)  # type: ignore[assignment]
+    with pytest.raises(KafkaUnavailable, match="events"):
+        await producer.send("events", None, b"x", partition=0)
+    assert terminated == ([signal.SIGTERM] if fatal else [])
