@@ -33,7 +33,7 @@ from streams.topology.load import load
 
 _CONCURRENCY = 32
 _LIVE_SECONDS = 15.0
-_STALLED_SECONDS, _STALLED_AFTER_KILLS = 12.0, 30.0
+_STALLED_SECONDS, _STALLED_AFTER_KILLS = 8.0, 30.0
 _ATTEMPTS_A_FAULT = 3
 
 
@@ -166,7 +166,11 @@ class Performance:
         return []
 
     def _moves(self) -> tuple[int, ...]:
-        return len(self._tape.jobs), len(self._recorder.starts), len(self._recorder.calls)
+        """What changes as long as there is something to wait for, a timer not yet due included."""
+        newest_due = max((s.value.due_at for s in self._tape.schedule), default=0) / 1000
+        ahead = max(0, round(newest_due - time.time()))
+        tape, recorder = self._tape, self._recorder
+        return len(tape.jobs), len(recorder.starts), len(recorder.calls), ahead
 
     def _unended(self, expected: set[str]) -> Iterator[str]:
         jobs = self._tape.newest

@@ -21,7 +21,7 @@ JOB_TYPE = "draft_reply"
 DELAYED_TYPE = "follow_up"
 DELAYED_TICKET = "follow-up-1"
 DELAYED_TENANT = TENANTS[0]
-DELAY_SECONDS = 8.0
+DELAY_SECONDS = 6.0
 
 CAPPED_TENANT = "initech"
 CAP = 8

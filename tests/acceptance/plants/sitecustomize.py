@@ -35,7 +35,10 @@ def tenant_from_body(module: ModuleType) -> None:
     event = module.Receiver._event
 
     def believing(self: Any, request: Any, source: Any, body: bytes) -> Any:
-        named = module.orjson.loads(body).get("tenant_id", source.tenant_id)
+        try:
+            named = module.orjson.loads(body).get("tenant_id", source.tenant_id)
+        except ValueError:
+            named = source.tenant_id
         return event(self, request, replace(source, tenant_id=named), body)
 
     module.Receiver._event = believing
@@ -49,13 +52,13 @@ def scheduler_early(module: ModuleType) -> None:
 
 def job_dropped(module: ModuleType) -> None:
     """Each dispatcher passes over one event of every partition."""
-    process = module.Dispatcher.process
+    take_in = module.Dispatcher._event
 
-    def passing_over(self: Any, record: Any, ctx: Any) -> None:
-        if record.topic != "events" or record.offset != 0:
-            process(self, record, ctx)
+    def passing_over(self: Any, record: Any, *what: Any) -> None:
+        if record.offset != 0:
+            take_in(self, record, *what)
 
-    module.Dispatcher.process = passing_over
+    module.Dispatcher._event = passing_over
 
 
 def store_edited(module: ModuleType) -> None:
@@ -86,7 +89,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "dedup_forgets": ("dedup", "streams.state.overlay", dedup_forgets),
     "tenant_from_body": ("ingress", "ingress.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
-    "job_dropped": ("dispatcher", "streams.dispatcher", job_dropped),
+    "job_dropped": ("dispatcher", "streams.dispatcher.processor", job_dropped),
     "store_edited": ("demo", "streams.demo.fold", store_edited),
 }
 
