@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from streams import dispatcher, scheduler
@@ -54,6 +56,14 @@ class Desk:
         self.topology = topology(*limits)
         stages = [dispatcher.stage(self.topology, CLUSTER_KEY), scheduler.stage(self.topology)]
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """What is sent meanwhile comes to the dispatcher in one batch."""
+        flow, self.driver._flow = self.driver._flow, lambda: None  # type: ignore[method-assign]
+        yield
+        self.driver._flow = flow  # type: ignore[method-assign]
+        self.driver._flow()
 
     def event(
         self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0

@@ -7,6 +7,7 @@ from dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
 from streams.errors import PoisonRecord
 from streams.serde.lease_mac import open_lease
+from streams.serde.records import Wake
 from streams.topology.model import Limit
 
 
@@ -148,6 +149,15 @@ def test_a_lease_is_taken_back_only_after_a_term_without_heartbeats(
     assert desk.job(job_id).status == "running", "the old run's word no longer counts"
 
 
+def test_a_lease_lost_on_the_last_attempt_is_dead(desk: Desk) -> None:
+    ScriptedWorker(desk, attempts=1).heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.advance(31)
+    job = desk.job(job_id)
+    assert (job.status, (job.last_error or "")[:12]) == ("dead", "LeaseExpired")
+    assert [letter.id for letter in desk.dead_letters()] == [job_id]
+
+
 def test_nothing_expires_before_the_commands_up_to_the_deadline_are_read(
     desk: Desk, worker: ScriptedWorker
 ) -> None:
@@ -180,10 +190,11 @@ def test_a_restarted_worker_gives_up_its_predecessors_jobs_at_once(
 ) -> None:
     worker.heartbeat()
     job_id = desk.event("t1")
-    ScriptedWorker(desk, "w1/b2").heartbeat()
+    ScriptedWorker(desk, "w1/b2", slots=2).heartbeat()
     assert (desk.lease(job_id).epoch, desk.lease(job_id).worker_id) == (2, "w1/b2")
     worker.heartbeat(desk.leases()[0])
     assert len(desk.leases()) == 2, "a late heartbeat of the old boot brings nothing back"
+    assert desk.lease(desk.event("t2")).worker_id == "w1/b2"
 
 
 def test_a_declined_lease_goes_elsewhere_and_costs_no_attempt(desk: Desk) -> None:
@@ -241,12 +252,16 @@ def test_a_running_job_is_told_and_ends_cancelled(desk: Desk, worker: ScriptedWo
     assert desk.job(job_id).status == "cancelled"
 
 
-def test_a_cancel_that_overtakes_its_event_is_kept(desk: Desk, worker: ScriptedWorker) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_cancel_that_overtakes_its_event_is_kept(
+    desk: Desk, worker: ScriptedWorker, restarted: bool
+) -> None:
     worker.heartbeat()
     job_id = desk.event("t1")
     fresh = Desk()
     fresh.cancel(job_id)
-    fresh.driver.restart("dispatcher")
+    if restarted:
+        fresh.driver.restart("dispatcher")
     fresh.event("t1")
     ScriptedWorker(fresh).heartbeat()
     assert (fresh.job(job_id).status, fresh.leases()) == ("cancelled", [])
@@ -260,6 +275,8 @@ def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
     desk.driver.advance(24.8)
     worker.heartbeat()
     assert desk.leases() == []
+    desk.command(Wake(attempts=7), "job_x")
+    assert desk.leases() == [], "a timer that is not this wait's"
     desk.driver.advance(0.5)
     assert desk.lease("job_x").attempt == 1
 
@@ -269,9 +286,11 @@ def test_a_type_nobody_handles_is_dead_with_its_name(desk: Desk) -> None:
     job_id = desk.event("t1")
     desk.driver.advance(60)
     assert desk.job(job_id).status == "pending", "without any worker it waits"
-    for _ in range(5):
-        worker.heartbeat()
-        desk.driver.advance(5)
+    worker.heartbeat()
+    desk.driver.advance(9)
+    assert desk.job(job_id).status == "pending", "a deployment may be rolling"
+    worker.heartbeat()
+    desk.driver.advance(5)
     job = desk.job(job_id)
     assert job.status == "dead"
     assert "'draft_reply'" in (job.last_error or "")
@@ -296,9 +315,11 @@ def test_a_replay_is_a_new_job_with_its_reason(
     assert (job.replay_of, job.replay_note) == (job_id, "vendor mended")
 
 
-def test_a_replay_of_an_unknown_job_is_a_dead_letter(desk: Desk) -> None:
+def test_a_replay_of_an_unknown_or_another_tenants_job_is_a_dead_letter(desk: Desk) -> None:
     desk.replay("job_new", "job_gone")
-    assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
+    desk.replay("job_new", desk.event("t1", "globex"))
+    assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"] * 2
+    assert [record.key for record in desk.driver.output("jobs")] != [b"job_new"]
 
 
 def test_the_caps_of_tenant_and_type_hold(desk: Desk) -> None:
@@ -336,6 +357,21 @@ def test_an_undecodable_command_is_a_dead_letter_and_the_stage_moves_on(
     (letter,) = desk.dead_letters()
     assert (letter.reason, letter.topic, letter.value) == ("undecodable", "jobs.commands", b"junk")
     assert desk.lease(job_id).attempt == 1
+
+
+def test_a_poison_command_in_a_batch_costs_the_others_nothing(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    awaited = Desk().event("t2")
+    first = desk.event("t1")
+    desk.cancel(awaited)
+    with desk.held_back():
+        desk.event("t2")
+        worker.heartbeat()
+        desk.replay("job_new", "job_gone")
+    assert [lease.job_id for lease in desk.leases()] == [first]
+    assert desk.job(awaited).status == "cancelled", "its early cancel was not lost on the way"
+    assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
 
 
 def test_finished_jobs_are_purged_with_steps_and_effects(

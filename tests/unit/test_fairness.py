@@ -82,6 +82,15 @@ def test_priority_goes_first_until_another_has_starved() -> None:
     assert [one.job_id for one in drain(starved, now=361_000)] == ["old", "new"]
 
 
+def test_a_long_backlog_that_is_being_served_does_not_rise() -> None:
+    ready = queue(*(entry(f"a{n}", "flood") for n in range(20)))
+    ready.take(100_000, anything)
+    for n in range(3):
+        ready.push(entry(f"b{n}", "small", at=100_000))
+    tenants = [one.tenant_id for one in (ready.take(100_001, anything) for _ in range(6)) if one]
+    assert tenants.count("small") == 3
+
+
 def test_a_lane_that_is_not_allowed_waits_and_keeps_its_place() -> None:
     ready = queue(entry("a"), entry("b", "other", at=1))
     taken = ready.take(1, lambda lane: lane.tenant_id != "acme")
