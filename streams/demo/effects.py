@@ -85,4 +85,4 @@ def _when(first: Call, second: Call) -> str:
 def _cut_short(first: Call, second: Call, kill: Kill) -> bool:
     """Whether the kill struck the first call's worker before its outcome can have been recorded."""
     ended = float("inf") if first.answered_at is None else first.answered_at + _RECORDED_SECONDS
-    return kill.pid == first.caller.pid and first.began_at <= kill.at <= min(ended, second.began_at)
+    return kill.pid == first.caller.pid and first.sent_at <= kill.at <= min(ended, second.began_at)

@@ -18,10 +18,11 @@ from streams.demo.committed import Place
 from streams.demo.delivery import Vendor
 from streams.demo.groups import Groups
 from streams.demo.recorder import Call, Recorder
-from streams.demo.scenario import TENANTS
+from streams.demo.scenario import CAPPED_TENANT, TENANTS
 from streams.demo.tape import Seen, Tape
 from streams.demo.waiting import until
 from streams.dev.pipeline import Pipeline
+from streams.dev.readiness import unready
 from streams.serde.records import Schedule
 
 RECOVERY_SECONDS = 30.0
@@ -31,6 +32,9 @@ _CHANCE_SECONDS = 10.0
 """So long a fault waits for work to strike; for work that only deliveries bring, a part of it."""
 
 _SHORT_CHANCE_SECONDS = 3.0
+
+_UNHINDERED = frozenset(TENANTS) - {CAPPED_TENANT}
+"""Tenants whose interrupted jobs do not have to queue behind a cap before they move on."""
 
 _INPUTS = {"dedup": ("events.received",), "dispatcher": ("events", "jobs.commands")}
 
@@ -66,16 +70,22 @@ class Faults:
         self._watched: list[asyncio.Task[Kill]] = []
         self.kills: list[Kill] = []
 
-    def plan(self) -> list[Callable[[], Awaitable[bool]]]:
-        """The strikes of a run, in their order."""
+    def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
+        """The strikes of a run, each with the stage it strikes, in their order."""
         return [
-            self.ingress,
-            lambda: self.worker("email:send"),
-            lambda: self.stage("dedup"),
-            lambda: self.worker("payment:refund"),
-            lambda: self.stage("dispatcher"),
-            self.scheduler,
+            ("ingress", self.ingress),
+            ("worker", lambda: self.worker("email:send")),
+            ("dedup", lambda: self.stage("dedup")),
+            ("worker", lambda: self.worker("payment:refund")),
+            ("dispatcher", lambda: self.stage("dispatcher")),
+            ("scheduler", self.scheduler),
         ]
+
+    async def steady(self, stage: str) -> None:
+        """Return once every process of a stage is at work: one that still starts holds nothing."""
+        urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == stage}
+        while waiting := await unready(urls):
+            urls = {name: urls[name] for name in waiting}
 
     async def recovered(self) -> list[Kill]:
         """Every kill that landed, once it is known what came of it."""
@@ -97,7 +107,7 @@ class Faults:
 
     async def worker(self, action: str) -> bool:
         """Strike the worker whose call the outside world has taken and not answered."""
-        hold = self._recorder.hold(action)
+        hold = self._recorder.hold(action, _UNHINDERED)
         try:
             call = await asyncio.wait_for(hold.call, _CHANCE_SECONDS)
             return await self._strike_caller(call)

@@ -129,9 +129,13 @@ class Performance:
         telling = asyncio.create_task(self._tell())
         faults = self._faults.plan() if kill else []
         for part in split(self._scenario.volleys, max(1, len(faults) * _ATTEMPTS_A_FAULT)):
-            fault = asyncio.ensure_future(faults[0]()) if faults else None
-            await self._vendor.deliver(part)
-            if fault is not None and await fault:
+            if not faults:
+                await self._vendor.deliver(part)
+                continue
+            stage, strike = faults[0]
+            await self._faults.steady(stage)
+            landed, _ = await asyncio.gather(strike(), self._vendor.deliver(part))
+            if landed:
                 faults.pop(0)
                 struck = self._faults.kills[-1]
                 self._report.phase(f"killed {struck.process} with {struck.in_flight} in flight")

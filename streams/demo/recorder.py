@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -33,7 +33,8 @@ class Start:
 class Call:
     """One call of a side effect as the outside world saw it; times in seconds since the epoch.
 
-    `answered_at` is None for a call whose answer was held back until its caller was dead.
+    `sent_at` is by the caller's clock: a request that was on its way when its caller died begins
+    after that. `answered_at` is None for a call that was held until its caller was dead.
     """
 
     caller: Caller
@@ -41,15 +42,17 @@ class Call:
     action: str
     key: str | None
     text: str
+    sent_at: float
     began_at: float
     answered_at: float | None = None
 
 
 class Hold:
-    """The next call of one action, kept without an answer until `release`."""
+    """The next call of one action by certain tenants, kept without an answer until `release`."""
 
-    def __init__(self, action: str) -> None:
-        self.action = action
+    def __init__(self, action: str, tenants: frozenset[str]) -> None:
+        self._action = action
+        self._tenants = tenants
         self.call: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         self._released = asyncio.Event()
 
@@ -57,6 +60,10 @@ class Hold:
         """Let the call's answer go (its caller may be gone), or stop waiting for a call."""
         self._released.set()
         self.call.cancel()
+
+    def wants(self, call: Call) -> bool:
+        """Whether this is a call to keep."""
+        return call.action == self._action and call.caller.tenant_id in self._tenants
 
     async def keep(self, call: Call) -> None:
         """Tell that the call came, then keep it."""
@@ -88,9 +95,9 @@ class Recorder:
         """The other tenants whose marker stands in a text of `tenant_id`."""
         return tuple(t for t, marker in self._markers.items() if t != tenant_id and marker in text)
 
-    def hold(self, action: str) -> Hold:
-        """Keep the next call of `action` without an answer."""
-        hold = Hold(action)
+    def hold(self, action: str, tenants: Iterable[str]) -> Hold:
+        """Keep the next call of `action` by one of `tenants` without an answer."""
+        hold = Hold(action, frozenset(tenants))
         self._holds.append(hold)
         return hold
 
@@ -131,14 +138,16 @@ class Recorder:
         body = await request.json()
         action = EFFECTS[request.path]
         key = request.headers.get("Idempotency-Key")
-        call = Call(_caller(body), body["ticket"], action, key, body["text"], time.time())
+        call = Call(
+            _caller(body), body["ticket"], action, key, body["text"], body["sent_at"], time.time()
+        )
         index = len(self._calls)
         self._calls.append(call)
         async with _Counted(self, call.caller.tenant_id):
             held = await self._keep_if_asked(call)
             await asyncio.sleep(0 if held else EFFECT_SECONDS)
         if not held:
-            self._calls[index] = _answered(call)
+            self._calls[index] = replace(call, answered_at=time.time())
         return web.json_response(self._answer(call, index))
 
     def _answer(self, call: Call, index: int) -> dict[str, Any]:
@@ -149,7 +158,7 @@ class Recorder:
 
     async def _keep_if_asked(self, call: Call) -> bool:
         for hold in self._holds:
-            if hold.action == call.action:
+            if hold.wants(call):
                 self._holds.remove(hold)
                 await hold.keep(call)
                 return True
@@ -179,10 +188,4 @@ class _Counted:
 def _caller(body: Mapping[str, Any]) -> Caller:
     return Caller(
         body["tenant_id"], body["job_id"], body["run_id"], int(body["attempt"]), int(body["pid"])
-    )
-
-
-def _answered(call: Call) -> Call:
-    return Call(
-        call.caller, call.external_id, call.action, call.key, call.text, call.began_at, time.time()
     )

@@ -56,7 +56,7 @@ def call(ticket: Ticket, action: str = "email:send", **changes: Any) -> Call:
     id_ = job_id(ticket)
     made = Call(
         caller(ticket.tenant_id, id_), ticket.external_id, action, f"key-{id_}-{action}",
-        f"text {ticket.marker}", T0 + 1, T0 + 1.1,
+        f"text {ticket.marker}", T0 + 1, T0 + 1.01, T0 + 1.1,
     )  # fmt: skip
     return replace(made, **changes)
 

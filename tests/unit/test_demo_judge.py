@@ -103,6 +103,13 @@ class TestG2:
         run.add_call(call(run.ticket(refund=False), began_at=T0 + 5))
         assert broken(judge(run.evidence())) == {"G2"}
 
+    def test_a_request_on_its_way_when_its_worker_dies_began_after_the_kill(
+        self, run: HonestRun
+    ) -> None:
+        run.kills.append(kill(at=T0 + 1.005))
+        run.add_call(call(run.ticket(refund=False), began_at=T0 + 5))
+        assert judge(run.evidence()).ok
+
     def test_a_refund_twice_even_when_a_kill_struck_it(self, run: HonestRun) -> None:
         run.kills.append(kill())
         run.add_call(call(run.ticket(refund=True), "payment:refund", began_at=T0 + 5))

@@ -56,7 +56,7 @@ async def test_a_refund_under_one_key_happens_twice(recorder: Recorder) -> None:
 
 
 async def test_a_held_call_is_told_and_gets_no_answer_until_released(recorder: Recorder) -> None:
-    hold = recorder.hold("email:send")
+    hold = recorder.hold("email:send", {"acme"})
     sending = asyncio.create_task(send(recorder, "k1"))
     call = await hold.call
     assert call.external_id == "7"
@@ -67,10 +67,12 @@ async def test_a_held_call_is_told_and_gets_no_answer_until_released(recorder: R
     assert recorder.calls[0].answered_at is None
 
 
-async def test_a_hold_takes_one_call_of_its_action_alone(recorder: Recorder) -> None:
-    hold = recorder.hold("payment:refund")
+async def test_a_hold_takes_only_calls_of_its_action_and_tenants(recorder: Recorder) -> None:
+    other_action = recorder.hold("payment:refund", {"acme"})
+    other_tenant = recorder.hold("email:send", {"globex"})
     await send(recorder, "k1")
-    assert not hold.call.done()
+    assert not other_action.call.done()
+    assert not other_tenant.call.done()
 
 
 async def test_calls_at_once_are_counted_for_each_tenant(recorder: Recorder) -> None:
