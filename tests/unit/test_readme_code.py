@@ -1,0 +1,70 @@
+"""What the README shows is true: its application runs, its topology loads, its tests exist."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from leasing import bench, payload_ref
+
+from streams.app import App, load_app
+from streams.serde.records import Ended, EventInfo, Outcome
+from streams.topology.load import load
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    """The README's only code block of a language."""
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"the README has {len(found)} blocks of {language}"
+    return found[0]
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """The README's desk.py, loaded as `tidegate dev --app desk:app` does."""
+    (tmp_path / "desk.py").write_text(block("python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield load_app("desk:app")
+    sys.modules.pop("desk", None)
+
+
+async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
+    body = orjson.dumps({"type": "ticket.created", "subject": "printer", "from": "a@example.com"})
+    event = EventInfo("evt_1", "helpdesk", "ticket.created", None, None, 1, "application/json",
+                      None, None, "e1", {})  # fmt: skip
+    async with bench(app) as at:
+        ref = payload_ref(at, "acme", "evt_1", body)
+        ended: Ended = await at.ended(at.give("draft_reply", event=event, payload_ref=ref))
+        outcomes = at.bodies(Outcome)
+    assert (ended.status, ended.error) == ("succeeded", None)
+    assert orjson.loads(ended.result or "null") == {
+        "draft": "Thank you for writing about 'printer'."
+    }
+    assert [(o.action, o.status, orjson.loads(o.result or "null")) for o in outcomes] == [
+        ("email:send/reply", "done", {"sent_to": "a@example.com"})
+    ]
+
+
+def test_the_topology_routes_the_curls_event_to_the_application(app: App, tmp_path: Path) -> None:
+    overlay = tmp_path / "desk.yaml"
+    overlay.write_text(block("yaml"))
+    topology = load(overlay)
+    route = topology.route("helpdesk", "ticket.created")
+    assert route is not None
+    assert route.job in app.jobs
+    assert [(limit.scope, limit.concurrency) for limit in topology.limits] == [("tenant", 12)]
+
+
+def test_every_test_that_is_named_exists() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", README))
+    assert named
+    assert {name for name in named if f"def {name}(" not in sources} == set()
