@@ -76,7 +76,9 @@ class Cluster:
         self.prefix = f"t{uuid.uuid4().hex[:8]}-"
         self._kafka = kafka
         self._topology = topology
-        self.admin = AdminClient({**kafka.client(), **QUIET})
+        self.admin = AdminClient(
+            {**kafka.client(), **QUIET, "topic.metadata.refresh.interval.ms": 500}
+        )
         self._producer = Producer({**kafka.client(acks="all"), **QUIET})
 
     def create(self, *left_out: str) -> None:
@@ -147,13 +149,18 @@ class Cluster:
         return [(m.key(), m.value()) for m in self.read(topic)]
 
     def _led(self, topic: NewTopic) -> bool:
-        try:
-            return len(self._ends(topic.topic)) == topic.num_partitions
-        except KafkaException:
-            return False
+        return len(self._ask_ends(topic.topic)) == topic.num_partitions
 
     def _ends(self, name: str) -> dict[int, int]:
+        return eventually(lambda: self._ask_ends(name), 30, what=f"the ends of {name}")
+
+    def _ask_ends(self, name: str) -> dict[int, int]:
+        """Empty while the broker does not answer."""
         width = self._topology.topics[name.removeprefix(self.prefix)].partitions
         asked = {TopicPartition(name, p): OffsetSpec.latest() for p in range(width)}
         answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {tp.partition: future.result(10).offset for tp, future in answers.items()}
+        try:
+            ends = {tp.partition: future.result(10).offset for tp, future in answers.items()}
+        except KafkaException:
+            return {}
+        return ends if min(ends.values()) >= 0 else {}

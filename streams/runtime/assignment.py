@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
+from streams.runtime.offsets import earliest, offset_in, request_offsets
 from streams.runtime.processor import Stage
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
@@ -122,17 +122,7 @@ class Assignment:
     def _committed(self, partitions: Sequence[int]) -> dict[tuple[str, int], int]:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
         found = self._source.committed(partitions, _TIMEOUT)
-        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        missing = {
-            TopicPartition(self._prefix + topic, partition): earliest
-            for topic in self._stage.inputs
-            for partition in partitions
-            if (topic, partition) not in found
-        }
-        if missing:
-            answers = self._admin.list_offsets(
-                missing, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT
-            )
-            for tp, future in answers.items():
-                found[tp.topic.removeprefix(self._prefix), tp.partition] = future.result().offset
-        return found
+        places = [(topic, p) for topic in self._stage.inputs for p in partitions]
+        missing = [place for place in places if place not in found]
+        starts = request_offsets(self._admin, self._prefix, missing, earliest(), _TIMEOUT)
+        return {**found, **{place: offset_in(answer) for place, answer in starts.items()}}

@@ -1,21 +1,18 @@
-"""How far the inputs reach, asked without waiting.
-
-The ends are those of READ_UNCOMMITTED: a read_committed watermark is the last stable offset,
-which hides what an open transaction has already written.
-"""
+"""How far the inputs reach, asked without waiting."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from streams.runtime.failures import Outage
+from streams.runtime.offsets import Place, latest, offset_in, request_offsets
 
 _PATIENCE_SECONDS = 15.0
 
@@ -23,7 +20,8 @@ _PATIENCE_SECONDS = 15.0
 @dataclass(frozen=True)
 class _Question:
     asked_at: float
-    answers: dict[tuple[str, int], Future[Any]]
+    answers: dict[Place, Future[Any]]
+    ends: dict[Place, int] = field(default_factory=dict)
 
 
 class EndOffsets:
@@ -40,11 +38,11 @@ class EndOffsets:
         self._prefix = prefix
         self._position = position
         self._outage = outage
-        self._inputs: list[tuple[str, int]] = []
+        self._inputs: list[Place] = []
         self._answered: _Question | None = None
         self._pending: _Question | None = None
 
-    def assign(self, inputs: Sequence[tuple[str, int]]) -> None:
+    def assign(self, inputs: Sequence[Place]) -> None:
         """Ask for these (logical topic, partition) from now on."""
         self._inputs = list(inputs)
         self._answered = self._pending = None
@@ -56,35 +54,26 @@ class EndOffsets:
         if answered is None or answered.asked_at < moment:
             self.ask()
             return False
-        end = answered.answers[topic, partition].result().offset
-        return bool(self._position(topic, partition) >= end)
+        return self._position(topic, partition) >= answered.ends[topic, partition]
 
     def ask(self) -> None:
         """Ask anew unless a question is open."""
         self._collect()
         if self._pending is not None or not self._inputs:
             return
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = {TopicPartition(self._prefix + t, p): latest for t, p in self._inputs}
         asked_at = time.monotonic()
-        futures = self._admin.list_offsets(
-            wanted,
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=_PATIENCE_SECONDS,
+        answers = request_offsets(
+            self._admin, self._prefix, self._inputs, latest(), _PATIENCE_SECONDS
         )
-        named = {
-            (tp.topic.removeprefix(self._prefix), tp.partition): future
-            for tp, future in futures.items()
-        }
-        self._pending = _Question(asked_at, named)
+        self._pending = _Question(asked_at, answers)
 
     def lag(self) -> int | None:
         """Records (and markers) that the inputs hold behind the positions; None: not known."""
         self._collect()
         if self._answered is None:
             return None
-        ends = self._answered.answers.items()
-        return sum(max(0, int(f.result().offset) - self._position(*place)) for place, f in ends)
+        ends = self._answered.ends.items()
+        return sum(max(0, end - self._position(*place)) for place, end in ends)
 
     def _collect(self) -> None:
         pending = self._pending
@@ -92,10 +81,10 @@ class EndOffsets:
             return
         self._pending = None
         try:
-            for future in pending.answers.values():
-                future.result()
+            for place, answer in pending.answers.items():
+                pending.ends[place] = offset_in(answer)
         except KafkaException as error:
             self._outage.failed(error)
             return
-        self._outage.answered()
+        self._outage.answered(pending.asked_at)
         self._answered = pending

@@ -7,6 +7,7 @@ vouches for, so it is replaced.
 
 from __future__ import annotations
 
+import time
 from enum import Enum, auto
 
 import structlog
@@ -74,17 +75,21 @@ class Outage:
 
     def __init__(self) -> None:
         self.seen = False
-        self._down = False
+        self._down_since: float | None = None
 
     def failed(self, error: object) -> None:
-        if not self._down:
+        """A request was not answered."""
+        if self._down_since is None:
             log.warning("kafka does not answer: trying on", error=str(error))
-        self._down = True
+            self._down_since = time.monotonic()
 
-    def answered(self) -> None:
-        if self._down:
-            log.info("kafka answers")
-        self._down = False
+    def answered(self, asked_at: float | None = None) -> None:
+        """A request was answered; one asked before the outage began proves nothing."""
+        if self._down_since is not None:
+            if asked_at is not None and asked_at < self._down_since:
+                return
+            log.info("kafka answers", after_seconds=round(time.monotonic() - self._down_since, 1))
+            self._down_since = None
         self.seen = True
 
     def noticed(self, error: KafkaError) -> None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from streams.runtime.backends import fold
+from streams.runtime.offsets import earliest, latest, offset_in, request_offsets
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend, Checkpoint
 
@@ -79,10 +80,10 @@ class Restore:
     ) -> None:
         self._started = time.monotonic()
         self._stores = {(prefix + s.changelog.topic, s.partition): s for s in stores}
-        starts = self._ask(admin, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._ask(admin, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        starts = request_offsets(admin, "", self._stores, earliest(), _TIMEOUT)
+        ends = request_offsets(admin, "", self._stores, latest(), _TIMEOUT)
         for place, store in self._stores.items():
-            _begin(store, starts[place], ends[place], now_ms)
+            _begin(store, offset_in(starts[place]), offset_in(ends[place]), now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
         self._consumer = Consumer(dict(config)) if self._behind else None
         if self._consumer is not None:
@@ -134,15 +135,6 @@ class Restore:
             "store restored", store=store.store, partition=store.partition,
             records=store.records, seconds=round(time.monotonic() - self._started, 2),
         )  # fmt: skip
-
-    def _ask(self, admin: AdminClient, spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        asked = {TopicPartition(topic, partition): spec for topic, partition in self._stores}
-        if not asked:
-            return {}
-        futures = admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT
-        )
-        return {(tp.topic, tp.partition): f.result().offset for tp, f in futures.items()}
 
 
 def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:

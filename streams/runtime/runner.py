@@ -13,7 +13,6 @@ from types import FrameType
 
 import structlog
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from streams import telemetry
 from streams.errors import Fenced, StoreDamaged
@@ -24,6 +23,7 @@ from streams.runtime.clock import SystemClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
+from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
@@ -98,7 +98,7 @@ class StageLoop:
 
     def run(self) -> None:
         """Until told to stop."""
-        self._admin = AdminClient(self._settings.client(**_QUIET))
+        self._admin = offsets_admin(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
         if not await_topics(self._topics, self._stage, self._topology, self._outage, self._pause):
             return
@@ -177,7 +177,8 @@ class StageLoop:
             self._outage.failed(error)
             self._pause()
             return
-        self._outage.answered()
+        if self._source.partitions:
+            self._outage.answered()
         self._source.changed = False
 
     def _restore(self) -> None:
