@@ -1,0 +1,98 @@
+"""Real processes over a Kafka that wants TLS and a password; a worker dies half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from secured import self_signed
+
+from streams.broker.embedded import EmbeddedKafka
+from streams.dev.layout import Layout
+from streams.dev.pipeline import Pipeline
+from streams.settings import load_settings
+
+pytestmark = pytest.mark.broker
+
+
+class Running:
+    """A pipeline, its operator's API, and what its handlers wrote down."""
+
+    def __init__(self, pipeline: Pipeline, http: aiohttp.ClientSession, log: Path) -> None:
+        self.pipeline = pipeline
+        self._http = http
+        self._log = log
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        token = self.pipeline.credentials.admin_token
+        secret = token if isinstance(token, str) else token.get_secret_value()
+        headers = {"Authorization": f"Bearer {secret}"}
+        url = f"{self.pipeline.url}/v1{path}"
+        async with self._http.request(method, url, json=body, headers=headers) as answer:
+            assert answer.status < 300, await answer.text()
+            return await answer.json()
+
+    async def job_with(self, job_id: str, **fields: Any) -> Any:
+        """The job, once the operator shows these values."""
+        async with asyncio.timeout(60):
+            job = await self.call("GET", f"/jobs/{job_id}")
+            while {name: job[name] for name in fields} != fields:
+                await asyncio.sleep(0.1)
+                job = await self.call("GET", f"/jobs/{job_id}")
+        return job
+
+    def did(self, what: str) -> list[str]:
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return [line for line in lines if line.startswith(what)]
+
+
+@pytest.fixture
+async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    log = tmp_path / "happened"
+    with EmbeddedKafka(tmp_path / "kafka", security=self_signed(tmp_path)) as kafka:
+        settings = load_settings(
+            {}, bootstrap=kafka.bootstrap, kafka=dict(kafka.client_settings),
+            data_dir=tmp_path / "data", port=0,
+        )  # fmt: skip
+        pipeline = Pipeline(
+            settings, Layout(), app="resuming_app:app", allow_unsafe=True,
+            env={"RESUMING_LOG": str(log)},
+        )  # fmt: skip
+        async with pipeline, aiohttp.ClientSession() as http:
+            yield Running(pipeline, http, log)
+
+
+async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running) -> None:
+    """Over SASL_SSL from end to end; steps, effects and progress are seen over HTTP."""
+    await running.call("PUT", "/tenants/acme", {})
+    body = {"type": "resume", "input": {"text": "hello"}}
+    job_id = (await running.call("POST", "/tenants/acme/jobs", body))["job_id"]
+    before = await running.job_with(job_id, progress={"attempt": 1})
+    assert before["steps"] == [{"name": "write", "value": "HELLO"}]
+    assert [effect["status"] for effect in before["effects"]] == ["done"]
+
+    pid = running.pipeline.pid("worker-0")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    after = await running.job_with(job_id, status="succeeded", progress={"attempt": 2})
+    assert (after["attempts"], after["result"]) == (2, {"text": "HELLO", "sent": "HELLO"})
+    assert after["steps"] == before["steps"]
+    assert (len(running.did("run")), len(running.did("step")), len(running.did("effect"))) == (
+        2, 1, 1,
+    )  # fmt: skip
+    key = before["effects"][0]["idempotency_key"]
+    assert running.did("effect") == [f"effect HELLO {key}"]
+
+    plain = {"bootstrap.servers": running.pipeline.settings.bootstrap, "log_level": 0}
+    with pytest.raises(KafkaException):
+        await asyncio.to_thread(AdminClient(plain).list_topics, timeout=2)
