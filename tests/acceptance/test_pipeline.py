@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,11 @@ class Running:
             assert answer.status < 300, await answer.text()
             return await answer.json()
 
-    async def job_with(self, job_id: str, **fields: Any) -> Any:
-        """The job, once the operator shows these values."""
+    async def job_where(self, job_id: str, holds: Callable[[Any], bool]) -> Any:
+        """The job, once what the operator shows of it holds."""
         async with asyncio.timeout(60):
-            job = await self.call("GET", f"/jobs/{job_id}")
-            while {name: job[name] for name in fields} != fields:
+            while not holds(job := await self.call("GET", f"/jobs/{job_id}")):
                 await asyncio.sleep(0.1)
-                job = await self.call("GET", f"/jobs/{job_id}")
         return job
 
     def did(self, what: str) -> list[str]:
@@ -76,15 +74,22 @@ async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running)
     await running.call("PUT", "/tenants/acme", {})
     body = {"type": "resume", "input": {"text": "hello"}}
     job_id = (await running.call("POST", "/tenants/acme/jobs", body))["job_id"]
-    before = await running.job_with(job_id, progress={"attempt": 1})
-    assert before["steps"] == [{"name": "write", "value": "HELLO"}]
-    assert [effect["status"] for effect in before["effects"]] == ["done"]
+    before = await running.job_where(
+        job_id,
+        lambda job: (
+            job["progress"] == {"attempt": 1}
+            and job["steps"] == [{"name": "write", "value": "HELLO"}]
+            and [effect["status"] for effect in job["effects"]] == ["done"]
+        ),
+    )
 
     pid = running.pipeline.pid("worker-0")
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
 
-    after = await running.job_with(job_id, status="succeeded", progress={"attempt": 2})
+    after = await running.job_where(
+        job_id, lambda job: job["status"] == "succeeded" and job["progress"] == {"attempt": 2}
+    )
     assert (after["attempts"], after["result"]) == (2, {"text": "HELLO", "sent": "HELLO"})
     assert after["steps"] == before["steps"]
     assert (len(running.did("run")), len(running.did("step")), len(running.did("effect"))) == (
