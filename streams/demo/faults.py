@@ -44,7 +44,7 @@ class Kill:
     """One SIGKILL that landed; `at` in seconds since the epoch.
 
     `recovered_after` are the seconds until what was in flight had moved on; None: it never did.
-    `higher_epoch`: the job of a killed worker was leased again under a higher epoch.
+    A killed worker was in the middle of an effect of `job_id`, leased to it under `epoch`.
     """
 
     stage: str
@@ -52,8 +52,9 @@ class Kill:
     pid: int
     at: float
     in_flight: str
+    job_id: str = ""
+    epoch: int = 0
     recovered_after: float | None = None
-    higher_epoch: bool = False
 
 
 class Faults:
@@ -84,8 +85,10 @@ class Faults:
     async def steady(self, stage: str) -> None:
         """Return once every process of a stage is at work: one that still starts holds nothing."""
         urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == stage}
-        while waiting := await unready(urls):
-            urls = {name: urls[name] for name in waiting}
+        while True:
+            if not await unready(urls):
+                return
+            await asyncio.sleep(0.1)
 
     async def recovered(self) -> list[Kill]:
         """Every kill that landed, once it is known what came of it."""
@@ -124,11 +127,8 @@ class Faults:
             return False
         pid, at = self._strike(name)
         what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
-        self._watch(
-            Kill("worker", name, pid, at, what),
-            until(lambda: self._moved_on(call.caller.job_id, epoch), RECOVERY_SECONDS),
-            lambda: self._leased_again(call.caller.job_id, epoch),
-        )
+        kill = Kill("worker", name, pid, at, what, call.caller.job_id, epoch)
+        self._watch(kill, until(lambda: self._taken_back(kill), RECOVERY_SECONDS))
         return True
 
     async def stage(self, stage: str) -> bool:
@@ -181,16 +181,13 @@ class Faults:
             os.kill(pid, signal.SIGKILL)
         return pid or 0, at
 
-    def _watch(
-        self, kill: Kill, recovery: Awaitable[bool], moved: Callable[[], bool] = lambda: False
-    ) -> None:
+    def _watch(self, kill: Kill, recovery: Awaitable[bool]) -> None:
         async def watch() -> Kill:
             try:
                 back = await asyncio.wait_for(recovery, RECOVERY_SECONDS)
             except TimeoutError:
                 back = False
-            after = time.time() - kill.at if back else None
-            return replace(kill, recovered_after=after, higher_epoch=moved())
+            return replace(kill, recovered_after=time.time() - kill.at if back else None)
 
         self.kills.append(kill)
         self._watched.append(asyncio.create_task(watch()))
@@ -232,10 +229,9 @@ class Faults:
         leases = (s.value for s in self._tape.leases)
         return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
 
-    def _leased_again(self, job_id: str, epoch: int) -> bool:
-        return any(s.value.job_id == job_id and s.value.epoch > epoch for s in self._tape.leases)
-
-    def _moved_on(self, job_id: str, epoch: int) -> bool:
-        job = self._tape.newest.get(job_id)
-        waits = job is not None and job.status == "needs_review"
-        return waits or self._leased_again(job_id, epoch)
+    def _taken_back(self, kill: Kill) -> bool:
+        """Whether the job is no longer the dead worker's."""
+        job = self._tape.newest.get(kill.job_id)
+        return job is not None and (
+            job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")
+        )

@@ -33,6 +33,7 @@ from streams.serde.records import (
     Envelope,
     EventInfo,
     Job,
+    Lease,
     LedgerEntry,
     PayloadRef,
     Schedule,
@@ -66,7 +67,9 @@ def job_id(ticket: Ticket) -> str:
 
 
 def kill(stage: str = "worker", **changes: Any) -> Kill:
-    made = Kill(stage, f"{stage}-0", 11, T0 + 1.05, "one call", 3.0, stage == "worker")
+    """A kill that landed; a worker's struck the job `job_struck` under epoch 1."""
+    job = ("job_struck", 1) if stage == "worker" else ("", 0)
+    made = Kill(stage, f"{stage}-0", 11, T0 + 1.05, "one call", *job, 3.0)
     return replace(made, **changes)
 
 
@@ -89,6 +92,7 @@ class HonestRun:
     submitted: list[Submitted] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     stores: list[StoreFinding] = field(default_factory=list)
+    leases: list[Seen[Lease]] = field(default_factory=list)
     high_water: Counter[str] = field(default_factory=lambda: Counter({CAPPED_TENANT: CAP}))
     kill_wanted: bool = False
 
@@ -103,7 +107,7 @@ class HonestRun:
     def evidence(self) -> Evidence:
         records = Records(
             tuple(self.received), tuple(self.events), tuple(self.jobs), tuple(self.commands),
-            tuple(self.schedule), tuple(self.ledger), tuple(self.dead),
+            tuple(self.schedule), tuple(self.ledger), tuple(self.dead), tuple(self.leases),
         )  # fmt: skip
         return Evidence(
             scenario=self.scenario, answers=tuple(self.answers), submitted=tuple(self.submitted),
@@ -118,6 +122,14 @@ class HonestRun:
             t for t in self.scenario.tickets
             if all(getattr(t, name) == value for name, value in wanted.items())
         )  # fmt: skip
+
+    def lease(self, id_: str, epoch: int) -> None:
+        """A lease of a job."""
+        granted = Lease(
+            "worker-1/b", id_, epoch, "run", "acme", id_, JOB_TYPE, 1, 1, 5, 60, 10, 0, None, None,
+            "{}", None, {}, None, "hb", 0,
+        )  # fmt: skip
+        self.leases.append(seen("jobs.work.default", granted))
 
     def change_job(self, id_: str, **changes: Any) -> None:
         """Another newest state of a job, on the topic and over HTTP."""

@@ -150,10 +150,10 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     await asyncio.gather(send(), strike)
     assert strike.result()
     assert processes.killed("worker-0")
-    again = SimpleNamespace(job_id="job_1", run_id="run_2", epoch=2)
-    topics.leases.append(Seen("jobs.work.default", 0, 1, 0.0, b"", again))
+    topics.newest["job_1"] = SimpleNamespace(epoch=1, status="pending")
     (kill,) = await striking.recovered()
-    assert kill.higher_epoch
+    assert (kill.job_id, kill.epoch) == ("job_1", 1)
+    assert kill.recovered_after is not None
     assert recorder.calls[0].answered_at is None
     await recorder.stop()
 

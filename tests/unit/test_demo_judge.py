@@ -211,6 +211,7 @@ class TestWhatTheRunMustShow:
     def test_a_stage_that_was_not_struck(self, run: HonestRun) -> None:
         run.kill_wanted = True
         run.kills = [kill(stage) for stage in STRUCK - {"scheduler"}]
+        run.lease("job_struck", 2)
         verdict = judge(run.evidence())
         assert verdict.shortcomings == ("no kill of scheduler struck work in flight",)
         assert not verdict.ok
@@ -218,12 +219,16 @@ class TestWhatTheRunMustShow:
     def test_all_stages_struck(self, run: HonestRun) -> None:
         run.kill_wanted = True
         run.kills = [kill(stage) for stage in STRUCK]
+        run.lease("job_struck", 2)
         assert judge(run.evidence()).ok
 
     def test_a_lease_that_did_not_move(self, run: HonestRun) -> None:
         run.kill_wanted = True
-        run.kills = [replace(kill(stage), higher_epoch=False) for stage in STRUCK]
-        assert not judge(run.evidence()).ok
+        run.kills = [kill(stage) for stage in STRUCK]
+        run.lease("job_struck", 1)
+        run.lease("job_other", 2)
+        (shortcoming,) = judge(run.evidence()).shortcomings
+        assert "higher epoch" in shortcoming
 
     def test_a_cap_passed(self, run: HonestRun) -> None:
         run.high_water[CAPPED_TENANT] = CAP + 1
