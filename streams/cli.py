@@ -70,8 +70,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     for name, target in _GROUPS.items():
         if _wanted(name, asked):
             app.add_typer(_load(target), name=name)
-    for name, (help_, run) in _STAGES.items():
-        app.command(name, help=help_)(_stage_command(name, run))
+    for name, (help_, kind, run) in _STAGES.items():
+        app.command(name, help=help_)(kind(name, run))
     app.command("worker")(_worker)
     return app
 
@@ -123,7 +123,7 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     return settings, load(settings.topology)
 
 
-def _stage_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+def _http_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
     def command(
         bootstrap: Bootstrap = None,
         topology: TopologyFile = None,
@@ -131,12 +131,29 @@ def _stage_command(name: str, run: Callable[[Settings, Topology], None]) -> Call
         instance: Instance = None,
         host: Host = None,
         port: Port = None,
+        log_format: LogFormat = None,
+    ) -> None:
+        run(*_prepare(
+            name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
+            host=host, port=port, log_format=log_format,
+        ))  # fmt: skip
+
+    return command
+
+
+def _stream_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+    def command(
+        bootstrap: Bootstrap = None,
+        topology: TopologyFile = None,
+        data_dir: DataDir = None,
+        instance: Instance = None,
+        host: Host = None,
         probe_port: ProbePort = None,
         log_format: LogFormat = None,
     ) -> None:
         run(*_prepare(
             name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
-            host=host, port=port, probe_port=probe_port, log_format=log_format,
+            host=host, probe_port=probe_port, log_format=log_format,
         ))  # fmt: skip
 
     return command
@@ -200,12 +217,13 @@ def _operator(settings: Settings, topology: Topology) -> None:
     run(settings, topology)
 
 
-_STAGES: dict[str, tuple[str, Callable[[Settings, Topology], None]]] = {
-    "ingress": ("Receive signed webhooks over HTTP.", _ingress),
-    "dedup": ("Drop redeliveries within the window.", _dedup),
-    "scheduler": ("Fire what is due, once and never early.", _scheduler),
-    "dispatcher": ("Own jobs, leases and the ledger of effects.", _dispatcher),
-    "operator": ("Serve the operator's API.", _operator),
+_Run = Callable[["Settings", "Topology"], None]
+_STAGES: dict[str, tuple[str, Callable[[str, _Run], Callable[..., None]], _Run]] = {
+    "ingress": ("Receive signed webhooks over HTTP.", _http_command, _ingress),
+    "dedup": ("Drop redeliveries within the window.", _stream_command, _dedup),
+    "scheduler": ("Fire what is due, once and never early.", _stream_command, _scheduler),
+    "dispatcher": ("Own jobs, leases and the ledger of effects.", _stream_command, _dispatcher),
+    "operator": ("Serve the operator's API.", _http_command, _operator),
 }
 
 if __name__ == "__main__":

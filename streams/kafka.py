@@ -59,14 +59,19 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
     Raises:
         KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
     """
-    admin = AdminClient(settings.client(**{"log_level": 0, "socket.timeout.ms": 3_000}))
+    reasons: list[str] = []
+    quiet = {"log_level": 0, "error_cb": lambda error: reasons.append(error.str())}
+    admin = AdminClient(settings.client(**quiet, **{"socket.timeout.ms": 3_000}))
     started, said = time.monotonic(), False
     while True:
         try:
             admin.list_topics(timeout=2)
         except KafkaException as error:
             if not said:
-                log.warning("kafka does not answer: waiting", bootstrap=settings.bootstrap)
+                reason = reasons[0] if reasons else str(error.args[0])
+                log.warning(
+                    "kafka does not answer: waiting", bootstrap=settings.bootstrap, reason=reason
+                )
                 said = True
             waited = time.monotonic() - started
             if deadline_seconds is not None and waited > deadline_seconds:

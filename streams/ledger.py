@@ -9,7 +9,7 @@ store's changelog. The caller has checked that the claim's lease is the living o
     done                -> the stored result
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
-    any, other arguments-> refused
+    begun, and now with other arguments -> refused
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streams.state.store import KeyValueStore
 def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int) -> Reply:
     """Answer a claim of the living lease of `job`; `now` in milliseconds."""
     entry = _get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
-    if entry.digest != asked.digest:
+    if entry.status != "failed" and entry.digest != asked.digest:
         message = (
             f"effect {asked.action} was claimed before with other arguments: "
             "give another call another key"
@@ -74,7 +74,7 @@ def _uncertain(
         return _grant(store, entry, job, asked, now, repeat=True)
     message = (
         f"effect {asked.action} was begun by run {entry.run_id} and its outcome is unknown: "
-        "find out whether it happened, then replay the job with or without a fresh scope"
+        "find out whether it happened; if so cancel the job, else replay it with a fresh scope"
     )
     if entry.status != "review":
         _put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
@@ -98,6 +98,7 @@ def _grant(
         epoch=job.epoch,
         run_id=asked.run_id,
         claim_id=asked.claim_id,
+        digest=asked.digest,
         key_lifetime_ms=asked.key_lifetime_ms,
         claims=entry.claims + 1,
         updated_at=now,

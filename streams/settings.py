@@ -42,8 +42,11 @@ class Settings(BaseSettings):
     kafka: dict[str, str] = Field(default_factory=dict)
 
     def client(self, **overrides: Any) -> dict[str, Any]:
-        """librdkafka configuration: defaults of the caller, then what the operator passed."""
-        return {"bootstrap.servers": self.bootstrap, **overrides, **self.kafka}
+        """librdkafka configuration: defaults of the caller, then what the operator passed.
+
+        Its own log lines are left out: what they tell comes as errors, told once in ours.
+        """
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **overrides, **self.kafka}
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:

@@ -27,7 +27,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            lambda _logger, _method, event: {**bound, **event},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -39,7 +39,6 @@ def configure_logging(settings: Settings, **bound: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(**bound)
 
 
 def serve_probes(settings: Settings, ready: Callable[[], bool]) -> int:

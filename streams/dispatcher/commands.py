@@ -107,7 +107,10 @@ class Commands:
             raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
         if old.status == "needs_review":
             self._life.end(old, "cancelled", error=f"replayed as {command.job_id}: {body.note}")
-        self.admit(jobs.from_replay(command, body, old, self._life.now))
+        job = jobs.from_replay(command, body, old, self._life.now)
+        if not body.fresh_scope:
+            self._store.inherit_steps(job, old)
+        self.admit(job)
 
     def _cancel(self, command: Command, body: Cancel) -> None:
         job = self._store.get(command.job_id)

@@ -14,7 +14,7 @@ from itertools import islice
 from streams.dispatcher.jobs import is_live, scope_of
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
-from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
@@ -56,6 +56,13 @@ class JobStore:
         prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
         found = self._ctx.store("checkpoints").range(prefix, after(prefix))
         return {key[len(prefix) :].decode(): value.decode() for key, value in found}
+
+    def inherit_steps(self, job: Job, old: Job) -> None:
+        """A job that goes on in another's scope goes on after its finished steps."""
+        checkpoints = self._ctx.store("checkpoints")
+        for name, value in self.steps(old).items():
+            key = checkpoint_key(job.job_id, job.incarnation, name)
+            checkpoints.put(key, value.encode())
 
     def live(self) -> Iterator[Job]:
         """Every job that has not ended, in no useful order."""

@@ -96,6 +96,7 @@ class Job:
     created_at: int
     updated_at: int
     ready_at: int
+    asked_timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

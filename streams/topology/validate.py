@@ -46,6 +46,14 @@ def _lifetimes(topology: Topology) -> Found:
             "again; set finished_jobs_days to the window or more",
             ("retention", "finished_jobs_days"), ("window_days",),
         )  # fmt: skip
+    dlq = topology.topics.get("dlq")
+    if dlq and topology.finished_jobs_ms < (dlq.retention_ms or 0):
+        yield problem(
+            f"finished jobs are kept {_days(topology.finished_jobs_ms)} days, less than dlq's "
+            f"{_days(dlq.retention_ms or 0)}: a dead letter would outlive the job it can replay; "
+            "set finished_jobs_days to dlq's retention_days or more",
+            ("retention", "finished_jobs_days"), _days_of("dlq"),
+        )  # fmt: skip
 
 
 def _outlives(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
@@ -279,6 +281,22 @@ def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
     assert desk.leases() == [], "a timer that is not this wait's"
     desk.driver.advance(0.5)
     assert desk.lease("job_x").attempt == 1
+
+
+def test_the_timeout_that_was_asked_for_wins_and_a_changed_policy_holds_for_the_next_run(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    desk.submit("job_asked", timeout_seconds=7)
+    job_id = desk.event("t1")
+    assert desk.lease("job_asked").timeout_seconds == 7
+    assert desk.lease(job_id).timeout_seconds == 300
+    worker.handlers = tuple(dataclasses.replace(h, timeout_seconds=60) for h in worker.handlers)
+    worker.end(desk.lease(job_id), "released", free=0)
+    worker.end(desk.lease("job_asked"), "released", free=0)
+    worker.heartbeat()
+    assert desk.lease(job_id).timeout_seconds == 60
+    assert desk.lease("job_asked").timeout_seconds == 7
 
 
 def test_a_type_nobody_handles_is_dead_with_its_name(desk: Desk) -> None:

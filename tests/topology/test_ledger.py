@@ -82,6 +82,14 @@ def test_other_arguments_under_the_same_key_are_refused(
     assert "email:send/reply" in reply.message
 
 
+def test_what_was_not_done_may_be_tried_with_other_arguments(
+    desk: Desk, worker: ScriptedWorker, lease: Lease
+) -> None:
+    worker.outcome(lease, worker.claim(lease), "failed")
+    assert worker.claim(lease, digest=b"e" * 32).kind == "granted"
+    assert desk.ledger()[-1].digest == b"e" * 32
+
+
 def test_what_the_tool_said_was_not_done_may_be_tried_again(
     desk: Desk, worker: ScriptedWorker, lease: Lease
 ) -> None:
@@ -162,9 +170,12 @@ def test_a_replay_in_the_old_scope_repeats_nothing_a_fresh_one_does_all(
 ) -> None:
     first = worker.claim(lease)
     worker.outcome(lease, first, "done", "1")
+    worker.step(lease, "draft", '"hello"')
     worker.end(lease, "failed", error="PermanentError: x")
     desk.replay("job_same", lease.job_id)
     desk.replay("job_fresh", lease.job_id, fresh_scope=True)
+    assert desk.lease("job_same").checkpoints == {"draft": '"hello"'}
+    assert desk.lease("job_fresh").checkpoints == {}
     assert worker.claim(desk.lease("job_same")).kind == "done"
     fresh = worker.claim(desk.lease("job_fresh"))
     assert fresh.kind == "granted"

@@ -31,7 +31,7 @@ def raising(monkeypatch: pytest.MonkeyPatch):
         def fail(settings: object, topology: object) -> None:
             raise error
 
-        monkeypatch.setitem(cli._STAGES, "dedup", ("", fail))
+        monkeypatch.setitem(cli._STAGES, "dedup", ("", cli._stream_command, fail))
         monkeypatch.setattr(cli, "_prepare", lambda *_, **__: (None, None))
         monkeypatch.setattr(sys, "argv", ["tidegate", "dedup"])
         with pytest.raises(SystemExit) as ended:
@@ -67,8 +67,9 @@ def test_every_command_of_the_contract_is_listed() -> None:
 @pytest.mark.parametrize("stage", ["ingress", "dedup", "dispatcher", "worker", "operator"])
 def test_a_stage_takes_the_common_options(stage: str) -> None:
     shown = tidegate(stage, "--help", COLUMNS="200").stdout
-    for option in ("bootstrap", "topology", "data-dir", "instance", "host", "probe-port"):
-        assert f"--{option}" in shown
+    port = "--port" if stage in ("ingress", "operator") else "--probe-port"
+    for option in ("--bootstrap", "--topology", "--data-dir", "--instance", "--host", port):
+        assert option in shown
 
 
 def test_asking_for_one_command_imports_no_other() -> None:

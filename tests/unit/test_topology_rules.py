@@ -66,9 +66,14 @@ BROKEN = {
         "the retention of events.received",
     ),
     "finished jobs are purged within the window": (
-        replace(load(), finished_jobs_ms=6 * DAY),
+        replace(with_topic("dlq", retention_ms=5 * DAY), finished_jobs_ms=6 * DAY),
         "retention.finished_jobs_days",
         "kept 6 days, less than the window of 7 days",
+    ),
+    "finished jobs are purged before their dead letters": (
+        replace(load(), finished_jobs_ms=29 * DAY),
+        "retention.finished_jobs_days",
+        "set finished_jobs_days to dlq's retention_days or more",
     ),
     "a topic without a time": (
         with_topic("events", retention_ms=None),
