@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _PLANTS = Path(__file__).with_name("plants")
-_TIDEGATE = Path(sys.executable).with_name("tidegate")
+TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,18 @@ class DemoRun:
         return {name for name, g in self.figures["guarantees"].items() if g["violations"]}
 
 
+def environment() -> dict[str, str]:
+    """Ours, without settings that a user or another test may have set."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
+
+
 def run_demo(*arguments: str, plant: str | None = None, seconds: float = 180) -> DemoRun:
     """Run it to its end, with a fault of `plants/` if one is named."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
+    env = environment()
     if plant is not None:
         env |= {"PYTHONPATH": str(_PLANTS), "DEMO_PLANT": plant}
     done = subprocess.run(
-        [_TIDEGATE, "demo", "--json", *arguments],
+        [TIDEGATE, "demo", "--json", *arguments],
         env=env, capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
     lines = done.stdout.splitlines()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
-from demo_process import DemoRun, run_demo
+from conditions import eventually
+from demo_process import TIDEGATE, DemoRun, environment, run_demo
 
 KEYS = [
     "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",
@@ -56,3 +62,30 @@ def test_the_naive_handler_stands_beside_it_with_its_duplicates(killed: DemoRun)
     before = killed.figures["before"]
     assert before["deliveries"] == 180
     assert before["duplicate_effects"] > before["effects_executed"] / 2
+
+
+@pytest.mark.broker
+def test_a_terminated_demo_leaves_neither_processes_nor_files_behind(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [TIDEGATE, "demo", "--events", "300"],
+        env=environment() | {"TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert demo.stderr is not None
+    assert any("ready beside Kafka" in line for line in demo.stderr)
+    (state,) = tmp_path.glob("tidegate-demo-*/dev.json")
+    told = json.loads(state.read_text())
+    pids = [told["broker_pid"], *(process["pid"] for process in told["processes"])]
+    assert all(map(alive, pids))
+    demo.terminate()
+    demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+    eventually(lambda: not any(map(alive, pids)), what="every process is gone")
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
