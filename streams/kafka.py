@@ -20,6 +20,10 @@ log = structlog.get_logger(__name__)
 SESSION_TIMEOUT_MS = 10_000
 """Of consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
 
+_RETRY_BACKOFF_MS = 5
+"""A transaction that begins while the broker still closes the last one is told to come again:
+by default after 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
+
 
 def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
     """An idempotent producer that waits for all in-sync replicas."""
@@ -29,6 +33,7 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
             "enable.idempotence": True,
             "compression.type": "lz4",
             "linger.ms": 2,
+            "retry.backoff.ms": _RETRY_BACKOFF_MS,
             "queue.buffering.max.messages": 1_000_000,
             **overrides,
         }
