@@ -36,7 +36,8 @@ def run_demo(*arguments: str, plant: str | None = None, seconds: float = 180) ->
     """Run it to its end, with a fault of `plants/` if one is named."""
     env = environment()
     if plant is not None:
-        env |= {"PYTHONPATH": str(_PLANTS), "DEMO_PLANT": plant}
+        path = [str(_PLANTS), *filter(None, [env.get("PYTHONPATH")])]
+        env |= {"PYTHONPATH": os.pathsep.join(path), "DEMO_PLANT": plant}
     done = subprocess.run(
         [TIDEGATE, "demo", "--json", *arguments],
         env=env, capture_output=True, text=True, timeout=seconds, check=False,
