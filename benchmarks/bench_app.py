@@ -1,0 +1,32 @@
+"""The application that the benchmarks' workers run: handlers that do nothing, or one effect."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from streams import App, Context
+
+app = App("bench")
+app.tool("email:send", key_lifetime=3600)
+
+_starts = os.environ.get("BENCH_STARTS")
+_log = os.open(_starts, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if _starts else None
+
+
+@app.job("plain", timeout=30)
+async def plain(ctx: Context) -> None:
+    """Note the moment of its first line, where a file for that is named."""
+    began = time.time()
+    if _log is not None:
+        os.write(_log, f"{ctx.job_id} {began}\n".encode())
+
+
+@app.job("one_effect", timeout=30)
+async def one_effect(ctx: Context) -> None:
+    """One effect that costs nothing."""
+    await ctx.effect("email:send", _send_email, key="reply", to="customer@example.com")
+
+
+async def _send_email(*, to: str, idempotency_key: str | None) -> dict[str, str]:
+    return {"sent": to}
