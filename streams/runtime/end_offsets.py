@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import Place, latest, offset_in, request_offsets
 
-_PATIENCE_SECONDS = 15.0
+_PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from confluent_kafka import KafkaError
 log = structlog.get_logger(__name__)
 
 
+_RECENT_SECONDS = 60.0
+
+
 class Verdict(Enum):
     """What to do about an error."""
 
     RETRY = auto()
-    """Repeat the same call; a commit's outcome is open until that answers."""
+    """Repeat the same call, as long as the transaction can still be committed."""
     ABORT = auto()
     """Abort the transaction, do its work again."""
     REFUSE = auto()
@@ -71,17 +74,27 @@ def classify(error: KafkaError) -> Verdict:
 
 
 class Outage:
-    """Says once that Kafka does not answer, and once that it does again."""
+    """Says once that Kafka does not answer, and once that it does again.
+
+    `failed_at` is when, on the monotonic clock, a request last failed.
+    """
 
     def __init__(self) -> None:
         self.seen = False
+        self.failed_at = float("-inf")
         self._down_since: float | None = None
+
+    @property
+    def recent(self) -> bool:
+        """Whether a request failed within the last minute."""
+        return time.monotonic() - self.failed_at < _RECENT_SECONDS
 
     def failed(self, error: object) -> None:
         """A request was not answered."""
+        self.failed_at = time.monotonic()
         if self._down_since is None:
             log.warning("kafka does not answer: trying on", error=str(error))
-            self._down_since = time.monotonic()
+            self._down_since = self.failed_at
 
     def answered(self, asked_at: float | None = None) -> None:
         """A request was answered; one asked before the outage began proves nothing."""
@@ -91,8 +104,3 @@ class Outage:
             log.info("kafka answers", after_seconds=round(time.monotonic() - self._down_since, 1))
             self._down_since = None
         self.seen = True
-
-    def noticed(self, error: KafkaError) -> None:
-        """librdkafka's `error_cb`, called while polling."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.failed(error.str())

@@ -122,7 +122,7 @@ class StageLoop:
             stage.name,
             f"{prefix}{stage.name}-{settings.instance}",
             prefix,
-            producer_config(settings, **_QUIET, error_cb=self._outage.noticed),
+            producer_config(settings, **_QUIET),
             self._source.group,
             self._topics.exists,
             self._outage,
@@ -142,7 +142,7 @@ class StageLoop:
         )
 
     def _round(self) -> None:
-        records = self._source.read(self._patience(), BATCH)
+        records = self._read()
         try:
             if self._source.changed:
                 self._reopen()
@@ -157,6 +157,18 @@ class StageLoop:
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", why=str(damaged))
             self._source.changed = True
+
+    def _read(self) -> list[Record]:
+        try:
+            return self._source.read(self._patience(), BATCH)
+        except Fenced:
+            if not self._outage.recent:
+                raise
+            # A static member whose session ends in an outage is told that it was fenced
+            # (librdkafka#3437); a real successor would fence the producer too.
+            log.warning("consumer is replaced: its session ended in the outage")
+            self._source.rejoin()
+            return []
 
     def _patience(self) -> float:
         """Seconds that the read may wait for a first record."""

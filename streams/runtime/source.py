@@ -48,15 +48,15 @@ class Source:
             "group.instance.id": f"{stage}-{settings.instance}",
             "partition.assignment.strategy": "range",
             "log_level": 0,
-            "error_cb": outage.noticed,
         }
-        self._consumer = Consumer(consumer_config(settings, stage, **static))
-        self._consumer.subscribe(
-            list(self._names),
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._lost,
-        )
+        self._config = consumer_config(settings, stage, **static)
+        self._consumer = self._join()
+
+    def rejoin(self) -> None:
+        """Join anew with a new consumer; the assignment is empty until then."""
+        self._consumer.close()
+        self._note(frozenset())
+        self._consumer = self._join()
 
     def read(self, timeout: float, most: int) -> list[Record]:
         """Wait up to `timeout` seconds for a record, then take at most `most` that are there.
@@ -112,6 +112,16 @@ class Source:
     def close(self) -> None:
         """Leave; a static member's partitions wait for its return until the session ends."""
         self._consumer.close()
+
+    def _join(self) -> Consumer:
+        consumer = Consumer(self._config)
+        consumer.subscribe(
+            list(self._names),
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+        return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         inputs = defaultdict(set)

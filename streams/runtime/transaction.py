@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka import SESSION_TIMEOUT_MS
 from streams.runtime import metrics
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import REFUSED, Outage, Verdict, classify
-from streams.runtime.poison import Output
+from streams.runtime.sending import Sending
 from streams.runtime.task import Task
+from streams.runtime.watched import Hung, WatchedThread
 
 log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
+_TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
 
 
 class TransactionAborted(Exception):
@@ -76,8 +78,8 @@ class KafkaTransactions:
         self._outage = outage
         self._stopping = stopping
         self._producer: Producer | None = None
-        self._timed_out = False
-        self._begun = 0.0
+        self._thread = WatchedThread()
+        self._opened = self._begun = 0.0
 
     def settle(self) -> None:
         """See that what an earlier producer left open is committed or aborted.
@@ -87,18 +89,23 @@ class KafkaTransactions:
             Fenced: another process opened the same transactional id at this very moment.
             Stopped: told to stop before Kafka answered.
         """
-        if self._producer is None:
+        if self._producer is None or self._opened < self._outage.failed_at:
             self._open()
 
     def _open(self) -> None:
-        self._producer = producer = Producer(self._config)
-        self._timed_out = False
+        # librdkafka lacks KIP-890: after a transactional timeout a late answer may meet the
+        # next transaction of the same producer, and after an outage it may wait for ever for
+        # a coordinator it knew (`watched`). So there is a new one.
         self._begun = time.monotonic()
+        self._thread.leave()
+        self._thread = WatchedThread()
+        producer = Producer(self._config)
         try:
             self._resume(lambda: producer.init_transactions(_CALL_SECONDS))
         except _Failed as failed:
             self._give_up(failed)
-        self._timed_out = False
+        self._producer = producer
+        self._opened = time.monotonic()
 
     def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
         """See `Transactions.commit`.
@@ -109,76 +116,40 @@ class KafkaTransactions:
             Fenced: another instance has taken over.
         """
         self._refuse_unknown(tasks)
-        if self._producer is None or self._timed_out:
-            # librdkafka lacks KIP-890: after a transactional timeout a late answer may meet
-            # the next transaction of the same producer.
-            self._open()
+        self.settle()
         self._begun = time.monotonic()
-        refused: list[str] = []
-        ends: dict[tuple[int, str], int] = {}
+        producer = self._producer
+        assert producer is not None  # noqa: S101
+        sending = Sending(producer, self._prefix, watch_all=alone)
         try:
-            self._send(tasks, ends, refused if alone else None)
+            self._send(producer, sending, tasks)
         except _Failed as failed:
-            self._abort(failed, alone, refused)
+            self._abort(producer, failed, alone, sending.refused)
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.COMMIT_SECONDS.labels(self._stage).observe(time.monotonic() - self._begun)
         for task in tasks:
-            task.committed({name: end for (p, name), end in ends.items() if p == task.partition})
+            task.committed(sending.ends(task))
 
-    def _send(
-        self,
-        tasks: Sequence[Task],
-        ends: dict[tuple[int, str], int],
-        refused: list[str] | None,
-    ) -> None:
-        producer = self._producer
-        assert producer is not None  # noqa: S101
+    def _send(self, producer: Producer, sending: Sending, tasks: Sequence[Task]) -> None:
         self._once(producer.begin_transaction)
-        watch = None if refused is None else _noting(refused)
-        for task in tasks:
-            for output in task.ctx.outputs:
-                self._produce(producer, output, watch)
-            self._produce_changelog(producer, task, ends, refused)
+        self._once(lambda: self._count(sending.send(tasks)))
         positions = [
             TopicPartition(self._prefix + topic, task.partition, offset)
             for task in tasks
             for topic, offset in task.positions.items()
         ]
         group = self._group()
-        self._resume(lambda: producer.send_offsets_to_transaction(positions, group, _CALL_SECONDS))
+        self._resume(
+            lambda: self._thread.call(
+                lambda: producer.send_offsets_to_transaction(positions, group, _CALL_SECONDS),
+                lambda: self._outlived(_CALL_SECONDS),
+            )
+        )
         self._resume(lambda: producer.commit_transaction(_CALL_SECONDS))
 
-    def _produce_changelog(
-        self,
-        producer: Producer,
-        task: Task,
-        ends: dict[tuple[int, str], int],
-        refused: list[str] | None,
-    ) -> None:
-        for name, topic, records in task.changelog():
-            last = len(records) - 1
-            note = _noting(refused if refused is not None else [], ends, (task.partition, name))
-            for i, (key, value, timestamp) in enumerate(records):
-                watch = note if i == last or refused is not None else None
-                output = topic, key, value, task.partition, (), timestamp
-                self._produce(producer, output, watch)
-            metrics.STORE_WRITES.labels(self._stage).inc(len(records))
-
-    def _produce(
-        self, producer: Producer, output: Output, watch: Callable[[Any, Message], None] | None
-    ) -> None:
-        topic, key, value, partition, headers, timestamp = output
-        while True:
-            try:
-                return producer.produce(
-                    self._prefix + topic, value, key, partition, watch,
-                    timestamp=timestamp or 0, headers=list(headers),
-                )  # fmt: skip
-            except BufferError:
-                producer.poll(0.05)
-            except KafkaException as error:
-                raise _Failed(classify(error.args[0]), error.args[0]) from error
+    def _count(self, written: int) -> None:
+        metrics.STORE_WRITES.labels(self._stage).inc(written)
 
     def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
@@ -187,12 +158,12 @@ class KafkaTransactions:
             if not self._exists(topic, partition):
                 raise OutputRefused(f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART")
 
-    def _abort(self, failed: _Failed, alone: bool, refused: list[str]) -> None:
+    def _abort(
+        self, producer: Producer, failed: _Failed, alone: bool, refused: list[str]
+    ) -> NoReturn:
         metrics.TRANSACTIONS.labels(self._stage, "aborted").inc()
         if failed.verdict not in {Verdict.ABORT, Verdict.REFUSE}:
             self._give_up(failed)
-        producer = self._producer
-        assert producer is not None  # noqa: S101
         try:
             self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
         except _Failed as again:
@@ -202,11 +173,11 @@ class KafkaTransactions:
         log.warning("transaction aborted", error=str(failed))
         raise TransactionAborted(str(failed))
 
-    def _give_up(self, failed: _Failed) -> None:
+    def _give_up(self, failed: _Failed) -> NoReturn:
         # A coordinator that was away for longer than a transaction may last aborts it and
         # raises the epoch: then nobody else is there, and only this producer is of no use.
-        outlived = time.monotonic() - self._begun > SESSION_TIMEOUT_MS / 1000
-        if failed.verdict is Verdict.FENCED and not (outlived or self._timed_out):
+        outage = self._outlived() or self._outage.recent
+        if failed.verdict is Verdict.FENCED and not outage:
             raise Fenced(
                 f"another process runs as this instance of {self._stage} ({failed}): "
                 "give each its own --instance"
@@ -216,36 +187,32 @@ class KafkaTransactions:
         raise ProducerLost(str(failed))
 
     def _resume(self, call: Callable[[], object]) -> None:
-        """Repeat a call until its outcome is known."""
+        """Repeat a call until it is answered, or the coordinator has given the transaction up.
+
+        Then the outcome is not guessed: the next producer's start settles it, and the group's
+        offsets and the changelogs tell it.
+        """
         while True:
             try:
                 return self._once(call)
             except _Failed as failed:
                 if failed.verdict is not Verdict.RETRY:
                     raise
-                self._timed_out = True
                 self._outage.failed(failed)
                 if self._stopping():
                     raise Stopped from failed
+                if self._outlived():
+                    raise
+
+    def _outlived(self, seconds: float = _TRANSACTION_SECONDS) -> bool:
+        return time.monotonic() - self._begun > seconds
 
     def _once(self, call: Callable[[], object]) -> None:
         try:
             call()
         except KafkaException as error:
             raise _Failed(classify(error.args[0]), error.args[0]) from error
-
-
-def _noting(
-    refused: list[str],
-    ends: dict[tuple[int, str], int] | None = None,
-    store: tuple[int, str] = (0, ""),
-) -> Callable[[KafkaError | None, Message], None]:
-    """A delivery callback that notes refusals and, for a changelog, the offset behind."""
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None and error.code() in REFUSED:
-            refused.append(f"{message.topic()}-{message.partition()}: {error.name()}")
-        elif error is None and ends is not None:
-            ends[store] = (message.offset() or 0) + 1
-
-    return delivered
+        except Hung as hung:
+            timed_out = KafkaError(KafkaError._TIMED_OUT, "the call does not return")
+            self._outage.failed(timed_out)
+            raise _Failed(Verdict.RECREATE, timed_out) from hung

@@ -1,0 +1,55 @@
+"""Calls into librdkafka that may never return.
+
+`send_offsets_to_transaction` ignores its timeout while the group's coordinator is away
+(librdkafka#5456), and waits for ever where the coordinator came back under a new handle
+(librdkafka#5511). It is called on a thread that can be left behind with its producer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+
+class Hung(Exception):
+    """The call has not returned; nothing of it may be used again."""
+
+
+class WatchedThread:
+    """A daemon thread for calls of one producer, one at a time."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="watched calls", daemon=True).start()
+
+    def call(self, function: Callable[[], object], give_up: Callable[[], bool]) -> None:
+        """Run `function`; what it raises is raised here.
+
+        Raises:
+            Hung: `give_up`, asked every 50 ms, answered True.
+        """
+        done = threading.Event()
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                function()
+            except BaseException as error:
+                raised.append(error)
+            done.set()
+
+        self._calls.put(run)
+        while not done.wait(0.05):
+            if give_up():
+                raise Hung
+        if raised:
+            raise raised[0]
+
+    def leave(self) -> None:
+        """Let the thread end, once what it may hang in has returned."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()

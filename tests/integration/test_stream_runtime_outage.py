@@ -1,0 +1,104 @@
+"""The stream runtime while its broker is away: it says so once, waits, and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conditions import eventually
+from counting import counting_topology
+from stage_process import Cluster, StageProcess
+
+from streams.broker.embedded import EmbeddedKafka
+
+pytestmark = pytest.mark.broker
+
+COUNT = (b"a", b"count")
+SILENT = "kafka does not answer"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """A broker of the test's own, to be killed."""
+    with EmbeddedKafka(tmp_path / "kafka") as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(broker: EmbeddedKafka) -> Cluster:
+    under_test = SimpleNamespace(
+        bootstrap=broker.bootstrap,
+        client_settings={},
+        client=lambda **named: {
+            "bootstrap.servers": broker.bootstrap,
+            **{name.replace("_", "."): value for name, value in named.items()},
+        },
+    )
+    return Cluster(under_test, counting_topology())
+
+
+@pytest.fixture
+def process(cluster: Cluster, tmp_path: Path) -> Iterator[StageProcess]:
+    """The counting stage, running."""
+    cluster.create()
+    running = StageProcess("counting_stage.py", tmp_path / "log", cluster.environ(tmp_path / "d"))
+    running.wait_for("running")
+    yield running
+    running.kill()
+
+
+def kill(broker: EmbeddedKafka) -> None:
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGKILL)
+    eventually(lambda: not broker.running, what="the broker is gone")
+
+
+def counted_exactly(cluster: Cluster, number: int) -> bool:
+    return [int(value or b"") for _, value in cluster.pairs("out")] == list(range(1, number + 1))
+
+
+def test_a_broker_killed_under_load_loses_and_repeats_nothing(
+    cluster: Cluster, broker: EmbeddedKafka, process: StageProcess
+) -> None:
+    sending = threading.Thread(
+        target=lambda: [cluster.send("in", [COUNT] * 50) for _ in range(400)]
+    )
+    sending.start()
+    eventually(lambda: len(cluster.pairs("out")) > 100, what="counting is under way")
+    kill(broker)
+    process.wait_for(SILENT)
+    broker.start()
+    sending.join(60)
+    assert not sending.is_alive()
+    eventually(lambda: len(cluster.pairs("out")) == 20_000, 60, what="every record counted")
+    assert counted_exactly(cluster, 20_000)
+    assert process.lines.count(SILENT) == 1
+    assert process.stop() == 0
+
+
+def test_an_outage_longer_than_a_transaction_may_last_is_survived(
+    cluster: Cluster, broker: EmbeddedKafka, process: StageProcess
+) -> None:
+    cluster.send("in", [COUNT] * 5)
+    eventually(lambda: counted_exactly(cluster, 5), what="5 counts")
+    process.signal(signal.SIGSTOP)
+    cluster.send("in", [(b"a", b"count")] * 5)
+    kill(broker)
+    process.signal(signal.SIGCONT)
+    process.wait_for(SILENT)
+    stopped = threading.Event()
+    assert not stopped.wait(12), "longer than the transaction timeout"
+    broker.start()
+    eventually(lambda: counted_exactly(cluster, 10), 60, what="it goes on by itself")
+    assert process.stop() == 0
+
+
+def test_a_stop_during_an_outage_is_heard(broker: EmbeddedKafka, process: StageProcess) -> None:
+    kill(broker)
+    process.wait_for(SILENT)
+    assert process.stop() == 0
