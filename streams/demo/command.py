@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,8 @@ from streams.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from streams.demo.evidence import Evidence
+    from streams.demo.report import Report
+    from streams.demo.scenario import Scenario
 
 
 def demo(
@@ -49,19 +51,29 @@ def demo(
 
     Example: tidegate demo --events 1000 --redeliveries 3 --kill --before
     """
+    from streams.demo.report import Report
+    from streams.demo.scenario import compose
+
+    seed = secrets.randbelow(10**6) if seed is None else seed
+    report = Report(as_json=as_json)
+    report.phase(f"{events} events, each delivered {redeliveries} times, in order --seed {seed}")
+    object_ = _play(compose(events, redeliveries, seed), report, data_dir, kill, before)
+    if as_json:
+        typer.echo(json.dumps(object_))
+    if not object_["ok"]:
+        report.phase(f"to keep its data and logs: --seed {seed} --data-dir DIR")
+        raise typer.Exit(1)
+
+
+def _play(
+    scenario: Scenario, report: Report, data_dir: Path | None, kill: bool, before: bool
+) -> dict[str, Any]:
+    """Before, then now; shows the tables and returns the figures."""
     from streams.demo.before import act_before
     from streams.demo.figures import figures
     from streams.demo.judge import judge
-    from streams.demo.report import Report
     from streams.demo.run import OVERLAY, perform
-    from streams.demo.scenario import compose
 
-    report = Report(as_json=as_json)
-    scenario = compose(events, redeliveries, secrets.randbelow(10**6) if seed is None else seed)
-    report.phase(
-        f"{events} events, each delivered {redeliveries} times, in the order of "
-        f"--seed {scenario.seed}"
-    )
     naive = None
     if before:
         report.phase("the same deliveries to a naive synchronous handler")
@@ -70,13 +82,9 @@ def demo(
         settings = _settings(folder, OVERLAY)
         evidence = asyncio.run(_to_its_end(perform(scenario, settings, report, kill=kill)))
     verdict = judge(evidence)
-    object_ = figures(evidence, verdict, report.seconds, naive)
-    report.result(evidence, verdict, object_)
-    if as_json:
-        typer.echo(json.dumps(object_))
-    if not verdict.ok:
-        report.phase(f"to keep its data and logs: --seed {scenario.seed} --data-dir DIR")
-        raise typer.Exit(1)
+    counted = figures(evidence, verdict, report.seconds, naive)
+    report.result(evidence, verdict, counted)
+    return counted
 
 
 async def _to_its_end(performance: Coroutine[None, None, Evidence]) -> Evidence:

@@ -102,7 +102,7 @@ class Faults:
         pid, at = self._strike(member.name)
         await until(lambda: self._vendor.under_way[member.url] == 0, 2)
         broken = [b for b in self._vendor.broken if b.ingress == member.url and b.sent_at < at]
-        if not broken:
+        if not pid or not broken:
             return False
         kill = Kill("ingress", member.name, pid, at, f"{len(broken)} requests")
         self._watch(kill, self._takes_requests(member.url))
@@ -125,7 +125,7 @@ class Faults:
         epoch = self._epoch_of(call)
         if name is None or epoch is None:
             return False
-        pid, at = self._strike(name)
+        pid, at = self._strike(name)  # it lives: its call is unanswered
         what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
         kill = Kill("worker", name, pid, at, what, call.caller.job_id, epoch)
         self._watch(kill, until(lambda: self._taken_back(kill), RECOVERY_SECONDS))
@@ -139,12 +139,12 @@ class Faults:
             seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
         except TimeoutError:
             return False
-        name = owners[seen.partition]
+        name = owners.get(seen.partition, "")
         pid, at = self._strike(name)
         committed = await asyncio.to_thread(self._groups.committed, stage)
         mine = {partition for partition, owner in owners.items() if owner == name}
         left = self._left(stage, mine, committed, at)
-        if not left:
+        if not pid or not left:
             return False
         kill = Kill(stage, name, pid, at, f"{len(left)} records")
         self._watch(kill, self._committed_past(stage, left))
@@ -167,7 +167,7 @@ class Faults:
         pid, at = self._strike("scheduler-0")
         await self._tape.to_end()
         pending = [s for s in timers if not self._fired(s, before=at)]
-        if not pending:
+        if not pid or not pending:
             return False
         self._watch(
             Kill("scheduler", "scheduler-0", pid, at, f"{len(pending)} timers due at once"),
@@ -176,6 +176,7 @@ class Faults:
         return True
 
     def _strike(self, name: str) -> tuple[int, float]:
+        """The pid that was killed, 0 where none runs, and the moment before."""
         pid, at = self._pipeline.pid(name), time.time()
         if pid is not None:
             os.kill(pid, signal.SIGKILL)

@@ -37,35 +37,37 @@ def one_job_per_event(evidence: Evidence) -> Finding:
     """G1: what was answered 2xx is on the log, once after dedup, and has exactly one job."""
     found = Finding()
     received = {seen.value.event_id for seen in evidence.records.received}
-    unique = Counter(
-        (seen.value.tenant_id, seen.value.source, seen.value.dedup_key)
-        for seen in evidence.records.events
-    )
-    jobs = evidence.records.newest
     promised: dict[tuple[str, str, str], set[str | None]] = defaultdict(set)
     for answer in evidence.answers:
         key = (answer.ticket.tenant_id, SOURCE, answer.ticket.vendor_event_id)
         promised[key].add(answer.job_id)
         found.check(answer.event_id in received, f"{'/'.join(key)}: answered 2xx, but not kept")
+    unique = Counter(
+        (seen.value.tenant_id, seen.value.source, seen.value.dedup_key)
+        for seen in evidence.records.events
+    )
+    jobs = evidence.records.newest
     for key, ids in promised.items():
         name = "/".join(key)
         found.check(unique[key] == 1, f"{name}: {unique[key]} times on events, not once")
         found.check(len(ids) == 1, f"{name}: answered with several job ids {sorted(map(str, ids))}")
         found.check(bool(ids & jobs.keys()), f"{name}: has no job, though {ids} was promised")
-    explained = {job_id for ids in promised.values() for job_id in ids}
-    explained |= {submitted.job_id for submitted in evidence.submitted}
-    for job_id, job in jobs.items():
-        whose = f"{job.tenant_id}/{job.event.dedup_key if job.event else 'submitted'}"
-        found.check(job_id in explained, f"{job_id} ({whose}): a job that no event explains")
-        found.check(job.incarnation == 1, f"{job_id}: incarnation {job.incarnation} in the window")
-    for submitted in evidence.submitted:
-        found.check(submitted.job_id in jobs, f"{submitted.job_id}: submitted, but there is no job")
-    found.check(
-        len({submitted.job_id for submitted in evidence.submitted}) <= 1,
-        "two submissions under one Idempotency-Key gave two jobs",
-    )
+    _no_other_jobs(evidence, {job_id for ids in promised.values() for job_id in ids}, found)
     _nothing_lost(evidence, found)
     return found
+
+
+def _no_other_jobs(evidence: Evidence, promised: set[str | None], found: Finding) -> None:
+    jobs = evidence.records.newest
+    submitted = {each.job_id for each in evidence.submitted}
+    for job_id, job in jobs.items():
+        whose = f"{job.tenant_id}/{job.event.dedup_key if job.event else 'submitted'}"
+        explained = job_id in promised | submitted
+        found.check(explained, f"{job_id} ({whose}): a job that no event explains")
+        found.check(job.incarnation == 1, f"{job_id}: incarnation {job.incarnation} in the window")
+    for job_id in submitted:
+        found.check(job_id in jobs, f"{job_id}: submitted, but there is no job")
+    found.check(len(submitted) <= 1, "two submissions under one Idempotency-Key gave two jobs")
 
 
 def lost_events(evidence: Evidence) -> list[str]:
@@ -108,25 +110,15 @@ def tenants_apart(evidence: Evidence) -> Finding:
     """G3: nothing of one tenant appears under another."""
     found = Finding()
     markers = evidence.scenario.markers
-    routes = {a.event_id: a.ticket.tenant_id for a in evidence.answers if a.status == 202}
-
-    def foreign(tenant: str, text: str) -> list[str]:
-        return [other for other, marker in markers.items() if other != tenant and marker in text]
-
-    shown = [(c.caller.tenant_id, c.text, f"{c.action} {c.external_id}") for c in evidence.calls]
-    shown += [(tenant, text, "draft") for tenant, text in evidence.texts]
-    shown += [(item.asked_for, item.text, item.job_id) for item in evidence.listed]
-    for job in evidence.records.newest.values():
-        text = f"{job.input}{job.result}{job.last_error}"
-        shown.append((job.tenant_id, text, job.job_id))
-    for tenant, text, what in shown:
-        others = foreign(tenant, text)
+    for tenant, text, what in _shown(evidence):
+        others = [t for t, marker in markers.items() if t != tenant and marker in text]
         found.check(not others, f"{what} of {tenant} shows what is {', '.join(others)}'s")
     for item in evidence.listed:
         found.check(
             item.tenant_id == item.asked_for,
             f"{item.job_id} of {item.tenant_id} is listed for {item.asked_for}",
         )
+    routes = {a.event_id: a.ticket.tenant_id for a in evidence.answers if a.status == 202}
     for seen in evidence.records.received:
         route = routes.get(seen.value.event_id, seen.value.tenant_id)
         found.check(
@@ -134,6 +126,18 @@ def tenants_apart(evidence: Evidence) -> Finding:
             f"{seen.value.event_id} came in for {route} and is kept for {seen.value.tenant_id}",
         )
     return found
+
+
+def _shown(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+    """Tenant, text and name of everything that was shown under a tenant."""
+    for call in evidence.calls:
+        yield call.caller.tenant_id, call.text, f"{call.action} {call.external_id}"
+    for tenant, text in evidence.texts:
+        yield tenant, text, "draft"
+    for item in evidence.listed:
+        yield item.asked_for, item.text, item.job_id
+    for job in evidence.records.newest.values():
+        yield job.tenant_id, f"{job.input}{job.result}{job.last_error}", job.job_id
 
 
 def never_early(evidence: Evidence) -> Finding:

@@ -62,8 +62,12 @@ class Hold:
         self.call.cancel()
 
     def wants(self, call: Call) -> bool:
-        """Whether this is a call to keep."""
-        return call.action == self._action and call.caller.tenant_id in self._tenants
+        """Whether this is a call to keep; one is enough, and none after `release`."""
+        return (
+            not self.call.done()
+            and call.action == self._action
+            and call.caller.tenant_id in self._tenants
+        )
 
     async def keep(self, call: Call) -> None:
         """Tell that the call came, then keep it."""
@@ -159,7 +163,6 @@ class Recorder:
     async def _keep_if_asked(self, call: Call) -> bool:
         for hold in self._holds:
             if hold.wants(call):
-                self._holds.remove(hold)
                 await hold.keep(call)
                 return True
         return False

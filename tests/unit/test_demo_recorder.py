@@ -75,6 +75,12 @@ async def test_a_hold_takes_only_calls_of_its_action_and_tenants(recorder: Recor
     assert not other_tenant.call.done()
 
 
+async def test_a_hold_that_was_given_up_takes_no_call(recorder: Recorder) -> None:
+    recorder.hold("email:send", {"acme"}).release()
+    await send(recorder, "k1")
+    assert recorder.calls[0].answered_at is not None
+
+
 async def test_calls_at_once_are_counted_for_each_tenant(recorder: Recorder) -> None:
     await asyncio.gather(*(send(recorder, f"k{n}") for n in range(3)))
     assert recorder.high_water == {"acme": 3}
