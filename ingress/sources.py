@@ -24,7 +24,6 @@ class Source:
     tenant_id: str
     name: str
     settings: SourceSettings
-    disabled: bool
     verify: Verifier
     normalizer: Normalizer
     secrets: tuple[bytes, ...] = field(repr=False)
@@ -44,7 +43,7 @@ class SourceTable:
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         """The source, or None where it, or its tenant, is unknown or disabled."""
         source = self._sources.get(tenant_id, {}).get(name)
-        if source is None or source.disabled or tenant_id in self._disabled:
+        if source is None or tenant_id in self._disabled:
             return None
         return source
 
@@ -52,18 +51,33 @@ class SourceTable:
         """Fold one record in.
 
         Raises:
-            PoisonRecord: it cannot be understood or opened; what was known before stands.
+            PoisonRecord: it cannot be understood or opened. Its source or tenant is closed then:
+                the record may have taken back a secret, and the old one must not live on.
         """
         tenant_id, kind, id_ = _address(key)
+        try:
+            self._fold(tenant_id, kind, id_, value)
+        except Exception:
+            self._close(tenant_id, kind, id_)
+            raise
+
+    def _fold(self, tenant_id: str, kind: str, id_: str, value: bytes | None) -> None:
         record = None if value is None else TENANT.decode(value)
         if record and (record.tenant_id, record.kind, record.id) != (tenant_id, kind, id_):
             raise PoisonRecord("misaddressed", "the record's key names something else")
         if kind == "tenant":
             self._apply_tenant(tenant_id, record)
-        elif record is None:
-            self._sources.get(tenant_id, {}).pop(id_, None)
-        else:
+        elif kind == "source" and (record is None or record.disabled):
+            # Not built: a disabled source has no secrets, and settings that fit no scheme, perhaps.
+            self._close(tenant_id, kind, id_)
+        elif kind == "source" and record is not None:
             self._sources.setdefault(tenant_id, {})[id_] = self._source(record)
+
+    def _close(self, tenant_id: str, kind: str, id_: str) -> None:
+        if kind == "source":
+            self._sources.get(tenant_id, {}).pop(id_, None)
+        elif kind == "tenant":
+            self._disabled.add(tenant_id)
 
     def _apply_tenant(self, tenant_id: str, record: TenantRecord | None) -> None:
         if record is None:
@@ -87,9 +101,7 @@ class SourceTable:
             raise PoisonRecord("sealed_elsewhere", str(error)) from error
         except ValueError:
             raise PoisonRecord("bad_source", "its settings are not JSON") from None
-        return Source(
-            record.tenant_id, record.id, settings, record.disabled, verify, normalizer, secrets
-        )
+        return Source(record.tenant_id, record.id, settings, verify, normalizer, secrets)
 
 
 def _address(key: bytes | None) -> tuple[str, str, str]:

@@ -12,12 +12,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
+from streams.signature_options import OPTIONS
 from streams.vault import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What a tenant's id and a source's name may be: safe in paths, keys and topics."""
 
-SCHEMES = ("hmac-sha256", "github", "zendesk")
+SCHEMES = tuple(OPTIONS)
 """The signing schemes that ingress verifies; a test holds its table against this list."""
 
 

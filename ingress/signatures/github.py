@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from ingress.signatures.hmac_sha256 import Layout, check
-from ingress.signatures.options import SchemeOptions, parse
 from ingress.signatures.request import Verifier
+from streams.signature_options import SchemeOptions, parse
 
 LAYOUT = Layout(header="X-Hub-Signature-256", prefix="sha256=")
 

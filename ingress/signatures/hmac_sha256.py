@@ -5,17 +5,12 @@ Vendors' own schemes with that construction are layouts of this one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pydantic import Field
-
-from ingress.signatures.options import SchemeOptions, parse
 from ingress.signatures.request import (
-    Encoding,
     SignedRequest,
     Verified,
     Verifier,
@@ -24,10 +19,7 @@ from ingress.signatures.request import (
 )
 from ingress.timestamps import parse_timestamp
 from streams.errors import SignatureError
-
-_PLACEHOLDER = re.compile(r"\{([a-z]*)\}")
-_FIELDS = frozenset({"body", "timestamp", "url", "method"})
-_HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
+from streams.signature_options import Encoding, HmacOptions, parse, template
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +38,15 @@ class Layout:
     tolerance_seconds: float = 300
 
 
-class Options(SchemeOptions):
-    """Options of a source with the scheme `hmac-sha256`.
-
-    `signed` is a template such as `{timestamp}.{body}`; a timestamp is read from
-    `timestamp_header` (Unix or ISO 8601) and must be part of what is signed.
-    """
-
-    header: str = Field(default="X-Signature", pattern=_HEADER_NAME)
-    prefix: str = Field(default="", max_length=64)
-    encoding: Encoding = "hex"
-    signed: str = Field(default="{body}", max_length=256)
-    timestamp_header: str | None = Field(default=None, pattern=_HEADER_NAME)
-    tolerance_seconds: float = Field(default=300, gt=0)
-
-
 def verifier(options: Mapping[str, Any]) -> Verifier:
     """The scheme under these options.
 
     Raises:
         SignatureError: an option is unknown or wrong; it names it.
     """
-    chosen = parse(Options, options)
-    signed = _template(chosen.signed, chosen.timestamp_header)
+    chosen = parse(HmacOptions, options)
     layout = Layout(
-        chosen.header, chosen.prefix, chosen.encoding, signed,
+        chosen.header, chosen.prefix, chosen.encoding, template(chosen.signed),
         chosen.timestamp_header, chosen.tolerance_seconds,
     )  # fmt: skip
     return partial(check, layout)
@@ -119,18 +95,3 @@ def _message(signed: tuple[str, ...], request: SignedRequest, sent_at: str) -> b
         for index, part in enumerate(signed)
     )  # fmt: skip
     return b"".join(parts)
-
-
-def _template(text: str, timestamp_header: str | None) -> tuple[str, ...]:
-    parts = tuple(_PLACEHOLDER.split(text))
-    fields = set(parts[1::2])
-    if fields - _FIELDS or any(brace in literal for literal in parts[::2] for brace in "{}"):
-        known = " ".join(f"{{{field}}}" for field in sorted(_FIELDS))
-        raise SignatureError("bad_options", f"options.signed: in braces it may hold {known}")
-    if "body" not in fields:
-        raise SignatureError("bad_options", "options.signed: without {body} nothing is protected")
-    if ("timestamp" in fields) != (timestamp_header is not None):
-        raise SignatureError(
-            "bad_options", "options.signed: {timestamp} needs timestamp_header, and the reverse"
-        )
-    return parts

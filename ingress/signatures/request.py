@@ -6,11 +6,9 @@ import base64
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from streams.errors import SignatureError
-
-Encoding = Literal["hex", "base64"]
+from streams.signature_options import Encoding
 
 
 @dataclass(frozen=True, slots=True)

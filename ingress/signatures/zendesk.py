@@ -10,17 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import Field
-
 from ingress.signatures.hmac_sha256 import Layout, check
-from ingress.signatures.options import SchemeOptions, parse
 from ingress.signatures.request import Verifier
-
-
-class Options(SchemeOptions):
-    """`tolerance_seconds`: how far the signature's time may be from now, both ways."""
-
-    tolerance_seconds: float = Field(default=300, gt=0)
+from streams.signature_options import ZendeskOptions, parse
 
 
 def verifier(options: Mapping[str, Any]) -> Verifier:
@@ -30,6 +22,6 @@ def verifier(options: Mapping[str, Any]) -> Verifier:
         encoding="base64",
         signed=("", "timestamp", "", "body", ""),
         timestamp_header="X-Zendesk-Webhook-Signature-Timestamp",
-        tolerance_seconds=parse(Options, options).tolerance_seconds,
+        tolerance_seconds=parse(ZendeskOptions, options).tolerance_seconds,
     )
     return partial(check, layout)

@@ -8,10 +8,19 @@ from typing import Any, Self
 
 import jmespath
 from jmespath.exceptions import JMESPathError
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from streams.errors import SignatureError
 from streams.operator.links import web_link
 from streams.operator.refusal import invalid
+from streams.signature_options import OPTIONS, parse
 from streams.tenants import SCHEMES, SourceSettings
 
 _MAX_SECRET_BYTES = 64 * 1024
@@ -40,6 +49,17 @@ class SourceRequest(SourceSettings):
         if faults:
             raise ValueError("; ".join(faults))
         return mapping
+
+    @field_validator("options")
+    @classmethod
+    def _fit(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        scheme = info.data.get("scheme")
+        if scheme is not None:
+            try:
+                parse(OPTIONS[scheme], options)
+            except SignatureError as error:
+                raise ValueError(str(error)) from None
+        return options
 
     @field_validator("callback_url")
     @classmethod

@@ -95,7 +95,7 @@ KEY, GOOD = source("acme", "zendesk", "zendesk")
         (KEY, source("acme", "zendesk", "zendesk", vault=Vault(b"x" * 32))[1], "sealed_elsewhere"),
     ],
 )
-def test_a_record_that_cannot_be_used_is_poison_and_what_was_known_stands(
+def test_a_record_that_cannot_be_used_is_poison_and_closes_its_source(
     table: SourceTable, key: bytes | None, value: bytes, reason: str
 ) -> None:
     table.apply(KEY, GOOD)
@@ -103,6 +103,25 @@ def test_a_record_that_cannot_be_used_is_poison_and_what_was_known_stands(
         table.apply(key, value)
     assert caught.value.reason == reason
     assert "hunter2" not in str(caught.value)
+    # What it was to change, perhaps a secret taken back, must not go on; of others nothing ends.
+    assert (table.lookup("acme", "zendesk") is None) == (key == KEY)
+    table.apply(KEY, GOOD)
+    assert table.lookup("acme", "zendesk") is not None
+
+
+def test_disabling_closes_a_source_whose_settings_no_longer_fit(table: SourceTable) -> None:
+    table.apply(KEY, GOOD)
+    unfit = TENANT.decode(_with({"scheme": "zendesk", "options": {"headr": "X"}}))
+    table.apply(KEY, TENANT.encode(replace(unfit, disabled=True, secrets=())))
+    assert table.lookup("acme", "zendesk") is None
+
+
+def test_a_tenant_is_closed_by_a_record_of_it_that_cannot_be_read(table: SourceTable) -> None:
+    table.apply(KEY, GOOD)
+    with pytest.raises(PoisonRecord):
+        table.apply(tenant_key("acme", "tenant", ""), b"no frame")
+    assert table.lookup("acme", "zendesk") is None
+    table.apply(*tenant("acme"))
     assert table.lookup("acme", "zendesk") is not None
 
 

@@ -102,6 +102,10 @@ def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
         ({"mapping": {"attributes": {"x": "]"}}}, "attributes.x"),
         ({"mapping": {"attributes": "x"}}, "attributes: takes"),
         ({"callback_url": "file:///etc/passwd"}, "callback_url"),
+        ({"options": {"prefix": "v1="}}, "options.prefix: Extra inputs"),
+        ({"scheme": "hmac-sha256", "options": {"headr": "X"}}, "options.headr: Extra inputs"),
+        ({"scheme": "hmac-sha256", "options": {"signed": "{url}"}}, "options.signed: without"),
+        ({"scheme": "zendesk", "options": {"tolerance_seconds": 0}}, "options.tolerance_seconds"),
         ({"tenant_id": "globex"}, "tenant_id"),
     ],
 )
@@ -121,7 +125,8 @@ def test_a_refusal_names_every_fault_and_repeats_no_value() -> None:
 
 
 def test_a_source_keeps_its_secret_out_of_its_settings() -> None:
-    wanted = source(mapping={"attributes": {"kind": "data.kind"}}, options={"prefix": "v1="})
+    mapping = {"attributes": {"kind": "data.kind"}}
+    wanted = source(scheme="hmac-sha256", mapping=mapping, options={"prefix": "v1="})
     assert wanted.secret_bytes() == b"s"
     assert "secret" not in wanted.settings().model_dump()
     assert wanted.settings().mapping == {"attributes": {"kind": "data.kind"}}
