@@ -22,6 +22,9 @@ A message says what is wrong, names the thing, and ends with what the reader doe
 
 from __future__ import annotations
 
+LONGEST_WAIT_SECONDS = 366 * 86_400
+"""How far off a retry may be put."""
+
 
 class TidegateError(Exception):
     """Root of the tree; the command line prints it without a traceback and exits 1."""
@@ -99,8 +102,8 @@ class RetryAfter(TransientError):
     """Like `TransientError`, but the next attempt starts after `seconds` (>= 0)."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
-        if seconds < 0:
-            raise ValueError(f"RetryAfter needs seconds >= 0, got {seconds}")
+        if not 0 <= seconds <= LONGEST_WAIT_SECONDS:
+            raise ValueError(f"RetryAfter needs 0 to {LONGEST_WAIT_SECONDS} seconds, got {seconds}")
         super().__init__(message or f"retry after {seconds:g} s")
         self.seconds = seconds
 

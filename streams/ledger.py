@@ -22,6 +22,9 @@ from streams.serde.keys import ledger_key
 from streams.serde.records import Claim, Command, Job, LedgerEntry, Outcome, Reply, ReplyKind
 from streams.state.store import KeyValueStore
 
+_KEY_MARGIN_MS = 60_000
+"""A repeat that is granted now reaches its tool a little later; then its key must still hold."""
+
 
 def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int) -> Reply:
     """Answer a claim of the living lease of `job`; `now` in milliseconds."""
@@ -69,7 +72,7 @@ def _uncertain(
     store: KeyValueStore, entry: LedgerEntry, job: Job, command: Command, asked: Claim, now: int
 ) -> Reply:
     """It may have happened: only a tool that honours its key may be asked again."""
-    lifetime = min(entry.key_lifetime_ms, asked.key_lifetime_ms)
+    lifetime = min(entry.key_lifetime_ms, asked.key_lifetime_ms) - _KEY_MARGIN_MS
     if now < entry.first_claimed_at + lifetime:
         return _grant(store, entry, job, asked, now, repeat=True)
     message = (

@@ -56,6 +56,7 @@ class Desk:
         self.topology = topology(*limits)
         stages = [dispatcher.stage(self.topology, CLUSTER_KEY), scheduler.stage(self.topology)]
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
+        self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
 
     @contextmanager
     def held_back(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streams.dispatcher.roster import Roster, Worker, freest
+from streams.dispatcher.roster import Roster, Running, Worker, freest
 from streams.fairness import Lane, Ready, ReadyQueue
 from streams.limits import Concurrency
 from streams.serde.records import Job
@@ -34,9 +34,9 @@ class Board:
         """A job no longer waits for a slot."""
         self._queue(job.pool).remove(job.job_id)
 
-    def resume(self, job: Job, ends_at: float) -> None:
-        """A lease granted before this process took over lives on until monotonic `ends_at`."""
-        self.roster.hold(job, ends_at)
+    def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
+        """A living lease, `known` as it was here or else until monotonic `whole_term`."""
+        self.roster.resume(job, known, whole_term)
         self._count(job)
 
     def grant(self, job: Job, worker: Worker) -> None:

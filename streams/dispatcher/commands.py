@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import structlog
-
 from streams import ledger
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
@@ -31,7 +29,7 @@ from streams.serde.records import (
 )
 from streams.topology.model import Topology
 
-log = structlog.get_logger(__name__)
+_REPLAYABLE = ("failed", "dead", "needs_review")
 
 
 class Commands:
@@ -80,7 +78,8 @@ class Commands:
         if job.job_id in self._parked:
             self._parked.discard(job.job_id)
             for command in self._store.unpark(job.job_id):
-                self.apply(command)
+                if command.tenant_id == job.tenant_id:
+                    self.apply(command)
 
     def _heartbeat(self, command: Command, body: Heartbeat) -> None:
         monotonic = self._life.ctx.monotonic
@@ -89,14 +88,12 @@ class Commands:
             self._life.lose(lease, why, "restarted")
 
     def _submit(self, command: Command, body: Submit) -> None:
-        incarnation = self._life.incarnation(command.job_id, self._life.now)
-        if incarnation is None:
+        place = self._life.place(command.job_id, self._life.now)
+        if place is None:
             metrics.TWINS.inc()
             return
         now = self._life.now
-        self.admit(
-            jobs.from_submission(command, body, self._topology, incarnation=incarnation, now=now)
-        )
+        self.admit(jobs.from_submission(command, body, self._topology, place=place, now=now))
 
     def _replay(self, command: Command, body: Replay) -> None:
         if self._store.get(command.job_id) is not None:
@@ -105,6 +102,8 @@ class Commands:
         old = self._store.get(body.replay_of)
         if old is None or old.tenant_id != command.tenant_id:
             raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
+        if old.status not in _REPLAYABLE:
+            raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
         if old.status == "needs_review":
             self._life.end(old, "cancelled", error=f"replayed as {command.job_id}: {body.note}")
         job = jobs.from_replay(command, body, old, self._life.now)
@@ -114,6 +113,8 @@ class Commands:
 
     def _cancel(self, command: Command, body: Cancel) -> None:
         job = self._store.get(command.job_id)
+        if job is not None and job.tenant_id != command.tenant_id:
+            raise PoisonRecord("cancel_of_unknown", f"no job {command.job_id} of this tenant")
         if job is None:
             self._store.park(command)
             self._parked.add(command.job_id)
@@ -125,7 +126,8 @@ class Commands:
 
     def _wake(self, command: Command, body: Wake) -> None:
         job = self._store.get(command.job_id)
-        if job is None or job.status != "scheduled" or job.attempts != body.attempts:
+        timer = (command.epoch, body.attempts)
+        if job is None or job.status != "scheduled" or timer != (job.incarnation, job.attempts):
             metrics.STALE.labels("Wake").inc()
             return
         self._life.requeue(job)
@@ -179,15 +181,20 @@ class Commands:
     def _declined(self, command: Command, body: Declined) -> None:
         """The job goes elsewhere at once; the attempt was none."""
         if body.reason != "not_mine":
-            self._roster.announced(body.worker_id, body.free)
+            # A lease that answers an old heartbeat says that the next would, too.
+            self._roster.announced(body.worker_id, 0 if body.reason == "bad_lease" else body.free)
         job = self._store.get(command.job_id)
-        if job is None or job.status != "running" or job.epoch != command.epoch:
+        stale = job is None or job.status != "running" or job.epoch != command.epoch
+        if job is None or stale or not self._roster.disowned(job.job_id, body.worker_id):
             metrics.STALE.labels("Declined").inc()
             return
         if body.reason == "unknown_type":
             self._roster.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
-        self._life.requeue(job, uncount=True)
+        if job.cancel_requested:
+            self._life.end(job, "cancelled", error="Cancelled before it began")
+        else:
+            self._life.requeue(job, uncount=True)
 
     def _living(self, command: Command, run_id: str) -> Job | None:
         """The job, if the command speaks for its living lease."""
@@ -199,6 +206,7 @@ class Commands:
         ):
             metrics.STALE.labels(type(command.body).__name__).inc()
             return None
+        self._roster.confirm(job.job_id)
         return job
 
     def _tell_worker(self, job: Job, reason: str) -> None:

@@ -91,27 +91,35 @@ class JobStore:
             self._jobs.delete(key)
         return [COMMAND.decode(value) for _, value in found]
 
-    def purge(self, limit: int) -> int:
-        """Forget finished jobs whose time has come: record, steps and ledger entries."""
+    def purge(self, limit: int) -> set[str]:
+        """Forget finished jobs whose time has come: record, steps and ledger entries.
+
+        Returns the ids of the jobs that never came, for which a command had waited.
+        """
         due = self._jobs.range(_EXPIRY, _EXPIRY + _TIME.pack(self._ctx.now + 1))
-        keys = [key for key, _ in islice(due, limit)]
-        for key in keys:
+        awaited = set()
+        for key in [key for key, _ in islice(due, limit)]:
             job_id, incarnation = split(key[1 + _TIME.size :])
             self._jobs.delete(key)
-            self._forget(job_id, int(incarnation))
-        return len(keys)
+            if incarnation == "0":
+                self.unpark(job_id)
+                awaited.add(job_id)
+            else:
+                self._forget(job_id, int(incarnation))
+        return awaited
 
     def _write(self, job: Job) -> None:
         key, value = job.job_id.encode(), JOB.encode(job)
         known_live = self._jobs.get(_LIVE + key) is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
+        if not known_live and job.scope != scope_of(job.job_id, job.incarnation):
+            self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
         if is_live(job) and not known_live:
             self._jobs.put(_LIVE + key, b"")
-            if job.scope != scope_of(job.job_id, job.incarnation):
-                self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
-        elif known_live and not is_live(job):
-            self._jobs.delete(_LIVE + key)
+        elif not is_live(job):
+            if known_live:
+                self._jobs.delete(_LIVE + key)
             self._expire(job.job_id, job.incarnation)
 
     def _expire(self, job_id: str, incarnation: int) -> None:
@@ -120,9 +128,6 @@ class JobStore:
 
     def _forget(self, job_id: str, incarnation: int) -> None:
         job = self.get(job_id)
-        if incarnation == 0:
-            self.unpark(job_id)
-            return
         if job is None:
             return
         _delete_prefix(self._ctx.store("checkpoints"), join(job_id, str(incarnation)) + SEPARATOR)

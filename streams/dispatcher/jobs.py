@@ -5,7 +5,7 @@ docs/jobs.md draws the states. Times are milliseconds of the dispatcher's clock.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from streams.serde.records import (
     TERMINAL,
@@ -26,17 +26,29 @@ def scope_of(job_id: str, incarnation: int) -> str:
     return f"{job_id}.{incarnation}"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a new job stands among those of its id; `epoch` goes on from the one before."""
+
+    incarnation: int
+    epoch: int
+
+
+FIRST = Place(1, 0)
+
+
 def from_event(
     job_id: str, envelope: Envelope, route: Route, topology: Topology, *,
-    incarnation: int, traceparent: str | None, event_time: int, now: int,
+    place: Place, traceparent: str | None, event_time: int, now: int,
 ) -> Job:  # fmt: skip
     """The job of an event that a route matches, ready at once."""
     job = _new(job_id, envelope.tenant_id, route.job, route.priority, topology, now)
     event = EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
     return replace(
         job,
-        incarnation=incarnation,
-        scope=scope_of(job_id, incarnation),
+        incarnation=place.incarnation,
+        epoch=place.epoch,
+        scope=scope_of(job_id, place.incarnation),
         event=event,
         payload_ref=envelope.payload_ref,
         event_time=event_time,
@@ -45,7 +57,7 @@ def from_event(
 
 
 def from_submission(
-    command: Command, submit: Submit, topology: Topology, *, incarnation: int, now: int
+    command: Command, submit: Submit, topology: Topology, *, place: Place, now: int
 ) -> Job:
     """The job of a direct submission: ready at once, or scheduled."""
     priority = submit.priority or topology.default_priority
@@ -53,8 +65,9 @@ def from_submission(
     delayed = submit.run_at is not None and submit.run_at > now
     return replace(
         job,
-        incarnation=incarnation,
-        scope=scope_of(command.job_id, incarnation),
+        incarnation=place.incarnation,
+        epoch=place.epoch,
+        scope=scope_of(command.job_id, place.incarnation),
         status="scheduled" if delayed else "pending",
         scheduled_at=submit.run_at,
         input=submit.input,

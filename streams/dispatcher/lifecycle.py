@@ -11,6 +11,7 @@ from streams.dispatcher import jobs, metrics
 from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.roster import Running
+from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import retry_delay
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, DEAD_LETTER, SCHEDULE
@@ -30,17 +31,17 @@ class Lifecycle:
         self.now = ctx.now
         self._window_ms = window_ms
 
-    def incarnation(self, job_id: str, at: int) -> int | None:
+    def place(self, job_id: str, at: int) -> jobs.Place | None:
         """Of a job asked for at `at` (milliseconds); None: the one that is known stands for it.
 
         A live job keeps twins out even past the window, a finished one within it.
         """
         known = self.store.get(job_id)
         if known is None:
-            return 1
+            return jobs.FIRST
         if jobs.is_live(known) or at - known.event_time < self._window_ms:
             return None
-        return known.incarnation + 1
+        return jobs.Place(known.incarnation + 1, known.epoch)
 
     def enter(self, job: Job) -> None:
         """A new job: to the queue, or to its timer."""
@@ -104,7 +105,7 @@ class Lifecycle:
             self.requeue(job, error)
             return
         self.board.off(job.job_id)
-        due = self.now + round(delay * 1000)
+        due = self.now + round(min(delay, LONGEST_WAIT_SECONDS) * 1000)
         job = jobs.retried_at(job, due, error, self.now)
         self.store.put(job)
         self._wake_at(job, due)
@@ -126,7 +127,9 @@ class Lifecycle:
 
     def _wake_at(self, job: Job, due: int) -> None:
         """Only the scheduler waits; what it sends back is stale if the job went on meanwhile."""
-        wake = Command(new_id("cmd"), job.tenant_id, job.job_id, 0, self.now, Wake(job.attempts))
+        wake = Command(
+            new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now, Wake(job.attempts)
+        )
         schedule = Schedule(
             schedule_id=f"{job.job_id}.{job.incarnation}.{job.attempts}",
             tenant_id=job.tenant_id,

@@ -52,20 +52,28 @@ class Dispatcher:
         self._board = Board(topology, self._roster)
         self._parked: set[str] = set()
         self._asking: tuple[float, float] | None = None
+        self._silent = False
+        self._last_command = 0.0
+        self._unheard_since: float | None = None
+        self._assigned = False
         self._unhandled: dict[str, float] = {}
 
     def restored(self, ctx: Context) -> None:
-        """Every lease found gets a whole term: its heartbeats went to another process."""
+        """A lease not known here gets a whole term: its heartbeats went to another process."""
+        known = self._roster.forget_leases()
         self._board.clear()
         self._asking = None
+        if not self._assigned:
+            # Heartbeats that lie in the log may be of workers long gone: read them all first.
+            self._assigned, self._unheard_since = True, ctx.monotonic
         store = self._store(ctx)
         self._parked = store.parked()
+        whole_term = ctx.monotonic + self._topology.leases.term_seconds
         for job in store.live():
             if job.status == "pending":
                 self._board.ready(job)
             elif job.status == "running":
-                ends_at = ctx.monotonic + self._topology.leases.term_seconds
-                self._board.resume(job, ends_at)
+                self._board.resume(job, known.get((job.job_id, job.epoch)), whole_term)
 
     def process(self, record: Record, ctx: Context) -> None:
         """Handle one event or command; see `Commands` for what each does."""
@@ -86,9 +94,10 @@ class Dispatcher:
         life = self._life(ctx)
         self._expire(life, ctx)
         self._end_unknown_types(life, ctx)
+        self._hear_out(ctx)
         self._lease_out(life, ctx)
         life.store.flush()
-        life.store.purge(_PURGED_AT_ONCE)
+        self._parked -= life.store.purge(_PURGED_AT_ONCE)
         self._observe(now)
 
     def _step(self, decoded: Sequence[tuple[Record, Envelope | Command]], ctx: Context) -> None:
@@ -99,6 +108,7 @@ class Dispatcher:
                 self._event(record, value, life, commands)
             else:
                 commands.apply(value)
+                self._last_command = ctx.monotonic
         self._lease_out(life, ctx)
         life.store.flush()
 
@@ -110,20 +120,22 @@ class Dispatcher:
             metrics.UNROUTED.inc()
             return
         job_id = event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
-        incarnation = life.incarnation(job_id, record.timestamp)
-        if incarnation is None:
+        place = life.place(job_id, record.timestamp)
+        if place is None:
             metrics.TWINS.inc()
             return
         headers = dict(record.headers)
         traceparent = headers["traceparent"].decode() if "traceparent" in headers else None
         job = jobs.from_event(
             job_id, envelope, route, self._topology,
-            incarnation=incarnation, traceparent=traceparent,
+            place=place, traceparent=traceparent,
             event_time=record.timestamp, now=life.now,
         )  # fmt: skip
         commands.admit(job)
 
     def _lease_out(self, life: Lifecycle, ctx: Context) -> None:
+        if self._unheard_since is not None:
+            return
         for entry, worker in self._board.takeable(ctx.now, ctx.monotonic):
             job = life.store.get(entry.job_id)
             if job is not None and job.status == "pending":
@@ -146,6 +158,11 @@ class Dispatcher:
         self._board.grant(job, worker)
         metrics.ATTEMPTS.labels(job.type).inc()
 
+    def _hear_out(self, ctx: Context) -> None:
+        since = self._unheard_since
+        if since is not None and ctx.read_through("jobs.commands", since):
+            self._unheard_since = None
+
     def _expire(self, life: Lifecycle, ctx: Context) -> None:
         """Nothing ends before all that was sent until its deadline has been read."""
         overdue = self._roster.overdue(ctx.monotonic)
@@ -156,9 +173,13 @@ class Dispatcher:
             self._asking = (max(lease.ends_at for lease in overdue), ctx.monotonic)
         moment, since = self._asking
         if not ctx.read_through("jobs.commands", moment):
+            # Behind is not silent: who reads is only late, and hears what was sent.
+            waited = ctx.monotonic - since > self._topology.leases.heartbeat_seconds
+            self._silent |= waited and self._last_command < since
             return
         self._asking = None
-        if ctx.monotonic - since > self._topology.leases.heartbeat_seconds:
+        if self._silent:
+            self._silent = False
             log.warning("kafka was silent: every lease gets a fresh term")
             self._roster.fresh_terms(ctx.monotonic)
             return

@@ -31,7 +31,7 @@ class Worker:
 
 @dataclass(slots=True)
 class Running:
-    """A living lease."""
+    """A living lease; `confirmed` once its worker has spoken for it."""
 
     job_id: str
     epoch: int
@@ -40,6 +40,7 @@ class Running:
     type: str
     pool: str
     ends_at: float
+    confirmed: bool = False
 
 
 class Roster:
@@ -69,6 +70,7 @@ class Roster:
             lease = self.running.get(held.job_id)
             if lease and lease.epoch == held.epoch and lease.worker_id == heartbeat.worker_id:
                 lease.ends_at = now + self._policy.term_seconds
+                lease.confirmed = True
         return [
             lease
             for lease in self.running.values()
@@ -90,13 +92,37 @@ class Roster:
     def granted(self, job: Job, worker: Worker) -> None:
         """One of the worker's slots is given to a job."""
         worker.free -= 1
-        self.hold(job, worker.read_at + self._policy.term_seconds)
+        self._hold(job, worker.read_at + self._policy.term_seconds)
 
-    def hold(self, job: Job, ends_at: float) -> None:
-        """Note a living lease."""
-        self.running[job.job_id] = Running(
-            job.job_id, job.epoch, job.worker_id or "", job.tenant_id, job.type, job.pool, ends_at
-        )
+    def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
+        """A lease found in the store: as it was known here, or with a whole term before it."""
+        if known is None or known.worker_id != job.worker_id:
+            self._hold(job, whole_term)
+            self.running[job.job_id].confirmed = True
+        else:
+            self.running[job.job_id] = known
+
+    def forget_leases(self) -> dict[tuple[str, int], Running]:
+        """Every living lease, by job and epoch, of which none is known from now on."""
+        known = {(lease.job_id, lease.epoch): lease for lease in self.running.values()}
+        self.running.clear()
+        return known
+
+    def confirm(self, job_id: str) -> None:
+        """The worker that holds the lease spoke for it."""
+        lease = self.running.get(job_id)
+        if lease is not None:
+            lease.confirmed = True
+
+    def disowned(self, job_id: str, by: str) -> bool:
+        """Whether the word of `by`, that a lease is not its own, takes it from its holder.
+
+        Not from one that has spoken for it: `by` read again what the holder had taken.
+        """
+        lease = self.running.get(job_id)
+        if lease is None or not lease.confirmed or lease.worker_id == by:
+            return True
+        return self._boot_order(lease.worker_id, by) < 0
 
     def fresh_terms(self, now: float) -> None:
         """Give every lease a whole term: for a while nobody could be heard."""
@@ -119,6 +145,11 @@ class Roster:
 
     def with_slot(self, pool: str, now: float) -> list[Worker]:
         return [worker for worker in self.present(pool, now) if worker.free > 0]
+
+    def _hold(self, job: Job, ends_at: float) -> None:
+        self.running[job.job_id] = Running(
+            job.job_id, job.epoch, job.worker_id or "", job.tenant_id, job.type, job.pool, ends_at
+        )
 
     @staticmethod
     def _boot_order(one: str, other: str) -> int:

@@ -83,22 +83,23 @@ class Effects:
         """Claim again and again, since a reply may be lost with the process that sends it."""
         self._session.check()
         answer = self._replies.expect(claim.claim_id)
+        withdrawn = False
         try:
             while True:
                 now = replace(claim, reply_partition=self._claimant.reply_partition())
-                await self._session.say(now, lambda: self._deadline(answer))
+                # No repetition of a claim may follow the word that it is not begun.
+                await self._session.say(
+                    now, lambda: -1.0 if withdrawn else self._session.held.valid_until
+                )
                 if (await asyncio.wait({answer}, timeout=RESEND_SECONDS))[0]:
                     return answer.result()
                 self._session.check()
         except (asyncio.CancelledError, LeaseLost):
+            withdrawn = True
             self._withdraw(claim, answer.result() if answer.done() else None)
             raise
         finally:
             self._replies.dismiss(claim.claim_id)
-
-    def _deadline(self, answer: asyncio.Future[Reply]) -> float:
-        """No repetition of a claim may follow the word that it is not begun."""
-        return -1.0 if answer.cancelled() else self._session.held.valid_until
 
     def _withdraw(self, claim: Claim, reply: Reply | None) -> None:
         """The effect is not begun: that settles it, unless an earlier run's call is unknown.

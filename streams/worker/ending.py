@@ -39,7 +39,7 @@ def raised(error: BaseException) -> Ending:
         error = _decisive(error)
     text = describe(error)
     if isinstance(error, ReviewNeeded):
-        return Ending("review", error=str(error))
+        return Ending("review", error=_sendable(str(error)))
     if isinstance(error, PermanentError):
         return Ending("failed", error=text)
     after = error.seconds if isinstance(error, RetryAfter) else None
@@ -51,8 +51,12 @@ def timed_out(seconds: float) -> Ending:
 
 
 def describe(error: BaseException) -> str:
-    """`Type: message`, cut to 2,000 characters."""
-    return f"{type(error).__name__}: {error}"[:_ERROR_CHARS]
+    """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped."""
+    return _sendable(f"{type(error).__name__}: {error}")
+
+
+def _sendable(text: str) -> str:
+    return text[:_ERROR_CHARS].encode("utf-8", "backslashreplace").decode()
 
 
 def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -62,7 +62,7 @@ class Holdings:
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
-        self._seen: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     def take(self, lease: Lease, basis: float) -> Held | None:
         """Fill a slot; None if there is none."""
@@ -71,7 +71,7 @@ class Holdings:
                 return None
             held = Held(lease, basis, self._clock(), self._margin)
             self._held[held.id] = held
-            self._remember(held.id)
+            self._remember(lease.run_id)
             metrics.RUNNING.set(self._occupied())
             return held
 
@@ -81,7 +81,7 @@ class Holdings:
 
     def seen(self, lease: Lease) -> bool:
         """Whether this very lease was taken before: a rebalance reads some records twice."""
-        return (lease.job_id, lease.epoch) in self._seen
+        return lease.run_id in self._seen
 
     def vacate(self, held: Held) -> None:
         """The run is over: its slot is free, though its end may not be acknowledged yet."""
@@ -131,8 +131,8 @@ class Holdings:
     def _occupied(self) -> int:
         return sum(held.running for held in self._held.values())
 
-    def _remember(self, id_: tuple[str, int]) -> None:
-        self._seen[id_] = None
+    def _remember(self, run_id: str) -> None:
+        self._seen[run_id] = None
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
 

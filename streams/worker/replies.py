@@ -59,6 +59,8 @@ class Replies:
             if not expected.done():
                 expected.set_result(reply)
             return
+        if reply.claim_id:
+            return  # the answer to a claim that was given up says nothing of the run
         session = self._sessions.get((reply.job_id, reply.epoch))
         if session is None:
             return

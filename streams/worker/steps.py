@@ -50,7 +50,7 @@ class Steps:
     ) -> str:
         self._session.check()
         text = to_json(await call(function, *args, **kwargs), f"the value of step {name!r}")
-        if sum(map(len, self._values.values())) + len(text) > MAX_TOTAL_BYTES:
+        if sum(map(_size, (*self._values.items(), (name, text)))) > MAX_TOTAL_BYTES:
             raise PermanentError(
                 f"step {name!r}: the steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes "
                 "together: store large values elsewhere and keep where they lie"
@@ -58,3 +58,7 @@ class Steps:
         self._session.check()
         await self._session.say(Checkpoint(self._session.lease.run_id, name, text))
         return text
+
+
+def _size(step: tuple[str, str]) -> int:
+    return sum(len(part.encode()) for part in step)

@@ -61,7 +61,8 @@ class Worker:
         vault: Vault,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.id = f"{place.instance}/{uuid7()}"
+        # With the pool: a worker of another pool is no earlier boot of this one.
+        self.id = f"{place.pool}-{place.instance}/{uuid7()}"
         self._app = app
         self._transport = transport
         self._topology = topology
@@ -170,9 +171,11 @@ class Worker:
             ended=ending.status, error=ending.error, seconds=round(seconds, 3),
         )  # fmt: skip
         self._leave_slot(session)
-        await self._tell(session, ending)
-        self._replies.leave(session)
-        self.holdings.drop(session.held)
+        try:
+            await self._tell(session, ending)
+        finally:  # whatever went wrong there, the lease is listed no more and expires
+            self._replies.leave(session)
+            self.holdings.drop(session.held)
 
     def _execution(self, session: Session) -> Execution:
         job = self._app.jobs[session.lease.type]

@@ -74,6 +74,7 @@ def test_a_twin_within_the_window_changes_nothing_past_it_it_is_the_next_incarna
     desk.event("t1", at=start + desk.topology.window_ms)
     second = desk.lease(job_id)
     assert (second.incarnation, second.attempt) == (2, 1)
+    assert second.epoch > desk.leases()[0].epoch, "no two leases of one id are alike"
     assert second.scope != desk.leases()[0].scope
 
 
@@ -187,6 +188,34 @@ def test_after_a_silent_broker_every_lease_gets_a_fresh_term(
     assert desk.job(job_id).status == "pending"
 
 
+def test_a_dispatcher_that_is_behind_still_takes_leases_back(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    alive = ScriptedWorker(desk, "w2/b1")
+    for _ in range(5):
+        alive.heartbeat(free=0)
+        desk.driver.advance(5)
+    desk.driver.unread.add("jobs.commands")
+    for _ in range(6):
+        alive.heartbeat(free=0)
+        desk.driver.advance(3)
+    desk.driver.unread.clear()
+    alive.heartbeat()
+    desk.driver.advance(0.5)
+    assert desk.lease(job_id).worker_id == "w2/b1"
+
+
+def test_poison_renews_no_lease(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    for _ in range(4):
+        desk.replay("job_new", "job_gone")
+        desk.driver.advance(10)
+    assert desk.job(job_id).status == "pending"
+
+
 def test_a_restarted_worker_gives_up_its_predecessors_jobs_at_once(
     desk: Desk, worker: ScriptedWorker
 ) -> None:
@@ -208,6 +237,56 @@ def test_a_declined_lease_goes_elsewhere_and_costs_no_attempt(desk: Desk) -> Non
     full.decline(desk.lease(job_id), "full")
     again = desk.lease(job_id)
     assert (again.worker_id, again.epoch, again.attempt) == ("w2/b1", 2, 1)
+
+
+def test_who_never_held_a_lease_cannot_take_it_from_its_holder(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    other = ScriptedWorker(desk, "w2/b1")
+    other.heartbeat()
+    other.decline(lease, "not_mine")
+    assert len(desk.leases()) == 1
+    unread = desk.lease(desk.event("t2"))
+    ScriptedWorker(desk, "w3/b1").decline(unread, "not_mine")
+    assert desk.lease(unread.job_id).epoch == 2, "nobody had spoken for this one"
+
+
+def test_a_lease_that_answers_an_old_heartbeat_waits_for_the_next(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.decline(desk.lease(job_id), "bad_lease")
+    assert len(desk.leases()) == 1
+    worker.heartbeat()
+    assert desk.lease(job_id).epoch == 2
+
+
+def test_a_cancel_is_not_forgotten_when_the_lease_is_declined(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.cancel(job_id)
+    worker.decline(desk.lease(job_id), "full")
+    worker.heartbeat()
+    assert (desk.job(job_id).status, len(desk.leases())) == ("cancelled", 1)
+
+
+def test_heartbeats_of_workers_long_gone_get_no_jobs(desk: Desk, worker: ScriptedWorker) -> None:
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.restart("dispatcher")
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.advance(1)
+    assert desk.leases() == []
+    desk.driver.unread.clear()
+    desk.driver.advance(0.2)
+    assert desk.lease(job_id).attempt == 1
 
 
 def test_a_released_run_costs_no_attempt(desk: Desk, worker: ScriptedWorker) -> None:
@@ -283,6 +362,27 @@ def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
     assert desk.lease("job_x").attempt == 1
 
 
+def test_a_timer_of_an_earlier_incarnation_wakes_nobody(desk: Desk, worker: ScriptedWorker) -> None:
+    day = 86_400_000
+    desk.submit("job_x", run_at=desk.driver.now + 10 * day)
+    desk.cancel("job_x")
+    desk.driver.advance(8 * 86_400)
+    desk.submit("job_x", run_at=desk.driver.now + 12 * day)
+    assert desk.job("job_x").incarnation == 2
+    desk.driver.advance(3 * 86_400)
+    assert desk.job("job_x").status == "scheduled"
+    desk.driver.advance(10 * 86_400)
+    assert desk.job("job_x").status == "pending"
+
+
+def test_an_absurd_wait_is_bounded(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "retry", after=float("inf"), error="RetryAfter: never")
+    year = 366 * 86_400_000
+    assert desk.job(job_id).next_retry_at == desk.driver.now + year
+
+
 def test_the_timeout_that_was_asked_for_wins_and_a_changed_policy_holds_for_the_next_run(
     desk: Desk, worker: ScriptedWorker
 ) -> None:
@@ -337,6 +437,8 @@ def test_a_replay_of_an_unknown_or_another_tenants_job_is_a_dead_letter(desk: De
     desk.replay("job_new", "job_gone")
     desk.replay("job_new", desk.event("t1", "globex"))
     assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"] * 2
+    desk.replay("job_new", desk.event("t2"))
+    assert desk.dead_letters()[-1].reason == "not_replayable", "it still runs, or will"
     assert [record.key for record in desk.driver.output("jobs")] != [b"job_new"]
 
 
@@ -352,6 +454,7 @@ def test_the_caps_of_tenant_and_type_hold(desk: Desk) -> None:
     assert [lease.tenant_id for lease in desk.leases()].count("acme") == 3
     desk.driver.restart("dispatcher")
     worker.heartbeat()
+    desk.driver.advance(0.2)
     assert len(desk.leases()) == 4, "caps are counted anew from the living leases"
 
 
@@ -362,6 +465,7 @@ def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
     desk.driver.restart("dispatcher")
     desk.driver.crash("dispatcher", "before_commit")
     worker.heartbeat()
+    desk.driver.advance(0.2)
     worker.heartbeat()
     assert [lease.job_id for lease in desk.leases()] == [job_id]
 
@@ -387,6 +491,22 @@ def test_a_poison_command_in_a_batch_costs_the_others_nothing(
         desk.replay("job_new", "job_gone")
     assert desk.lease(job_id).worker_id == "w1/b2", "the lost lease was not lost on the way"
     assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
+
+
+def test_a_cancel_of_another_tenant_ends_nothing(desk: Desk) -> None:
+    job_id = desk.event("t1", "globex")
+    desk.cancel(job_id)
+    assert desk.job(job_id).status == "pending"
+    assert [letter.reason for letter in desk.dead_letters()] == ["cancel_of_unknown"]
+
+
+def test_a_job_that_ended_as_it_began_is_purged_too(desk: Desk) -> None:
+    desk.cancel(Desk().event("t1"))
+    job_id = desk.event("t1")
+    assert desk.job(job_id).status == "cancelled"
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
+    desk.driver.advance(1)
+    assert list(desk.driver.store("dispatcher", "jobs").range(b"", b"\xff")) == []
 
 
 def test_finished_jobs_are_purged_with_steps_and_effects(

@@ -304,3 +304,49 @@ async def test_a_payload_that_is_not_there_fails_the_job(
         ended = await read_payload(at, event=event, payload_ref=ref)
     assert ended.status == "failed"
     assert named in (ended.error or "")
+
+
+async def test_an_error_that_is_no_utf_8_ends_the_run_all_the_same() -> None:
+    """`json.loads` lets a vendor's lone surrogates through."""
+    app = App("test")
+
+    @app.job("job")
+    async def job(ctx: Context) -> None:
+        raise PermanentError("unknown customer caf\udce9")
+
+    async with bench(app) as at:
+        ended = await at.ended(at.give())
+        assert (ended.status, ended.error) == (
+            "failed", "PermanentError: unknown customer caf\\udce9",
+        )  # fmt: skip
+
+
+async def test_the_next_incarnation_of_a_job_is_another_run() -> None:
+    app, ran = App("test"), []
+
+    @app.job("job")
+    async def job(ctx: Context) -> None:
+        ran.append(ctx.run_id)
+
+    async with bench(app) as at:
+        await at.ended(at.give(job_id="job_same", epoch=1, run_id="run_1"))
+        at.give(job_id="job_same", epoch=1, run_id="run_2", incarnation=2)
+        await at.until(lambda: len(at.bodies(Ended)) == 2, "the second end")
+    assert ran == ["run_1", "run_2"]
+
+
+async def test_the_answer_to_a_claim_that_was_given_up_ends_no_run() -> None:
+    app, go_on = App("test"), asyncio.Event()
+
+    @app.job("job")
+    async def job(ctx: Context) -> str:
+        await go_on.wait()
+        return "fine"
+
+    async with bench(app) as at:
+        lease = at.give()
+        at.reply(lease, "lost", "clm_given_up", message="this claim has its outcome already")
+        at.reply(lease, "lost", "clm_given_up")
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await at.ended(lease)).status == "succeeded"

@@ -100,3 +100,18 @@ async def test_an_error_in_a_thread_is_the_steps() -> None:
     ended, _ = await ended_of(handler)
     assert ended.status == "retry"
     assert "StopIteration" in (ended.error or "")
+
+
+async def test_the_cap_of_all_steps_counts_the_bytes_of_values_and_names() -> None:
+    async def wide(ctx: Context) -> None:
+        for number in range(3):
+            await ctx.step(f"s{number}", lambda: "语" * 60_000)
+
+    async def named(ctx: Context) -> None:
+        for number in range(800):
+            await ctx.step(f"{number:04}" + "语" * 250, asyncio.sleep, 0)
+
+    for handler in (wide, named):
+        ended, kept = await ended_of(handler)
+        assert (ended.status, "524,288 bytes" in (ended.error or "")) == ("failed", True)
+        assert sum(len(c.name.encode()) + len(c.value.encode()) for c in kept) <= 524_288
