@@ -10,6 +10,7 @@ with read_committed and must hold exactly the expected events; if it does not, t
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -39,10 +40,13 @@ def main() -> None:
         create_topics(bootstrap, TOPOLOGY, names)
         expected = fill(bootstrap, chosen.events)
         rate = run(bootstrap, folder, chosen.events)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = Counter(read(bootstrap))
     wrong = len(expected - found.keys()) + sum(n - (f in expected) for f, n in found.items())
     report("dedup", [
         Result("tidegate dedup", "throughput, exactly once", rate, "events/s"),
+        Result("tidegate dedup", "CPU of the process, all of it",
+               (spent.ru_utime + spent.ru_stime) / chosen.events * 1e6, "us/event"),
         Result("tidegate dedup", "unique events", len(expected), "events"),
         Result("tidegate dedup", "lost or repeated", wrong, "events"),
     ], as_json=chosen.json)  # fmt: skip

@@ -21,7 +21,7 @@ from streams.serde import schemas
 from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology
 
-_FINGERPRINT = slice(HEADER_SIZE, HEADER_SIZE + 16)
+_END = HEADER_SIZE + 16
 _FIRST_SEEN = struct.Struct(">q")
 _DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
 
@@ -58,7 +58,7 @@ class Dedup:
             DecodeError: a value that is no framed envelope.
         """
         store, forward, window = ctx.store("seen"), ctx.forward, self._window
-        fingerprints = [self._fingerprint(record.value) for record in records]
+        fingerprints = self._fingerprints([record.value for record in records])
         fresh: dict[bytes, int] = {}
         now, dropped = ctx.stream_time, 0
         for record, fingerprint, stored in zip(
@@ -79,9 +79,11 @@ class Dedup:
             )  # fmt: skip
         _DROPPED.inc(dropped)
 
-    def _fingerprint(self, value: bytes | None) -> bytes:
-        if value is None or len(value) <= _FINGERPRINT.stop:
+    def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
+        framed = [value for value in values if value is not None and len(value) > _END]
+        if len(framed) < len(values):
             raise DecodeError("envelope: too short to hold a fingerprint")
-        if value[:HEADER_SIZE] not in self._frames:
-            raise DecodeError(f"envelope: {value[:HEADER_SIZE].hex()} frames no envelope")
-        return value[_FINGERPRINT]
+        foreign = {value[:HEADER_SIZE] for value in framed} - self._frames
+        if foreign:
+            raise DecodeError(f"envelope: {foreign.pop().hex()} frames no envelope")
+        return [value[HEADER_SIZE:_END] for value in framed]

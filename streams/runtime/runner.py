@@ -6,6 +6,7 @@ each round ends with a commit, a revoked partition has nothing left to commit.
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -63,6 +64,10 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
 
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGINT, stopped)
+    # A batch is tens of thousands of tuples that live for one step: collecting at Python's
+    # default of 700 new objects took a third of the processing time, and found nothing.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     loop = StageLoop(stage, topology, settings, stop)
     port = telemetry.serve_probes(settings, loop.ready)
     log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)

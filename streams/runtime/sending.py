@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -55,12 +56,14 @@ class Sending:
 
     def _produce(self, output: Output, watch: _Watch | None) -> None:
         topic, key, value, partition, headers, timestamp = output
+        more: dict[str, Any] = {"headers": list(headers)} if headers else {}
+        if timestamp is not None:
+            more["timestamp"] = timestamp
         while True:
             try:
                 return self._producer.produce(
-                    self._prefix + topic, value, key, partition, watch,
-                    timestamp=timestamp or 0, headers=list(headers),
-                )  # fmt: skip
+                    self._prefix + topic, value, key, partition, watch, **more
+                )
             except BufferError:
                 self._producer.poll(0.05)
 

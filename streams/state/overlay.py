@@ -40,10 +40,16 @@ class Overlay:
         return values
 
     def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
-        self._set(key, (value, timestamp))
+        self._undo.append((key, self.changes.get(key)))
+        self.changes[key] = (value, timestamp)
+        if self._ordered is not None:
+            self._ordered.add(key)
 
     def delete(self, key: bytes) -> None:
-        self._set(key, (None, 0))
+        self._undo.append((key, self.changes.get(key)))
+        self.changes[key] = (None, 0)
+        if self._ordered is not None:
+            self._ordered.add(key)
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         base = self.backend.range(start, end)
@@ -76,12 +82,6 @@ class Overlay:
         self.changes = {}
         self._ordered = None
         self._undo.clear()
-
-    def _set(self, key: bytes, change: Change) -> None:
-        self._undo.append((key, self.changes.get(key)))
-        self.changes[key] = change
-        if self._ordered is not None:
-            self._ordered.add(key)
 
     def _merge(
         self, base: Iterator[tuple[bytes, bytes]], own: Iterator[bytes]

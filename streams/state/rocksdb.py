@@ -176,9 +176,7 @@ class RocksTables:
                 self._tables[int(name)] = self._db.get_column_family(name)
                 self._handles[int(name)] = self._db.get_column_family_handle(name)
         stored = self._db.get(_CHECKPOINT)
-        self._checkpoint = (
-            Checkpoint(*_POSITION.unpack(stored)) if stored else None
-        )
+        self._checkpoint = Checkpoint(*_POSITION.unpack(stored)) if stored else None
 
     def _claim(self, identity: bytes) -> None:
         written = self._db.get(_IDENTITY)
