@@ -1,0 +1,143 @@
+"""What the stream runtime decides without a broker: errors, stale stores, ends, outages."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.runtime import end_offsets
+from streams.runtime.end_offsets import EndOffsets
+from streams.runtime.failures import Outage, Verdict, classify
+from streams.runtime.offsets import offset_in
+from streams.runtime.restore import distrust
+from streams.runtime.topics import Changelog
+from streams.runtime.watched import Hung, WatchedThread
+from streams.state.store import Checkpoint
+
+HOUR = 3_600_000
+CHANGELOG = Changelog("c", "id", 24 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "verdict"),
+    [
+        (KafkaError._TIMED_OUT, {"retriable": True}, Verdict.RETRY),
+        (KafkaError._STATE, {}, Verdict.RECREATE),
+        (KafkaError._FATAL, {"fatal": True}, Verdict.RECREATE),
+        (KafkaError._FENCED, {"fatal": True}, Verdict.FENCED),
+        (KafkaError.FENCED_INSTANCE_ID, {"txn_requires_abort": True}, Verdict.FENCED),
+        (KafkaError.ILLEGAL_GENERATION, {"txn_requires_abort": True}, Verdict.ABORT),
+        (KafkaError._INCONSISTENT, {"txn_requires_abort": True}, Verdict.REFUSE),
+        (KafkaError._INCONSISTENT, {}, Verdict.RECREATE),
+        (KafkaError.MSG_SIZE_TOO_LARGE, {"txn_requires_abort": True}, Verdict.REFUSE),
+        (KafkaError.MSG_SIZE_TOO_LARGE, {}, Verdict.REFUSE),
+    ],
+)
+def test_each_error_has_one_verdict(code: int, flags: dict[str, bool], verdict: Verdict) -> None:
+    assert classify(KafkaError(code, "said so", **flags)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("offset", "age", "why"),
+    [
+        (50, 0, None),
+        (100, 12 * HOUR, None),
+        (50, 12 * HOUR + 1, "hours old"),
+        (9, 0, "before the changelog's start"),
+        (101, 0, "behind the changelog's end"),
+    ],
+)
+def test_a_store_that_may_have_missed_something_is_distrusted(
+    offset: int, age: int, why: str | None
+) -> None:
+    now = 1_000 * HOUR
+    told = distrust(Checkpoint(offset, now - age), 10, 100, CHANGELOG, now)
+    assert (told is None) if why is None else (told is not None and why in told)
+
+
+class Answers:
+    """Stands for `request_offsets`: futures that a test answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open: list[dict[Any, Future[Any]]] = []
+        monkeypatch.setattr(end_offsets, "request_offsets", self.request)
+
+    def request(self, admin: Any, prefix: str, places: Any, *_: Any) -> dict[Any, Future[Any]]:
+        self.open.append({place: Future() for place in places})
+        return self.open[-1]
+
+    def answer(self, end: int) -> None:
+        for future in self.open[-1].values():
+            future.set_result(SimpleNamespace(offset=end))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(monkeypatch)
+
+
+def ends(position: int) -> EndOffsets:
+    found = EndOffsets(SimpleNamespace(), "", lambda *_: position, Outage())  # type: ignore[arg-type]
+    found.assign([("in", 0)])
+    return found
+
+
+def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answers) -> None:
+    asked = ends(position=7)
+    assert not asked.read_through("in", 0, time.monotonic())
+    answers.answer(7)
+    moment = time.monotonic()
+    assert not asked.read_through("in", 0, moment), "the answer is older than the moment"
+    assert len(answers.open) == 2
+    answers.answer(7)
+    assert asked.read_through("in", 0, moment)
+
+
+def test_read_through_waits_for_the_position(answers: Answers) -> None:
+    asked = ends(position=6)
+    moment = time.monotonic()
+    asked.read_through("in", 0, moment)
+    answers.answer(7)
+    assert not asked.read_through("in", 0, moment)
+    assert asked.lag() == 1
+
+
+def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
+    asked = ends(position=7)
+    moment = time.monotonic()
+    asked.read_through("in", 0, moment)
+    answers.answer(-1001)
+    assert not asked.read_through("in", 0, moment), "-1001 was taken for an end"
+    future: Future[Any] = Future()
+    future.set_result(SimpleNamespace(offset=-1001))
+    with pytest.raises(KafkaException):
+        offset_in(future)
+
+
+def test_an_answer_asked_before_the_outage_does_not_end_it() -> None:
+    outage = Outage()
+    asked_at = time.monotonic()
+    outage.failed("gone")
+    outage.answered(asked_at)
+    assert not outage.seen
+    outage.answered(time.monotonic())
+    assert outage.seen
+
+
+def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
+    thread = WatchedThread()
+    done: list[int] = []
+    thread.call(lambda: done.append(1), lambda: False)
+    assert done == [1]
+    with pytest.raises(ZeroDivisionError):
+        thread.call(lambda: 1 / 0, lambda: False)
+    never: Future[None] = Future()
+    with pytest.raises(Hung):
+        thread.call(never.result, lambda: True)
+    never.set_result(None)
+    thread.leave()
