@@ -65,7 +65,7 @@ class Session:
         self._next = positions.resume(connection, self._spans, _now())
         self._seen_at = dict.fromkeys(self._next, _now())
         # A group's name is demanded; with partitions assigned by hand there is no group.
-        config = {**CLIENT, "auto.offset.reset": "error", "error_cb": outage.noticed}
+        config = {**CLIENT, "auto.offset.reset": "error", "error_cb": self._noticed}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
         self._partitions = [
             TopicPartition(self._prefix + topic, part, offset)
@@ -75,6 +75,11 @@ class Session:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _noticed(self, error: KafkaError) -> None:
+        """librdkafka's `error_cb`, called while polling."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage.failed(error.str())
 
     def step(self) -> None:
         """Fold the next batch, or return after a moment without any.
