@@ -18,6 +18,7 @@ TIMEOUT_SECONDS = 15
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _MIB = 1024 * 1024
+_ANY_DISTANCE_MS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,9 @@ def topic_config(topic: Topic, replicated: bool) -> dict[str, str]:
         "retention.ms": str(-1 if topic.retention_ms is None else topic.retention_ms),
         "retention.bytes": "-1",
         "message.timestamp.type": "LogAppendTime" if topic.timestamp == "append" else "CreateTime",
+        # A producer's clock set wrong must not make the broker refuse its records.
+        "message.timestamp.before.max.ms": str(_ANY_DISTANCE_MS),
+        "message.timestamp.after.max.ms": str(_ANY_DISTANCE_MS),
         "max.message.bytes": str(topic.max_message_bytes),
         "min.insync.replicas": str(MIN_IN_SYNC if replicated else 1),
         "unclean.leader.election.enable": "false",

@@ -167,6 +167,8 @@ def test_deleting_what_is_gone_changes_nothing() -> None:
 def test_settings_of_a_topic() -> None:
     received = topic_config(load().topics["events.received"], replicated=True)
     assert received["message.timestamp.type"] == "LogAppendTime"
+    assert received["message.timestamp.before.max.ms"] == "9223372036854775807"
+    assert received["message.timestamp.after.max.ms"] == "9223372036854775807"
     assert received["cleanup.policy"] == "delete"
     assert received["retention.ms"] == "1209600000"
     assert received["retention.bytes"] == "-1"
@@ -183,7 +185,7 @@ def test_settings_of_a_changelog() -> None:
     assert float(ledger["min.cleanable.dirty.ratio"]) < 0.5
     window = topic_config(load().topics["dedup.seen.changelog"], replicated=True)
     assert window["cleanup.policy"] == "compact,delete"
-    assert window["retention.ms"] == "691200000"
+    assert window["retention.ms"] == "1814400000"
 
 
 def test_a_segment_closes_well_within_its_retention() -> None:
