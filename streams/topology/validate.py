@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from streams.topology.model import StageDeclaration, StoreDeclaration, Topology
+from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 from streams.topology.problems import Problem, near, problem
 
 _ENFORCED_SCOPES = ("global", "job_type", "tenant")
@@ -149,12 +149,21 @@ def _changelog(topology: Topology, stage: StageDeclaration, store: StoreDeclarat
             f"the changelog of a {store.kind} store needs cleanup {wanted!r}, not "
             f"{topic.cleanup!r}; change it", ("topics", topic.name, "cleanup"), (*path, "kind"),
         )  # fmt: skip
-    elif store.kind == "window" and (topic.retention_ms or 0) <= topology.window_ms:
-        yield problem(
-            f"the changelog of store {store.name!r} forgets within the window of "
-            f"{_days(topology.window_ms)} days: a rebuilt store would let duplicates pass; set "
-            f"retention_days of {topic.name} above that", _days_of(topic.name), ("window_days",),
-        )  # fmt: skip
+    elif store.kind == "window":
+        yield from _window_changelog(topology, stage, topic)
+
+
+def _window_changelog(topology: Topology, stage: StageDeclaration, changelog: Topic) -> Found:
+    """A stage may lag by all that its inputs keep, and then needs the window before that."""
+    lag_ms, read = max(
+        ((t.retention_ms or 0, t.name) for t in map(topology.topics.get, stage.reads) if t),
+        default=(0, ""),
+    )
+    yield from _outlives(
+        topology, changelog.name, topology.window_ms + lag_ms, ("window_days",),
+        f"the window of {_days(topology.window_ms)} days and the {_days(lag_ms)} of {read}, by "
+        f"which {stage.name} may lag: a rebuilt store would let duplicates pass",
+    )  # fmt: skip
 
 
 def _shared_changelogs(topology: Topology) -> Found:
@@ -192,6 +201,19 @@ def _jobs(topology: Topology) -> Found:
                 f"its topic jobs.work.{pool} is not declared; add it to topics with "
                 "partitions (one a worker at least) and retention_days", ("pools", pool),
             )  # fmt: skip
+        yield from _replies(topology, f"jobs.work.{pool}")
+
+
+def _replies(topology: Topology, work: str) -> Found:
+    """A worker is answered on the partition of jobs.replies with its work partition's number."""
+    replies, topic = topology.topics.get("jobs.replies"), topology.topics.get(work)
+    if replies and topic and replies.partitions < topic.partitions:
+        yield problem(
+            f"jobs.replies has {replies.partitions} partitions, {work} has {topic.partitions}: a "
+            "worker on one of the last could not be answered; set partitions of jobs.replies to "
+            f"{topic.partitions} or more",
+            ("topics", "jobs.replies", "partitions"), ("topics", work, "partitions"),
+        )  # fmt: skip
 
 
 def _limits(topology: Topology) -> Found:
