@@ -82,6 +82,7 @@ class Commands:
                     self.apply(command)
 
     def _heartbeat(self, command: Command, body: Heartbeat) -> None:
+        self._check_partition(f"jobs.work.{body.pool}", body.work_partition)
         monotonic = self._life.ctx.monotonic
         for lease in self._roster.heard(body, command.command_id, monotonic):
             why = f"WorkerRestarted: {lease.worker_id} is gone, {body.worker_id} took its place"
@@ -133,6 +134,7 @@ class Commands:
         self._life.requeue(job)
 
     def _claim(self, command: Command, body: Claim) -> None:
+        self._check_partition("jobs.replies", body.reply_partition)
         job = self._living(command, body.run_id)
         now = self._life.now
         if job is None:
@@ -208,6 +210,12 @@ class Commands:
             return None
         self._roster.confirm(job.job_id)
         return job
+
+    def _check_partition(self, name: str, partition: int) -> None:
+        """What cannot be sent later must not cost the records that it would be sent with."""
+        topic = self._topology.topics.get(name)
+        if topic is None or not 0 <= partition < topic.partitions:
+            raise PoisonRecord("no_such_partition", f"{name}-{partition} is not declared")
 
     def _tell_worker(self, job: Job, reason: str) -> None:
         worker = self._roster.worker(job.worker_id)

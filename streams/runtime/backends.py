@@ -23,9 +23,14 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
 def fold(
     backend: Backend, records: Sequence[ChangelogRecord], next_offset: int, now_ms: int
 ) -> None:
-    """Write changelog records, in order, and that all before `next_offset` are folded in."""
+    """Write changelog records, in order, and that all before `next_offset` are folded in.
+
+    What was there keeps its date: a restore in several sittings is as old as its first, for
+    the tombstones that it may still miss.
+    """
     changes: Changes = {key: (value, timestamp) for key, value, timestamp in records}
     checkpoint = backend.checkpoint()
     newest = max((timestamp for _, _, timestamp in records), default=0)
     stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)
-    backend.write(changes, Checkpoint(next_offset, now_ms, stream_time))
+    written_at = checkpoint.written_at_ms if checkpoint else now_ms
+    backend.write(changes, Checkpoint(next_offset, written_at, stream_time))

@@ -12,6 +12,7 @@ TOPIC = "dlq"
 VALUE_CAP = 900 * 1024
 KEY_CAP = 64 * 1024
 _DETAIL_CAP = 2 * 1024
+_TRACE_CAP = 256
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
 Output = tuple[str, bytes | None, bytes | None, int, Sequence[Header], int | None]
@@ -53,6 +54,6 @@ def _cut(data: bytes | None, cap: int, what: str) -> tuple[bytes | None, str]:
 
 def _traceparent(record: Record) -> str | None:
     for name, value in record.headers:
-        if name == "traceparent":
-            return value.decode("ascii", "replace")
+        if name == "traceparent" and value:
+            return value[:_TRACE_CAP].decode("ascii", "replace")
     return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka import consumer_config
@@ -86,9 +86,13 @@ class Source:
             KafkaException: not answered within `timeout` seconds.
         """
         asked = [TopicPartition(self._prefix + t, p) for t in self._inputs for p in partitions]
+        answered = self._consumer.committed(asked, timeout)
+        for found in answered:
+            if found.error:  # an error of one partition is not "no offset yet"
+                raise KafkaException(found.error)
         return {
             (self._names[found.topic], found.partition): found.offset
-            for found in self._consumer.committed(asked, timeout)
+            for found in answered
             if found.offset >= 0
         }
 

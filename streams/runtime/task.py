@@ -89,6 +89,7 @@ class Task:
         self.poisoned = 0
         self._committed = dict(positions)
         self._clock = clock
+        self._current_at = clock.now()
         self._processor = stage.processor(partition)
         self._batch = getattr(self._processor, "process_batch", None)
         self._outputs_before = 0
@@ -159,10 +160,11 @@ class Task:
         `changelog_offsets` names, for each store that changed, the offset behind its last
         changelog record.
         """
-        now = self._clock.now()
+        self._current_at = self._clock.now()
         for name, offset in changelog_offsets.items():
             store = self.stores[name]
-            store.backend.write(store.changes, Checkpoint(offset, now, self.ctx.stream_time))
+            dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
+            store.backend.write(store.changes, dated)
         for store in self.stores.values():
             store.drop()
         self.ctx.outputs.clear()
@@ -179,12 +181,15 @@ class Task:
         self.restored()
 
     def close(self) -> None:
-        """Leave the state as committed, its checkpoint dated now: it was current until now."""
+        """Leave the state as committed, dated when it was last known to be current.
+
+        Not now: a process that was frozen may close what has long been another's.
+        """
         for name, store in self.stores.items():
             try:
                 checkpoint = store.backend.checkpoint()
                 if checkpoint is not None:
-                    dated = Checkpoint(checkpoint.offset, self._clock.now(), self._stream_time)
+                    dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
                     store.backend.write({}, dated)
             except StoreDamaged as damaged:
                 log.warning("store is damaged", store=name, why=str(damaged))

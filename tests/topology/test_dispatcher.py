@@ -9,7 +9,7 @@ from dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
 from streams.errors import PoisonRecord
 from streams.serde.lease_mac import open_lease
-from streams.serde.records import Wake
+from streams.serde.records import Claim, Wake
 from streams.topology.model import Limit
 
 
@@ -491,6 +491,19 @@ def test_a_poison_command_in_a_batch_costs_the_others_nothing(
         desk.replay("job_new", "job_gone")
     assert desk.lease(job_id).worker_id == "w1/b2", "the lost lease was not lost on the way"
     assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
+
+
+def test_a_partition_that_is_none_costs_only_the_word_that_named_it(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, partition=99)
+    worker.heartbeat()
+    good = ScriptedWorker(desk, "w2/b1")
+    good.heartbeat()
+    lease = desk.lease(desk.event("t1"))
+    assert lease.worker_id == "w2/b1"
+    desk.command(
+        Claim(good.name, -1, "clm", lease.run_id, "a/b", b"", 0), lease.job_id, lease.epoch
+    )
+    assert [letter.reason for letter in desk.dead_letters()] == ["no_such_partition"] * 2
 
 
 def test_a_cancel_of_another_tenant_ends_nothing(desk: Desk) -> None:

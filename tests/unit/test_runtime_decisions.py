@@ -8,15 +8,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streams.runtime import end_offsets
+from streams.runtime.backends import backend_for, fold
+from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.failures import Outage, Verdict, classify
 from streams.runtime.offsets import offset_in
+from streams.runtime.poison import dead_letter
+from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import distrust
+from streams.runtime.source import Source
+from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.runtime.watched import Hung, WatchedThread
+from streams.serde.codec import DEAD_LETTER
+from streams.settings import Settings
+from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
 HOUR = 3_600_000
@@ -36,6 +45,8 @@ CHANGELOG = Changelog("c", "id", 24 * HOUR)
         (KafkaError._INCONSISTENT, {}, Verdict.RECREATE),
         (KafkaError.MSG_SIZE_TOO_LARGE, {"txn_requires_abort": True}, Verdict.REFUSE),
         (KafkaError.MSG_SIZE_TOO_LARGE, {}, Verdict.REFUSE),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, {"txn_requires_abort": True}, Verdict.ABORT),
+        (KafkaError.INVALID_TIMESTAMP, {"txn_requires_abort": True}, Verdict.ABORT),
     ],
 )
 def test_each_error_has_one_verdict(code: int, flags: dict[str, bool], verdict: Verdict) -> None:
@@ -141,3 +152,59 @@ def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
         thread.call(never.result, lambda: True)
     never.set_result(None)
     thread.leave()
+
+
+class Remembering:
+    """A processor that stores every record under its key."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+
+    def restored(self, ctx: Context) -> None: ...
+
+    def process(self, record: Record, ctx: Context) -> None:
+        ctx.store("t").put(record.key or b"", record.value or b"")
+
+    def punctuate(self, now: int, ctx: Context) -> None: ...
+
+
+def test_a_store_is_dated_when_it_was_last_known_to_be_current() -> None:
+    """Not when it is closed: a process that was frozen closes what is another's by then."""
+    clock, tables = VirtualClock(1_750_000_000_000), MemoryTables()
+    spec = StoreSpec("t", "c")
+    stage = Stage("s", ("in",), (spec,), Remembering)
+    task = Task(stage, 0, {"t": backend_for(spec, tables)}, clock, lambda *_: True, {"in": 0})
+    task.process([Record("in", 0, 0, clock.now(), b"k", b"v")])
+    task.committed({"t": 1})
+    clock.ms += 72 * HOUR
+    task.close()
+    assert "72.0 hours old" in (distrust(tables.checkpoint(), 0, 9, CHANGELOG, clock.now()) or "")
+
+
+def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:
+    backend = backend_for(StoreSpec("t", "c"), MemoryTables())
+    fold(backend, [(b"a", b"1", 1)], 1, now_ms=1_000)
+    fold(backend, [(b"b", b"2", 2)], 2, now_ms=1_000 + 11 * HOUR)
+    assert backend.checkpoint() == Checkpoint(2, 1_000, 2)
+
+
+def test_a_header_without_a_value_is_no_second_accident() -> None:
+    record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
+    _, _, value, *_ = dead_letter("s", record, 0, 1, "undecodable", "x")
+    assert DEAD_LETTER.decode(value).traceparent is None
+
+
+def test_an_error_of_one_partition_is_not_no_offset() -> None:
+    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
+    found = TopicPartition("in", 0, -1001)
+    answer = SimpleNamespace(
+        topic="in",
+        partition=0,
+        offset=-1001,
+        error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
+    )
+    source._consumer = SimpleNamespace(committed=lambda *_: [found])  # type: ignore[assignment]
+    assert source.committed([0], 1) == {}
+    source._consumer = SimpleNamespace(committed=lambda *_: [answer])  # type: ignore[assignment]
+    with pytest.raises(KafkaException):
+        source.committed([0], 1)
