@@ -27,6 +27,8 @@ from streams.topology.model import Topology
 
 HERE = Path(__file__).parent
 OVERLAY = HERE / "topology.yaml"
+APPLICATION_PATH = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+"""`PYTHONPATH` with which a worker finds `bench_app`."""
 KEY = b"b" * 32
 
 
@@ -46,7 +48,7 @@ def stage(
         "TIDEGATE_CLUSTER_KEY_FILE": str(key_file),
         "TIDEGATE_VAULT_KEY_FILE": str(key_file),
         "TIDEGATE_LOG_LEVEL": "warning",
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": APPLICATION_PATH,
     }
     log = folder / f"{name}.log"
     with (

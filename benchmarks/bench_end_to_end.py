@@ -1,0 +1,172 @@
+"""From the answer to a signed event to the first line of its handler, through real processes.
+
+    python benchmarks/bench_end_to_end.py [--seconds 15] [--rate 200] [--json]
+
+Kafka and one process of each stage run as in production. Events come at a fixed rate whatever
+the pipeline does (an open loop), over HTTP to the ingress, with bodies of 1 KB. The handler notes
+the time of its first line in a file and does nothing else. The first seconds warm the processes
+up and are not counted. Every event must give one job that starts once and succeeds in its first
+attempt, else the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from aiohttp import ClientSession, TCPConnector
+from harness import Result, arguments, report
+from outside import APPLICATION_PATH, OVERLAY, percentiles, scan
+
+from streams.dev.layout import Layout
+from streams.dev.pipeline import Pipeline
+from streams.serde.codec import JOB
+from streams.settings import Settings
+from streams.topology.load import load
+
+SECRET = b"signs the benchmark's bodies"
+TENANTS = [f"tenant{number}" for number in range(20)]
+BODY_BYTES = 1024
+WARM_UP_SECONDS = 3.0
+START_SECONDS = 60.0
+SETTLE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A delivery and its 202; times in seconds since the epoch, `due_at` by the open loop."""
+
+    job_id: str
+    due_at: float
+    sent_at: float
+    answered_at: float
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--rate", type=int, default=200)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        results, wrong = asyncio.run(measure(Path(folder), chosen.seconds, chosen.rate))
+    report("end_to_end", results, as_json=chosen.json)
+    sys.exit(1 if wrong else 0)
+
+
+async def measure(folder: Path, seconds: float, rate: int) -> tuple[list[Result], int]:
+    starts_file = folder / "starts"
+    settings = Settings(data_dir=folder / "data", port=0, topology=OVERLAY, log_level="warning")
+    env = {"PYTHONPATH": APPLICATION_PATH, "BENCH_STARTS": str(starts_file)}
+    pipeline = Pipeline(settings, Layout(), app="bench_app:app", env=env)
+    async with asyncio.timeout(START_SECONDS):
+        await pipeline.__aenter__()
+    try:
+        await create_sources(pipeline)
+        answers = await deliver(pipeline, WARM_UP_SECONDS + seconds, rate)
+        starts = await all_started(starts_file, answers)
+        wrong = await all_succeeded(pipeline.settings.bootstrap, answers)
+    finally:
+        await pipeline.__aexit__(None, None, None)
+    counted = [a for a in answers if a.due_at >= answers[0].due_at + WARM_UP_SECONDS]
+    wrong += sum(len(starts.get(a.job_id, ())) != 1 for a in answers)
+    return figures(f"{rate} events/s", counted, starts, wrong), wrong
+
+
+async def create_sources(pipeline: Pipeline) -> None:
+    """Tenants with one source each, live when the ingress takes what is signed for them."""
+    headers = {"Authorization": f"Bearer {pipeline.credentials.admin_token}"}
+    async with ClientSession(pipeline.url, headers=headers) as api:
+        for tenant in TENANTS:
+            source = {"scheme": "hmac-sha256", "secret": SECRET.decode()}
+            for path, body in (("", {}), ("/sources/bench", source)):
+                async with api.put(f"/v1/tenants/{tenant}{path}", json=body) as answer:
+                    answer.raise_for_status()
+        async with asyncio.timeout(15):
+            for tenant in TENANTS:
+                while (await post(api, tenant, b"knock"))[0] != 400:
+                    await asyncio.sleep(0.05)
+
+
+async def post(session: ClientSession, tenant: str, body: bytes) -> tuple[int, bytes]:
+    headers = {
+        "Content-Type": "application/json",
+        "X-Signature": hmac.digest(SECRET, body, "sha256").hex(),
+    }
+    async with session.post(f"/v1/hooks/{tenant}/bench", data=body, headers=headers) as answer:
+        return answer.status, await answer.read()
+
+
+async def deliver(pipeline: Pipeline, seconds: float, rate: int) -> list[Answered]:
+    """Send each event at its time, whether earlier ones were answered or not."""
+    ingress = next(member.url for member in pipeline.members if member.stage == "ingress")
+    async with ClientSession(ingress, connector=TCPConnector(limit=0)) as session:
+        start, sending = time.time() + 0.1, []
+        for number in range(int(seconds * rate)):
+            due_at = start + number / rate
+            await asyncio.sleep(max(0, due_at - time.time()))
+            sending.append(asyncio.create_task(send(session, number, due_at)))
+        return await asyncio.gather(*sending)
+
+
+async def send(session: ClientSession, number: int, due_at: float) -> Answered:
+    event = {"type": "plain.made", "id": f"evt-{number}", "data": {"id": number}}
+    padding = BODY_BYTES - len(orjson.dumps({**event, "text": ""}))
+    body = orjson.dumps({**event, "text": "x" * padding})
+    sent_at = time.time()
+    status, told = await post(session, TENANTS[number % len(TENANTS)], body)
+    answered_at = time.time()
+    if status != 202:
+        raise SystemExit(f"answered {status}: {told.decode()}")
+    return Answered(orjson.loads(told)["job_id"], due_at, sent_at, answered_at)
+
+
+async def all_started(file: Path, answers: list[Answered]) -> dict[str, list[float]]:
+    """Moments at which handlers of a job began, once every job has or after a while."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        starts: dict[str, list[float]] = {}
+        lines = file.read_text().splitlines() if file.exists() else []
+        for job_id, at in (line.split() for line in lines):
+            starts.setdefault(job_id, []).append(float(at))
+        if all(a.job_id in starts for a in answers) or time.monotonic() > deadline:
+            return starts
+        await asyncio.sleep(0.2)
+
+
+async def all_succeeded(bootstrap: str, answers: list[Answered]) -> int:
+    """How many jobs are missing, too many, or did not succeed in their first attempt."""
+    expected = Counter((a.job_id, "succeeded", 1) for a in answers)
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        records = await asyncio.to_thread(scan, bootstrap, load(OVERLAY), "jobs")
+        newest = map(JOB.decode, {m.key(): m.value() for m in records}.values())
+        found = Counter((job.job_id, job.status, job.attempts) for job in newest)
+        wrong = sum(((expected - found) + (found - expected)).values())
+        if not wrong or time.monotonic() > deadline:
+            return wrong
+        await asyncio.sleep(0.5)
+
+
+def figures(
+    contender: str, answers: list[Answered], starts: dict[str, list[float]], wrong: int
+) -> list[Result]:
+    began = [(a, starts[a.job_id][0]) for a in answers if a.job_id in starts]
+    took = max(a.sent_at for a in answers) - min(a.sent_at for a in answers)
+    return [
+        *percentiles(contender, "answer to handler", [at - a.answered_at for a, at in began]),
+        *percentiles(contender, "request to handler", [at - a.due_at for a, at in began]),
+        *percentiles(contender, "request to answer", [a.answered_at - a.due_at for a in answers]),
+        Result(contender, "events sent", round((len(answers) - 1) / took, 1), "events/s"),
+        Result(contender, "lost or not once", wrong, "jobs"),
+    ]
+
+
+if __name__ == "__main__":
+    main()
