@@ -23,6 +23,7 @@ from streams.errors import ConfigError, MalformedBody
 
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
+_MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
 _HEADER_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -131,14 +132,14 @@ def _parse(body: bytes) -> Any:
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
 
 
-def _key(value: Any) -> str | None:
-    """A dedup key; several values make one only if none is missing.
+def _key(value: Any, depth: int = 0) -> str | None:
+    """A dedup key; several values make one only if none is missing or nested deeper than 8.
 
     A fraction makes none: orjson reads an integer past 64 bits as one, and two ids would fall
     together, the second event dropped as a duplicate.
     """
     if isinstance(value, list):
-        parts = [_key(part) for part in value]
+        parts = [_key(part, depth + 1) for part in value] if depth < _MAX_KEY_DEPTH else []
         return _short(orjson.dumps(parts).decode()) if parts and all(parts) else None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -183,3 +183,14 @@ def test_a_mapping_that_cannot_work_is_refused_by_name(mapping: dict[str, str], 
 def test_what_is_no_json_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedBody, match="not JSON"):
         GENERIC.normalize({}, body)
+
+
+def test_a_dedup_key_nested_deep_gives_way_to_the_bodys_hash() -> None:
+    keyed = Normalizer("hmac-sha256", {"dedup_key": "id"})
+
+    def nested(levels: int) -> bytes:
+        return b'{"id":' + b"[" * levels + b'"a"' + b"]" * levels + b"}"
+
+    assert keyed.normalize({}, nested(8)).dedup_key != hash_key(nested(8))
+    assert keyed.normalize({}, nested(9)).dedup_key == hash_key(nested(9))
+    assert keyed.normalize({}, nested(1_000)).dedup_key == hash_key(nested(1_000))
