@@ -24,7 +24,9 @@ _KAFKA_PREFIX = "TIDEGATE_KAFKA_"
 class Settings(BaseSettings):
     """One process's settings; sizes in bytes, times in seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEGATE_", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     bootstrap: str = "127.0.0.1:9092"
     topology: Path | None = None
@@ -39,7 +41,8 @@ class Settings(BaseSettings):
     probe_port: int = Field(default=0, ge=0, le=65535)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    kafka: dict[str, str] = Field(default_factory=dict)
+    # May hold passwords and keys.
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
     def client(self, **overrides: Any) -> dict[str, Any]:
         """librdkafka configuration: defaults of the caller, then what the operator passed.

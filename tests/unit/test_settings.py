@@ -1,0 +1,26 @@
+"""Settings: what of them may be seen."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from streams.errors import ConfigError
+from streams.settings import load_settings
+
+
+def test_passwords_do_not_stand_in_the_settings_text() -> None:
+    environ = {"TIDEGATE_KAFKA_SASL_PASSWORD": "hunter2", "TIDEGATE_ADMIN_TOKEN": "hunter2"}
+    settings = load_settings(environ)
+    assert settings.client()["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(settings) + str(settings)
+
+
+def test_a_password_of_the_wrong_kind_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('[kafka]\n"sasl.password" = 77123\n')
+    with pytest.raises(ConfigError, match=r"kafka\.sasl\.password") as caught:
+        load_settings({"TIDEGATE_CONFIG": str(path)})
+    assert "77123" not in "".join(traceback.format_exception(caught.value))
