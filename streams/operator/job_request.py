@@ -19,6 +19,8 @@ from streams.topology.model import Topology
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
 )
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond that RFC 3339 can write."""
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
@@ -115,4 +117,7 @@ def _milliseconds(text: str) -> int:
     except ValueError as error:
         raise ValueError(f"no such time: {error}") from None
     whole, micros = int(moment.replace(microsecond=0).timestamp()), moment.microsecond
-    return whole * 1000 + -(-micros // 1000)
+    found = whole * 1000 + -(-micros // 1000)
+    if not 0 <= found <= _LATEST_MS:
+        raise ValueError("must lie between the years 1970 and 9999, in UTC")
+    return found

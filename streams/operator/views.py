@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -14,6 +14,9 @@ from streams.serde.records import DeadLetter, Job, LedgerEntry, TenantRecord
 from streams.tenants import source_settings
 
 Json = dict[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +125,14 @@ def source_json(record: TenantRecord) -> Json:
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
-    """A time as `2026-11-21T04:05:06.789Z`."""
+    """A time as `2026-11-21T04:05:06.789Z`; one outside the years 1 to 9999 as their bound.
+
+    Total: one record with an absurd time must not make lists that hold it fail.
+    """
     if milliseconds is None:
         return None
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    within = min(max(milliseconds, _EARLIEST_MS), _LATEST_MS)
+    moment = _EPOCH + timedelta(milliseconds=within)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from streams.operator.job_request import JobRequest
 from streams.operator.refusal import Refusal, unfit
 from streams.operator.source_request import SourceRequest
+from streams.operator.views import rfc3339
 from streams.topology.load import load
 
 NOW = 1_800_000_000_000
@@ -46,6 +47,26 @@ def test_times_become_milliseconds_and_never_earlier_ones() -> None:
 def test_what_is_no_rfc_3339_time_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="run_at"):
         job(run_at=text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1969-12-31T23:59:59.999Z", "1970-01-01T00:30:00+01:00", "0001-01-01T00:00:00+23:59",
+     "9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59.9999Z"],
+)  # fmt: skip
+def test_a_time_that_no_answer_could_show_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="run_at"):
+        job(run_at=text)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "1970-01-01T00:00:00.000Z"), (1_800_000_000_001, "2027-01-15T08:00:00.001Z"),
+     (-1, "1969-12-31T23:59:59.999Z"), (-(2**63), "0001-01-01T00:00:00.000Z"),
+     (2**63 - 1, "9999-12-31T23:59:59.999Z")],
+)  # fmt: skip
+def test_any_time_can_be_shown(milliseconds: int, text: str) -> None:
+    assert rfc3339(milliseconds) == text
 
 
 @pytest.mark.parametrize(
