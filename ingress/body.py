@@ -3,51 +3,101 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
-from ingress.problems import MALFORMED, SLOW_BODY, TOO_LARGE, Refused
+from ingress.problems import BUSY, MALFORMED, SLOW_BODY, TOO_LARGE, Refused
 
 MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 10.0
+IN_FLIGHT_BYTES = 64 * 1024 * 1024
+"""Of all bodies that a process holds at once, whoever sent them."""
+
+
+class Room:
+    """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
+
+    def __init__(self, total_bytes: int = IN_FLIGHT_BYTES) -> None:
+        self._free = total_bytes
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """One request's part, given back at its end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self._free += share.held
+
+    def take(self, count: int) -> None:
+        """Take bytes; raises `Refused`, 503, where they are not free."""
+        if count > self._free:
+            raise Refused(BUSY)
+        self._free -= count
+
+
+class Share:
+    """What one request holds of the room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.held = 0
+
+    def grow(self, size: int) -> None:
+        """Hold `size` bytes in all.
+
+        Bytes are taken as they come, not as a length declares them: to keep others out, a sender
+        must send.
+
+        Raises:
+            Refused: 503, the room is full.
+        """
+        self._room.take(size - self.held)
+        self.held = size
 
 
 async def read_body(
-    request: web.BaseRequest, max_bytes: int = MAX_BODY_BYTES, seconds: float = BODY_SECONDS
+    request: web.BaseRequest,
+    share: Share,
+    max_bytes: int = MAX_BODY_BYTES,
+    seconds: float = BODY_SECONDS,
 ) -> bytes:
     """The bytes as they came, not decompressed: they are what was signed.
 
     Raises:
         Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
-            400 for a broken transfer encoding.
+            400 for a broken transfer encoding, 503 where no room is left for it.
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
     if request.content.is_eof():
         body = request.content.read_nowait()
-        _require_room(body, max_bytes)
+        _hold(body, share, max_bytes)
         return body
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     try:
         async with asyncio.timeout(seconds):
-            return await _streamed(request, max_bytes)
+            return await _streamed(request, share, max_bytes)
     except TimeoutError:
         raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
     except web.RequestPayloadError:
         raise Refused(MALFORMED, "its transfer encoding is broken") from None
 
 
-async def _streamed(request: web.BaseRequest, max_bytes: int) -> bytes:
+async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
     body = bytearray()
     while piece := await request.content.readany():
         body += piece
-        _require_room(body, max_bytes)
+        _hold(body, share, max_bytes)
     return bytes(body)
 
 
-def _require_room(body: bytes | bytearray, max_bytes: int) -> None:
+def _hold(body: bytes | bytearray, share: Share, max_bytes: int) -> None:
     if len(body) > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
+    share.grow(len(body))

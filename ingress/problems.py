@@ -55,6 +55,12 @@ READ_ONLY = Problem(405, "method-not-allowed", "Read with GET.", {"Allow": "GET,
 SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", {"Connection": "close"})
 TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.")
 INTERNAL = Problem(500, "internal", "The request could not be handled; its log line says why.")
+BUSY = Problem(
+    503,
+    "busy",
+    "Too many bodies are under way: deliver it again.",
+    {"Retry-After": str(RETRY_AFTER_SECONDS)},
+)
 UNAVAILABLE = Problem(
     503,
     "unavailable",

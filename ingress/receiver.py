@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.body import BODY_SECONDS, MAX_BODY_BYTES, read_body
+from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, Share, read_body
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
 from ingress.intake import Intake
@@ -82,6 +82,7 @@ class Receiver:
         deadline_seconds: float = DEADLINE_SECONDS,
         max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
+        in_flight_bytes: int = IN_FLIGHT_BYTES,
     ) -> None:
         self._sources = sources
         self._intake = intake
@@ -89,6 +90,7 @@ class Receiver:
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
+        self._room = Room(in_flight_bytes)
         self._duplicates = Duplicates()
         self._acknowledged = True
 
@@ -101,13 +103,18 @@ class Receiver:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
-        body = await read_body(request, self._max_body, self._body_seconds)
-        source = self._authenticate(request, tenant_id, name, body)
-        event = self._event(request, source, body)
-        receipt, repeated = await self._store_once(event)
+        with self._room.share() as share:
+            event = await self._read(request, share, tenant_id, name)
+            receipt, repeated = await self._store_once(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer(receipt, repeated)
+
+    async def _read(
+        self, request: web.BaseRequest, share: Share, tenant_id: str, name: str
+    ) -> Event:
+        body = await read_body(request, share, self._max_body, self._body_seconds)
+        return self._event(request, self._authenticate(request, tenant_id, name, body), body)
 
     def _authenticate(
         self, request: web.BaseRequest, tenant_id: str, name: str, body: bytes

@@ -293,6 +293,46 @@ async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
         assert sent["Connection"] == "close"
 
 
+class SlowLog(MemoryLog):
+    """Takes records once it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def send(self, *record: Any, **more: Any) -> int:
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().send(*record, **more)
+
+
+async def test_bodies_beyond_what_a_process_holds_are_turned_away_whoever_sends_them() -> None:
+    log, body = SlowLog(), padded(600)
+
+    async def streamed() -> AsyncIterator[bytes]:
+        yield body[:300]
+        yield body[300:]
+
+    async with running(sender=log, in_flight_bytes=1_000) as edge:
+        first = asyncio.create_task(edge.post("/v1/hooks/acme/shop", body, signed(body)))
+        await log.asked.wait()
+        answers = []
+        for path in ("/v1/hooks/acme/shop", "/v1/hooks/nobody/shop"):
+            for sent in (body, streamed()):
+                status, answer, headers = await edge.post(path, sent, signed(body))
+                assert (status, answer["type"]) == (503, "urn:tidegate:problem:busy")
+                assert int(headers["Retry-After"]) > 0
+                answers.append(answer)
+        assert answers == [answers[0]] * 4
+        small = padded(300)
+        assert (await edge.post("/v1/hooks/acme/shop", small, signed(small, b"x")))[0] == 401
+        log.go_on.set()
+        assert (await first)[0] == 202
+        redelivered = padded(900)
+        status, _, _ = await edge.post("/v1/hooks/acme/shop", redelivered, signed(redelivered))
+        assert status == 200
+
+
 async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_time(
     edge: Edge,
 ) -> None:
