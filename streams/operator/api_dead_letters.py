@@ -74,9 +74,37 @@ async def replay(request: web.Request) -> web.Response:
     earlier = await parts.ask(lambda db: queries.job(db, new_id))
     if earlier is None:
         await parts.command(job.tenant_id, new_id, body)
-    shown = await parts.once(("jobs", (new_id,)), lambda db: queries.shown_job(db, new_id))
-    answer = shown or job_json(pending_replay(job, new_id, body, now_ms()), Around())
-    return web.json_response(_same_note(answer, wanted.incident_note), status=202)
+    made = await parts.once(("jobs", (new_id,)), lambda db: _shown(db, new_id))
+    if made is None:
+        pending = pending_replay(job, new_id, body, now_ms())
+        return web.json_response(job_json(pending, Around()), status=202)
+    require_same(made[0], wanted)
+    return web.json_response(made[1], status=202)
+
+
+def require_same(made: Job, wanted: ReplayRequest) -> None:
+    """Refuse a key whose replay was asked for with another body.
+
+    Raises:
+        Refusal: 409.
+    """
+    # Only a fresh scope is named after the replay itself.
+    fresh = made.scope.rpartition(".")[0] == made.job_id
+    if (made.replay_note, fresh) == (wanted.incident_note, wanted.fresh_scope):
+        return
+    other = "fresh_scope" if made.replay_note == wanted.incident_note else "note"
+    raise Refusal(
+        409,
+        "key-reused",
+        f"this key belongs to replay {made.job_id}, made with another {other}: "
+        "send the same body, or a new key",
+        job_id=made.job_id,
+    )
+
+
+def _shown(connection: sqlite3.Connection, job_id: str) -> tuple[Job, Json] | None:
+    found = queries.job(connection, job_id)
+    return None if found is None else (found, job_json(found, queries.around(connection, found)))
 
 
 async def _replayable(parts: Parts, id_: str) -> Job:
@@ -95,18 +123,6 @@ async def _replayable(parts: Parts, id_: str) -> Job:
     if job.status not in _REPLAYABLE:
         raise Refusal(409, "not-replayable", f"job {id_} is {job.status}: only "
                       f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed")  # fmt: skip
-    return job
-
-
-def _same_note(job: Json, note: str) -> Json:
-    if job["replay_note"] != note:
-        raise Refusal(
-            409,
-            "key-reused",
-            f"this key belongs to replay {job['job_id']}, made with another note: "
-            "send the same body, or a new key",
-            job_id=job["job_id"],
-        )
     return job
 
 

@@ -262,6 +262,8 @@ def test_a_dead_job_is_replayed_as_a_new_one_with_a_note(
         keyed = [operator.send("POST", path, note, "once")["job_id"] for _ in range(3)]
         with pytest.raises(CallFailed, match="made with another note"):
             operator.send("POST", path, {"incident_note": "another"}, "once")
+        with pytest.raises(CallFailed, match="made with another fresh_scope"):
+            operator.send("POST", path, note | {"fresh_scope": True}, "once")
         fresh = operator.send("POST", path, note | {"fresh_scope": True})
     assert len({"job_dead", first["job_id"], second["job_id"], *keyed, fresh["job_id"]}) == 5
     assert set(keyed) == {ids.replay_job_id("acme", "job_dead", "once")}

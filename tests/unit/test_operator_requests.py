@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from operator_cluster import make_job
 from pydantic import ValidationError
 
+from streams.operator.api_dead_letters import ReplayRequest, require_same
 from streams.operator.job_request import JobRequest
 from streams.operator.refusal import Refusal, unfit
 from streams.operator.source_request import SourceRequest
@@ -152,6 +154,20 @@ def test_a_source_keeps_its_secret_out_of_its_settings() -> None:
     assert "secret" not in wanted.settings().model_dump()
     assert wanted.settings().mapping == {"attributes": {"kind": "data.kind"}}
     assert "'s'" not in repr(wanted)
+
+
+@pytest.mark.parametrize("scope", ["job_old.1", "job_new.1"])
+@pytest.mark.parametrize("note", ["mended", "other"])
+@pytest.mark.parametrize("fresh_scope", [False, True])
+def test_a_replays_key_stands_for_one_body(scope: str, note: str, fresh_scope: bool) -> None:
+    made = make_job("job_new", scope=scope, replay_of="job_old", replay_note="mended")
+    wanted = ReplayRequest(incident_note=note, fresh_scope=fresh_scope)
+    if note == "mended" and fresh_scope == (scope == "job_new.1"):
+        require_same(made, wanted)
+        return
+    with pytest.raises(Refusal, match="fresh_scope" if note == "mended" else "note") as refused:
+        require_same(made, wanted)
+    assert refused.value.status == 409
 
 
 @pytest.mark.parametrize(
