@@ -8,7 +8,8 @@ restore and crashes between the steps of a commit behave as they do on a broker.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.executor import Executor, by_task
@@ -118,6 +119,7 @@ class TopologyTestDriver:
         self._clock = VirtualClock(START_MS)
         self._broker = MemoryBroker(topology, partitions, self._clock)
         self.unread: set[str] = set()
+        self._held = False
         self._runs = {
             stage.name: _StageRun(stage, self._broker, self._clock, self.unread) for stage in stages
         }
@@ -141,6 +143,15 @@ class TopologyTestDriver:
         at = self.now if timestamp is None else timestamp
         log = self._broker.records[topic, partition]
         log.append(Record(topic, partition, len(log), at, key, value, tuple(headers)))
+        if not self._held:
+            self._flow()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is piped inside is processed as one batch, at the end."""
+        self._held = True
+        yield
+        self._held = False
         self._flow()
 
     def advance(self, seconds: float) -> None:

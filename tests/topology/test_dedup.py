@@ -67,6 +67,26 @@ def test_a_redelivery_is_dropped_whatever_else_it_carries(driver: TopologyTestDr
     assert len(driver.output("events")) == 2
 
 
+def test_redeliveries_in_one_batch_are_dropped_too(driver: TopologyTestDriver) -> None:
+    deliver(driver, "t0", START_MS)
+    with driver.together():
+        for key in ("t1", "t1", "t0", "t2", "t1"):
+            deliver(driver, key, START_MS)
+    assert [record.value for record in driver.output("events")] == [
+        envelope(key) for key in ("t0", "t1", "t2")
+    ]
+
+
+def test_one_poison_record_in_a_batch_is_the_only_one_lost(driver: TopologyTestDriver) -> None:
+    with driver.together():
+        deliver(driver, "t1", START_MS)
+        driver.pipe("events.received", b"acme", b"broken", timestamp=START_MS)
+        deliver(driver, "t1", START_MS)
+        deliver(driver, "t2", START_MS)
+    assert len(driver.output("events")) == 2
+    assert len(driver.output("dlq")) == 1
+
+
 def test_another_tenants_equal_key_is_another_event(driver: TopologyTestDriver) -> None:
     for tenant in ("acme", "globex"):
         driver.pipe("events.received", tenant.encode(), envelope("t1", tenant))

@@ -1,0 +1,71 @@
+"""A task: provisional until committed, as before after a rollback."""
+
+from __future__ import annotations
+
+import pytest
+from counting import Counting, counting_stage
+
+from streams.errors import TidegateError
+from streams.runtime.clock import SystemClock
+from streams.runtime.processor import Context, Record, Stage
+from streams.runtime.task import Task
+from streams.state.key_value import KeyValueBackend
+from streams.state.memory import MemoryTables
+
+
+def task(stage: Stage) -> Task:
+    backends = {"counts": KeyValueBackend(MemoryTables())}
+    return Task(stage, 0, backends, SystemClock(), lambda *_: True, {"in": 5})
+
+
+def record(offset: int, value: bytes = b"count") -> Record:
+    return Record("in", 0, offset, 1_000 + offset, b"a", value)
+
+
+def test_a_rollback_leaves_a_task_as_after_its_last_commit() -> None:
+    counting = task(counting_stage())
+    counting.restored()
+    counting.process([record(5)])
+    counting.committed({"counts": 1})
+    counting.process([record(6), record(7, b"poison")])
+    assert counting.dirty
+    counting.rollback()
+    assert not counting.dirty
+    assert counting.positions == {"in": 6}
+    assert counting.ctx.stream_time == 1_005
+    assert counting.ctx.outputs == []
+    assert counting.stores["counts"].get(b"a") == b"1"
+
+
+def test_nothing_reaches_the_backend_before_the_commit() -> None:
+    counting = task(counting_stage())
+    counting.restored()
+    counting.process([record(5)])
+    backend = counting.stores["counts"].backend
+    assert backend.get(b"a") is None
+    counting.committed({"counts": 9})
+    assert backend.get(b"a") == b"1"
+    checkpoint = backend.checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.offset, checkpoint.stream_time) == (9, 1_005)
+
+
+def test_a_punctuation_that_raises_is_undone() -> None:
+    class Raising(Counting):
+        def punctuate(self, now: int, ctx: Context) -> None:
+            ctx.store("counts").put(b"z", b"1")
+            ctx.forward("out", b"z", b"1")
+            raise RuntimeError
+
+    raising = task(Stage("counting", ("in",), counting_stage().stores, Raising))
+    raising.punctuate()
+    assert not raising.dirty
+
+
+def test_a_processor_that_writes_while_restoring_is_stopped() -> None:
+    class Writing(Counting):
+        def restored(self, ctx: Context) -> None:
+            ctx.store("counts").put(b"a", b"1")
+
+    with pytest.raises(TidegateError, match="restored"):
+        task(Stage("counting", ("in",), counting_stage().stores, Writing)).restored()
