@@ -85,6 +85,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._generation = 0
+        self._opened: tuple[int, int] | None = None
         self._mine = threading.local()
         self._readers: list[sqlite3.Connection] = []
 
@@ -100,14 +101,25 @@ class Database:
             if not is_damage(error):
                 raise
             reason = str(error)
-        return connection if reason is None else self.rebuild(reason)
+        if reason is not None:
+            return self.rebuild(reason)
+        self._opened = self._identity()
+        return connection
+
+    def in_place(self) -> bool:
+        """Whether the file that the writer opened still stands at its path."""
+        return self._opened is not None and self._identity() == self._opened
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def rebuild(self, reason: str) -> sqlite3.Connection:
         """Throw the file away and begin an empty one."""
         log.warning("read model is rebuilt from the topics", reason=reason, path=str(self.path))
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-        self._generation += 1
         return self._create()
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -137,7 +149,12 @@ class Database:
         return connection
 
     def _create(self) -> sqlite3.Connection:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        # Before the new file is there: who still reads an unlinked one must open anew.
+        self._generation += 1
         connection = self._connect()
+        self._opened = self._identity()
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT")
         return connection
 

@@ -68,6 +68,30 @@ def test_readers_in_all_threads_see_the_new_file_after_a_rebuild(database: Datab
         database.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_gone_or_another_is_noticed_and_readers_follow_the_new_one(
+    database: Database, replaced: bool
+) -> None:
+    connection = database.open_writer()
+    add(connection, "old")
+    assert seen(database) == ["old"]
+    assert database.in_place()
+    other = database.path.with_name("other")
+    other.write_bytes(b"")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{database.path}{suffix}").unlink()
+    if replaced:
+        other.rename(database.path)
+    assert not database.in_place()
+    connection.close()
+    again = database.open_writer()
+    add(again, "new")
+    assert seen(database) == ["new"]
+    assert database.in_place()
+    again.close()
+    database.close()
+
+
 def test_readers_cannot_write(database: Database) -> None:
     database.open_writer().close()
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
