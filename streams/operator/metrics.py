@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import get_args
 
 from prometheus_client.core import GaugeMetricFamily
@@ -19,13 +19,20 @@ from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.serde.records import JobStatus
 
+_COUNTED_EVERY_SECONDS = 1.0
+"""Counting walks whole indexes, and scrapes need no token."""
+
 
 class ReadModelCollector(Collector):
     """Says nothing of rows until the read model has caught up: half a count alarms for nothing."""
 
-    def __init__(self, database: Database, follower: Follower) -> None:
+    def __init__(
+        self, database: Database, follower: Follower, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._database = database
         self._follower = follower
+        self._clock = clock
+        self._counted: tuple[float, queries.Counts] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Empty, so that registering asks the read model nothing."""
@@ -37,11 +44,17 @@ class ReadModelCollector(Collector):
         if not ready:
             return
         try:
-            found = self._database.read(queries.counts)
+            found = self._counts()
         except sqlite3.Error:
             # It is being rebuilt; a scrape must still show the process's other metrics.
             return
         yield from _of_counts(found)
+
+    def _counts(self) -> queries.Counts:
+        if self._counted is None or self._clock() - self._counted[0] >= _COUNTED_EVERY_SECONDS:
+            found = self._database.read(queries.counts)
+            self._counted = (self._clock(), found)
+        return self._counted[1]
 
 
 def _of_counts(found: queries.Counts) -> Iterable[GaugeMetricFamily]:

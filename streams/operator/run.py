@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 256 * 1024
 """Of a request: its job record must still fit one message with result and error beside it."""
 
+SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
+
 _ACKNOWLEDGED_WITHIN_MS = 5_000
 _KEEP_ALIVE_SECONDS = 30.0
 
@@ -52,6 +54,7 @@ def build(settings: Settings, topology: Topology) -> web.Application:
     vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
     guards = [problems, authenticated(_admin_token(settings)), caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
+    app[SCRAPING] = asyncio.Lock()
 
     async def parts(app: web.Application) -> AsyncIterator[None]:
         async for each in _parts(settings, topology, vault):
@@ -130,6 +133,8 @@ async def _readyz(request: web.Request) -> web.Response:
     return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    body = await asyncio.to_thread(generate_latest)
+async def _metrics(request: web.Request) -> web.Response:
+    # One at a time: scrapes need no token, and must leave the API its threads.
+    async with request.app[SCRAPING]:
+        body = await asyncio.to_thread(generate_latest)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
