@@ -16,9 +16,11 @@ from streams.errors import KafkaUnavailable
 from streams.kafka import wait_for_broker
 from streams.operator import positions
 from streams.operator.database import Database, is_damage, transaction
+from streams.operator.kafka_clients import STAGE
 from streams.operator.positions import Untrusted
 from streams.operator.projections import RowKey
 from streams.operator.session import Lag, Session
+from streams.runtime import metrics
 from streams.runtime.failures import Outage
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -27,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS = 1.0
 _HOUSEKEEPING_SECONDS = 60.0
-_CURRENT_SECONDS = 60.0
-"""Lag below which the rows count as up to date."""
+_SILENCE_SECONDS = 5.0
+"""Of a broker that is asked every second: after that long, nobody knows how far behind it is."""
 
 
 class Follower:
@@ -55,9 +57,11 @@ class Follower:
         )
         self._outage = Outage()
         self._lag: Lag | None = None
+        self._last = Lag(0, 0.0, _now())
         self._said: str | None = None
 
     def start(self) -> None:
+        metrics.LAG_SECONDS.labels(STAGE).set_function(lambda: seconds_behind(self._last, _now()))
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,7 +76,7 @@ class Follower:
 
     @property
     def lag(self) -> Lag | None:
-        """None until the model has caught up."""
+        """None until the model has caught up since it last began to follow."""
         return self._lag
 
     def _run(self) -> None:
@@ -92,6 +96,7 @@ class Follower:
                 self._wait(error)
 
     def _follow(self) -> None:
+        self._lag = None
         with (
             closing(self._database.open_writer()) as connection,
             closing(self._session(connection)) as session,
@@ -99,9 +104,10 @@ class Follower:
             self._catch_up(session)
             due = time.monotonic()
             while not self._stopping.is_set():
-                self._lag = session.lag()
+                self._require_file()
+                self._lag = self._last = session.lag()
                 if time.monotonic() >= due:
-                    self._keep_house(connection, self._lag)
+                    self._keep_house(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
                 session.step()
 
@@ -111,18 +117,22 @@ class Follower:
     def _catch_up(self, session: Session) -> None:
         began = time.monotonic()
         while not session.caught_up() and not self._stopping.is_set():
+            self._require_file()
             session.step()
         self._said = None
         log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
 
-    def _keep_house(self, connection: sqlite3.Connection, lag: Lag) -> None:
-        now = int(time.time() * 1000)
+    def _require_file(self) -> None:
+        if not self._database.in_place():
+            raise Untrusted("its file was deleted or replaced")
+
+    def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
+        now = _now()
         with transaction(connection):
             for table, kept_ms in self._kept.items():
                 if kept_ms is not None:
                     connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
-            if lag.seconds < _CURRENT_SECONDS:
-                positions.store_freshness(connection, now)
+            positions.store_freshness(connection, fresh_at)
 
     def _rebuild(self, reason: str) -> None:
         self._lag = None
@@ -133,3 +143,13 @@ class Follower:
             log.warning("read model does not follow: trying again", error=str(error))
             self._said = str(error)
         self._stopping.wait(_RETRY_SECONDS)
+
+
+def seconds_behind(lag: Lag, now: int) -> float:
+    """The lag at `now` (milliseconds): what was heard too long ago counts as not read since."""
+    silent = (now - lag.heard_at) / 1000
+    return max(lag.seconds, silent) if silent > _SILENCE_SECONDS else lag.seconds
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
 from streams.operator.projections import PROJECTIONS
+from streams.runtime.offsets import earliest, latest, offset_in, request_offsets
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
 MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
@@ -42,21 +43,17 @@ def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
     Raises:
         KafkaException: a topic does not exist, or no broker answered in time.
     """
-    names = {prefix + topic: topic for topic in PROJECTIONS}
+    names = [prefix + topic for topic in PROJECTIONS]
     described = {
-        name: future.result(_TIMEOUT)
-        for name, future in admin.describe_topics(TopicCollection(list(names))).items()
+        name.removeprefix(prefix): future.result(_TIMEOUT)
+        for name, future in admin.describe_topics(TopicCollection(names)).items()
     }
-    partitions = [
-        TopicPartition(name, info.id)
-        for name, found in described.items()
-        for info in found.partitions
-    ]
-    lows = _offsets(admin, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    highs = _offsets(admin, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    places = [(topic, info.id) for topic, found in described.items() for info in found.partitions]
+    lows = _offsets(admin, prefix, places, earliest())
+    highs = _offsets(admin, prefix, places, latest())
     return {
-        (names[name], part): Span(str(described[name].topic_id), low, highs[name, part])
-        for (name, part), low in lows.items()
+        (topic, part): Span(str(described[topic].topic_id), low, highs[topic, part])
+        for (topic, part), low in lows.items()
     }
 
 
@@ -78,8 +75,8 @@ def resume(
     if not known:
         # From the topics' starts every row will be as new as this moment.
         store_freshness(connection, now)
-    row = connection.execute("SELECT at FROM freshness").fetchone()
-    if row is None or now - row[0] > MAX_AGE_MS:
+    at = fresh_at(connection)
+    if at is None or now - at > MAX_AGE_MS:
         raise Untrusted("it was away for so long that deletions may have been compacted away")
     starts = {}
     for key, span in found.items():
@@ -106,13 +103,19 @@ def store(
     )
 
 
+def fresh_at(connection: sqlite3.Connection) -> int | None:
+    """When the rows are known to have been up to date (milliseconds); None: never."""
+    row = connection.execute("SELECT at FROM freshness").fetchone()
+    return None if row is None else int(row[0])
+
+
 def store_freshness(connection: sqlite3.Connection, now: int) -> None:
     """Note that the rows were up to date at `now` (milliseconds)."""
     connection.execute("INSERT OR REPLACE INTO freshness (only_row, at) VALUES (1, ?)", (now,))
 
 
 def _offsets(
-    admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    admin: AdminClient, prefix: str, places: Iterable[PartitionKey], spec: OffsetSpec
 ) -> dict[PartitionKey, int]:
-    answers = admin.list_offsets(dict.fromkeys(partitions, spec))
-    return {(p.topic, p.partition): f.result(_TIMEOUT).offset for p, f in answers.items()}
+    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
+    return {place: offset_in(answer) for place, answer in answers.items()}

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from streams.errors import PoisonRecord
 from streams.kafka import consumer_config
 from streams.operator import positions
 from streams.operator.database import transaction
-from streams.operator.kafka_clients import CLIENT, STAGE
+from streams.operator.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.kafka_clients import CLIENT, STAGE, admin_client
 from streams.operator.positions import PartitionKey, Untrusted
 from streams.operator.projections import Changes, RowKey, project
 from streams.operator.undecodable import Undecodable
@@ -36,10 +36,11 @@ _FATAL = (
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far the read model is behind its topics."""
+    """How far the read model is behind its topics, by what the broker said at `heard_at` (ms)."""
 
     records: int
     seconds: float
+    heard_at: int
 
 
 class Session:
@@ -61,9 +62,13 @@ class Session:
         self._announce = announce
         self._outage = outage
         self._undecodable = Undecodable(settings)
-        self._spans = positions.spans(AdminClient(settings.client(**CLIENT)), self._prefix)
-        self._next = positions.resume(connection, self._spans, _now())
-        self._seen_at = dict.fromkeys(self._next, _now())
+        admin, now = admin_client(settings), _now()
+        self._spans = positions.spans(admin, self._prefix)
+        self._next = positions.resume(connection, self._spans, now)
+        self._seen_at = dict.fromkeys(self._next, now)
+        ends = Ends(now, {place: span.high for place, span in self._spans.items()})
+        self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
+        self._question = EndsQuestion(admin, self._prefix, self._spans, outage)
         # A group's name is demanded; with partitions assigned by hand there is no group.
         config = {**CLIENT, "auto.offset.reset": "error", "error_cb": self._noticed}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
@@ -85,10 +90,11 @@ class Session:
         """Fold the next batch, or return after a moment without any.
 
         Raises:
-            Untrusted: the offsets to read on from are gone.
+            Untrusted: the offsets to read on from are gone, or it was cut off for too long.
             KafkaException: an error the client does not get over by itself.
             KafkaUnavailable: a dead letter was not acknowledged.
         """
+        self.freshness.require(_now())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return
@@ -109,22 +115,26 @@ class Session:
 
     def caught_up(self) -> bool:
         """Whether all that stood on the topics when the session began is folded."""
-        return all(at >= self._spans[key].high for key, at in self._positions().items())
+        self.freshness.reached(self._positions())
+        return all(at >= self._spans[key].high for key, at in self._next.items())
 
     def lag(self) -> Lag:
         """Records behind the ends last heard of, and the seconds since they were not."""
         records, seconds, now = 0, 0.0, _now()
-        for partition, (key, at) in zip(self._partitions, self._positions().items(), strict=True):
-            _, high = self._consumer.get_watermark_offsets(partition, cached=True)
-            behind = max(0, high - at)
+        heard = self._question.answer(now)
+        if heard is not None:
+            self.freshness.heard(heard)
+        self.freshness.reached(self._positions())
+        newest = self.freshness.newest
+        for key, at in self._next.items():
+            behind = max(0, newest.offsets[key] - at)
             records += behind
             if behind:
                 seconds = max(seconds, (now - self._seen_at[key]) / 1000)
             else:
                 self._seen_at[key] = now
         metrics.LAG_RECORDS.labels(STAGE).set(records)
-        metrics.LAG_SECONDS.labels(STAGE).set(seconds)
-        return Lag(records, seconds)
+        return Lag(records, seconds, newest.asked_at)
 
     def _positions(self) -> dict[PartitionKey, int]:
         # Unlike the messages, a position moves over the markers that end transactions.

@@ -1,0 +1,207 @@
+"""The read model knows how current it is from the broker alone, and says when it does not know."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from streams.operator import follower as following
+from streams.operator import metrics, positions, session
+from streams.operator.database import Database
+from streams.operator.follower import Follower, seconds_behind
+from streams.operator.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.positions import MAX_AGE_MS, Span, Untrusted
+from streams.operator.queries import Counts
+from streams.operator.session import Lag, Session
+from streams.runtime.failures import Outage
+from streams.runtime.offsets import latest
+from streams.settings import Settings
+from streams.topology.load import load
+
+NOW = 1_800_000_000_000
+HERE, THERE = ("jobs", 0), ("jobs", 1)
+NOWHERE = Settings(bootstrap="127.0.0.1:1")
+
+
+class Admin:
+    """A broker that answers `list_offsets` when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[Any, Future[Any]]] = []
+
+    def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        self.asked.append({each: Future() for each in wanted})
+        return self.asked[-1]
+
+    def answer(self, *offsets: int) -> None:
+        for future, offset in zip(self.asked[-1].values(), offsets, strict=True):
+            future.set_result(SimpleNamespace(offset=offset))
+
+
+def test_rows_are_as_fresh_as_the_question_whose_answer_they_have_reached() -> None:
+    freshness = Freshness(NOW, Ends(NOW + 10, {HERE: 5, THERE: 3}))
+    freshness.reached({HERE: 5, THERE: 2})
+    assert freshness.at == NOW
+    freshness.reached({HERE: 5, THERE: 3})
+    assert freshness.at == NOW + 10
+    freshness.reached({HERE: 9, THERE: 9})
+    assert freshness.at == NOW + 10, "nothing was heard since"
+
+
+def test_a_load_that_never_pauses_does_not_make_rows_grow_old() -> None:
+    freshness = Freshness(NOW, Ends(NOW, {HERE: 0}))
+    for second in range(1, 10):
+        freshness.heard(Ends(NOW + second, {HERE: 10 * second}))
+        freshness.reached({HERE: 10 * second - 1})
+    assert freshness.at == NOW + 8
+
+
+def test_rows_that_were_not_proven_for_long_are_not_trusted() -> None:
+    freshness = Freshness(NOW, Ends(NOW, {HERE: 0}))
+    freshness.require(NOW + MAX_AGE_MS)
+    with pytest.raises(Untrusted, match="cut off"):
+        freshness.require(NOW + MAX_AGE_MS + 1)
+
+
+def test_ends_are_asked_for_once_a_second_and_one_question_at_a_time() -> None:
+    admin = Admin()
+    question = EndsQuestion(admin, "p.", [HERE, THERE], Outage())  # type: ignore[arg-type]
+    assert question.answer(NOW) is None
+    assert question.answer(NOW + 5_000) is None
+    assert len(admin.asked) == 1
+    admin.answer(7, 8)
+    assert question.answer(NOW + 5_100) == Ends(NOW, {HERE: 7, THERE: 8})
+    assert len(admin.asked) == 2
+    admin.answer(7, -1001)
+    assert question.answer(NOW + 5_200) is None, "no offset is no end"
+    assert len(admin.asked) == 2
+    assert question.answer(NOW + 6_200) is None
+    assert len(admin.asked) == 3
+
+
+def test_an_answer_without_an_offset_is_no_position() -> None:
+    admin = Admin()
+
+    def answered(wanted: dict[Any, Any], **more: Any) -> dict[Any, Future[Any]]:
+        found = Admin.list_offsets(admin, wanted, **more)
+        admin.answer(-1001)
+        return found
+
+    admin.list_offsets = answered  # type: ignore[method-assign]
+    with pytest.raises(KafkaException):
+        positions._offsets(admin, "", [HERE], latest())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = Database(tmp_path / "m.sqlite").open_writer()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def cut_off(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session whose broker went away right after it began."""
+    monkeypatch.setattr(positions, "spans", lambda *_: {HERE: Span("id", 0, 0)})
+    found = Session(NOWHERE, connection, lambda _: None, Outage())
+    yield found
+    found.close()
+
+
+def test_a_session_that_hears_nothing_stays_as_fresh_as_it_was(
+    cut_off: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cut_off.caught_up()
+    began = cut_off.freshness.at
+    monkeypatch.setattr(session, "_now", lambda: began + 60_000)
+    lag = cut_off.lag()
+    assert (cut_off.freshness.at, lag.heard_at) == (began, began)
+    assert seconds_behind(lag, began + 60_000) == 60
+    cut_off.step()
+    monkeypatch.setattr(session, "_now", lambda: began + MAX_AGE_MS + 1)
+    with pytest.raises(Untrusted):
+        cut_off.step()
+
+
+def test_a_broker_heard_of_just_now_adds_nothing_to_the_lag() -> None:
+    assert seconds_behind(Lag(0, 0.0, NOW), NOW + 2_000) == 0
+    assert seconds_behind(Lag(4, 3.5, NOW), NOW + 2_000) == 3.5
+    assert seconds_behind(Lag(4, 90.0, NOW), NOW + 8_000) == 90
+
+
+class Scripted:
+    """Sessions in the broker's place: the first has caught up at once, the second never does."""
+
+    def __init__(self, each: Callable[[int], None]) -> None:
+        self.number = 0
+        self.freshness = SimpleNamespace(at=NOW)
+        self._each = each
+
+    def caught_up(self) -> bool:
+        return self.number == 1
+
+    def lag(self) -> Lag:
+        return Lag(0, 0.0, NOW)
+
+    def step(self) -> None:
+        self._each(self.number)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / "m.sqlite")
+    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    ready = []
+
+    def step(number: int) -> None:
+        ready.append((number, follower.ready))
+        if number == 1:
+            database.path.unlink()
+        else:
+            follower._stopping.set()
+
+    sessions = Scripted(step)
+
+    def begun(*_: Any) -> Scripted:
+        sessions.number += 1
+        return sessions
+
+    monkeypatch.setattr(Follower, "_session", begun)
+    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    follower._run()
+    assert ready == [(1, True), (2, False)]
+    assert database.path.exists()
+
+
+def test_counts_are_computed_once_a_second_however_often_they_are_scraped() -> None:
+    asked = []
+
+    def read(_: Any) -> Counts:
+        asked.append(1)
+        return Counts({}, len(asked), None)
+
+    clock = SimpleNamespace(now=100.0)
+    collector = metrics.ReadModelCollector(
+        SimpleNamespace(read=read),  # type: ignore[arg-type]
+        SimpleNamespace(ready=True),  # type: ignore[arg-type]
+        lambda: clock.now,
+    )
+
+    def dead_letters() -> float:
+        found = {family.name: family for family in collector.collect()}
+        return float(found["tidegate_dead_letters"].samples[0].value)
+
+    assert [dead_letters() for _ in range(20)] == [1.0] * 20
+    clock.now += 1.0
+    assert dead_letters() == 2
