@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.operator import follower as following
 from streams.operator import metrics, positions, session
@@ -157,8 +157,9 @@ class Scripted:
         pass
 
 
+@pytest.mark.parametrize("outage", [False, True])
 def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outage: bool
 ) -> None:
     database = Database(tmp_path / "m.sqlite")
     follower = Follower(NOWHERE, load(), database, lambda _: None)
@@ -168,6 +169,8 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
         ready.append((number, follower.ready))
         if number == 1:
             database.path.unlink()
+            if outage:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         else:
             follower._stopping.set()
 
@@ -179,6 +182,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
 
     monkeypatch.setattr(Follower, "_session", begun)
     monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
     follower._run()
     assert ready == [(1, True), (2, False)]
     assert database.path.exists()
