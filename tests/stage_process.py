@@ -118,7 +118,7 @@ class Cluster:
     ) -> None:
         for key, value in records:
             self._producer.produce(self.prefix + topic, value, key, partition)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(90) == 0
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message]:
         """All records of a topic, by partition and offset, up to its end as of now."""

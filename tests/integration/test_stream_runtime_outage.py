@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,16 +66,13 @@ def counted_exactly(cluster: Cluster, number: int) -> bool:
 def test_a_broker_killed_under_load_loses_and_repeats_nothing(
     cluster: Cluster, broker: EmbeddedKafka, process: StageProcess
 ) -> None:
-    sending = threading.Thread(
-        target=lambda: [cluster.send("in", [COUNT] * 50) for _ in range(400)]
-    )
-    sending.start()
-    eventually(lambda: len(cluster.pairs("out")) > 100, what="counting is under way")
-    kill(broker)
-    process.wait_for(SILENT)
-    broker.start()
-    sending.join(60)
-    assert not sending.is_alive()
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(lambda: [cluster.send("in", [COUNT] * 50) for _ in range(400)])
+        eventually(lambda: len(cluster.pairs("out")) > 100, 30, what="counting is under way")
+        kill(broker)
+        process.wait_for(SILENT)
+        broker.start()
+        assert len(sent.result(120)) == 400
     eventually(lambda: len(cluster.pairs("out")) == 20_000, 60, what="every record counted")
     assert counted_exactly(cluster, 20_000)
     assert process.lines.count(SILENT) == 1

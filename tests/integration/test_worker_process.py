@@ -129,7 +129,7 @@ class Dispatcher:
 
         return eventually(found, timeout, what=f"a {kind.__name__}")[-1]
 
-    def heartbeat(self, partition: int, worker: str = "w1/", after: int = 0) -> Command:
+    def heartbeat(self, partition: int, worker: str = "default-w1/", after: int = 0) -> Command:
         """The newest heartbeat with free slots, to a partition, by an instance."""
 
         def found() -> list[Command]:
@@ -371,9 +371,9 @@ def test_two_workers_announce_partitions_of_their_own_and_leases_outlive_the_reb
     lease = dispatcher.lease("waits")
     dispatcher.begun(lease)
     start("w2")
-    second = dispatcher.heartbeat(0, "w2/").body
+    second = dispatcher.heartbeat(0, "default-w2/").body
     seen = len(dispatcher.commands)
-    first = dispatcher.heartbeat(0, "w1/", after=seen).body
+    first = dispatcher.heartbeat(0, "default-w1/", after=seen).body
     assert isinstance(first, Heartbeat)
     assert isinstance(second, Heartbeat)
     assert first.work_partition != second.work_partition
@@ -387,7 +387,7 @@ def test_a_second_process_under_one_instance_name_ends_the_first(
     dispatcher: Dispatcher, start: Start
 ) -> None:
     first = start("w1")
-    dispatcher.heartbeat(0, "w1/")
+    dispatcher.heartbeat(0, "default-w1/")
     start("w1")
     assert first.ends() == 1
     assert "another worker runs under this instance name" in first.log.read_text()
