@@ -79,7 +79,9 @@ class Cluster:
         self.admin = AdminClient(
             {**kafka.client(), **QUIET, "topic.metadata.refresh.interval.ms": 500}
         )
-        self._producer = Producer({**kafka.client(acks="all"), **QUIET})
+        # Idempotent, or a broker that dies between writing and answering gets records twice.
+        once = {**kafka.client(acks="all"), "enable.idempotence": True}
+        self._producer = Producer({**once, **QUIET})
 
     def create(self, *left_out: str) -> None:
         """Create the topology's topics, less some."""

@@ -168,9 +168,7 @@ class KafkaTransactions:
             self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
         except _Failed as again:
             self._give_up(again)
-        # A refusal that came before the offsets were sent shows in the callback alone.
-        refuse = failed.verdict is Verdict.REFUSE and (failed.proven or not alone)
-        if refuse or refused:
+        if failed.verdict is Verdict.REFUSE and (failed.proven or refused or not alone):
             raise OutputRefused("; ".join(refused) or str(failed))
         log.warning("transaction aborted", error=str(failed))
         raise TransactionAborted(str(failed))
