@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.kafka import consumer_config
+from streams.runtime.offsets import Place, latest, offset_in, offsets_admin, request_offsets
 from streams.settings import Settings
 
 _TIMEOUT = 10.0
-Place = tuple[str, int]
+_LEADERS_SECONDS = 30.0
 
 
 class CommittedReader:
@@ -20,7 +21,7 @@ class CommittedReader:
 
     def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
         self._prefix = settings.topic_prefix
-        self._admin = AdminClient(settings.client(**{"log_level": 0}))
+        self._admin = offsets_admin(settings)
         config = consumer_config(settings, "demo-audit", **{"enable.partition.eof": True})
         self._consumer = Consumer(config)
         self._next: dict[Place, int] = {}
@@ -43,14 +44,19 @@ class CommittedReader:
         return [message for message in found if self._note(message)]
 
     def ends(self) -> dict[Place, int]:
-        """The end offset of every partition now, of transactions under way too."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {Partition(self._prefix + t, p): latest for t, p in self._next}
-        answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {
-            (self.logical(place.topic), place.partition): future.result(_TIMEOUT).offset
-            for place, future in answers.items()
-        }
+        """The end offset of every partition now, of transactions under way too.
+
+        Raises:
+            KafkaException: no answer within half a minute, in which new leaders are found.
+        """
+        deadline = time.monotonic() + _LEADERS_SECONDS
+        while True:
+            asked = request_offsets(self._admin, self._prefix, self._next, latest(), _TIMEOUT)
+            try:
+                return {place: offset_in(answer) for place, answer in asked.items()}
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
 
     def reached(self, ends: dict[Place, int]) -> bool:
         """Whether everything before these offsets has been read."""
