@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streams.demo.committed import Place
 from streams.demo.delivery import Vendor
 from streams.demo.groups import Groups
 from streams.demo.recorder import Call, Recorder
@@ -23,6 +22,7 @@ from streams.demo.tape import Seen, Tape
 from streams.demo.waiting import until
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
+from streams.runtime.offsets import Place
 from streams.serde.records import Schedule
 
 RECOVERY_SECONDS = 30.0

@@ -15,8 +15,9 @@ from typing import cast
 
 from rocksdict import AccessType, Options, Rdict
 
-from streams.demo.committed import CommittedReader, Place
+from streams.demo.committed import CommittedReader
 from streams.errors import TidegateError
+from streams.runtime.offsets import Place
 from streams.settings import Settings
 from streams.topology.model import StoreDeclaration, Topology
 

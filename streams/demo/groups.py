@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from streams.demo.committed import Place
+from streams.runtime.offsets import Place
 from streams.settings import Settings
 
 _TIMEOUT = 10.0
