@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 SESSION_TIMEOUT_MS = 10_000
 """Of consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
 
-_RETRY_BACKOFF_MS = 5
+_RETRY_BACKOFF_MS = 2
 """A transaction that begins while the broker still closes the last one is told to come again:
 by default after 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
 
