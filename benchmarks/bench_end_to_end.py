@@ -7,6 +7,10 @@ the pipeline does (an open loop), over HTTP to the ingress, with bodies of 1 KB.
 the time of its first line in a file and does nothing else. The first seconds warm the processes
 up and are not counted. Every event must give one job that starts once and succeeds in its first
 attempt, else the exit code is 1.
+
+`one plain hop` is the yardstick of the machine and the moment: before the events come, one record
+at a time goes through the least exactly-once program there is, from its sending to the reader of
+the other side. The way of an event has two such hops, and a worker behind them.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from pathlib import Path
 
 import orjson
 from aiohttp import ClientSession, TCPConnector
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result, arguments, report
-from outside import APPLICATION_PATH, OVERLAY, percentiles, scan
+from outside import APPLICATION_PATH, OVERLAY, percentiles, producer, scan
 
 from streams.dev.layout import Layout
 from streams.dev.pipeline import Pipeline
@@ -34,7 +40,7 @@ from streams.topology.load import load
 SECRET = b"signs the benchmark's bodies"
 TENANTS = [f"tenant{number}" for number in range(20)]
 BODY_BYTES = 1024
-WARM_UP_SECONDS = 3.0
+WARM_UP_SECONDS = 15.0
 START_SECONDS = 60.0
 SETTLE_SECONDS = 15.0
 
@@ -68,6 +74,7 @@ async def measure(folder: Path, seconds: float, rate: int) -> tuple[list[Result]
     async with asyncio.timeout(START_SECONDS):
         await pipeline.__aenter__()
     try:
+        hop = await asyncio.to_thread(plain_hop, pipeline.settings.bootstrap)
         await create_sources(pipeline)
         answers = await deliver(pipeline, WARM_UP_SECONDS + seconds, rate)
         starts = await all_started(starts_file, answers)
@@ -76,7 +83,43 @@ async def measure(folder: Path, seconds: float, rate: int) -> tuple[list[Result]
         await pipeline.__aexit__(None, None, None)
     counted = [a for a in answers if a.due_at >= answers[0].due_at + WARM_UP_SECONDS]
     wrong += sum(len(starts.get(a.job_id, ())) != 1 for a in answers)
-    return figures(f"{rate} events/s", counted, starts, wrong), wrong
+    return [hop, *figures(f"{rate} events/s", counted, starts, wrong)], wrong
+
+
+def plain_hop(bootstrap: str, rounds: int = 100) -> Result:
+    """Send, read, begin, produce, send offsets, commit, read committed: p50 of a quiet pipeline."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic("hop.in", 1), NewTopic("hop.out", 1)]).values():
+        created.result(30)
+    sender, transactional = producer(bootstrap, 0), producer(bootstrap, 0, "hop")
+    transactional.init_transactions(30)
+    inside, outside = (hop_reader(bootstrap, topic) for topic in ("hop.in", "hop.out"))
+    took = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        sender.produce("hop.in", b"x" * 200, b"key")
+        sender.flush()
+        message = inside.poll(10)
+        transactional.begin_transaction()
+        transactional.produce("hop.out", message.value(), b"key")
+        position = TopicPartition("hop.in", 0, message.offset() + 1)
+        transactional.send_offsets_to_transaction([position], inside.consumer_group_metadata())
+        transactional.commit_transaction()
+        assert outside.poll(10).error() is None
+        took.append(time.perf_counter() - started)
+    inside.close()
+    outside.close()
+    return percentiles("one plain hop", "sent to read", took)[0]
+
+
+def hop_reader(bootstrap: str, topic: str) -> Consumer:
+    """Reads the one partition of a topic from its start."""
+    reader = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False,
+        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 1,
+    })  # fmt: skip
+    reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    return reader
 
 
 async def create_sources(pipeline: Pipeline) -> None:

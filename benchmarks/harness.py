@@ -84,5 +84,21 @@ def report(benchmark: str, results: Sequence[Result], *, as_json: bool) -> None:
 
 
 def machine() -> str:
-    """The machine a figure was measured on."""
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    """The machine a figure was measured on, and how much of it others had meanwhile."""
+    name = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    busy, stolen = (now - then for now, then in zip(_processor_ticks(), _AT_START, strict=True))
+    return f"{name}, {stolen / busy:.0%} of its work stolen by the host" if busy else name
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """Ticks that all cores worked or were kept from working, and the latter alone (proc(5))."""
+    try:
+        user, nice, system, _, _, irq, softirq, steal = map(
+            int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        )
+    except OSError:
+        return 0, 0
+    return user + nice + system + irq + softirq + steal, steal
+
+
+_AT_START = _processor_ticks()

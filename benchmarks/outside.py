@@ -84,12 +84,13 @@ def _client(bootstrap: str) -> dict[str, str | int]:
     return {"bootstrap.servers": bootstrap, "log_level": 0}
 
 
-def producer(bootstrap: str, linger_ms: float = 5) -> Producer:
+def producer(bootstrap: str, linger_ms: float = 5, transactional_id: str | None = None) -> Producer:
     """One that loses nothing; large topics are filled with a longer linger."""
+    transactional = {"transactional.id": transactional_id} if transactional_id else {}
     return Producer({
         **_client(bootstrap), "acks": "all", "enable.idempotence": True,
         "compression.type": "lz4", "linger.ms": linger_ms,
-        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.messages": 1_000_000, **transactional,
     })  # fmt: skip
 
 

@@ -41,6 +41,8 @@ _BEHAVIOUR = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "6000",
     "transaction.max.timeout.ms": "900000",
+    # A stage waits for its positions in every transaction; there are no many groups to batch.
+    "group.coordinator.append.linger.ms": "0",
     # Kafka looks for expired transactions every 10 s; a killed producer would hold back the last
     # stable offset for that long beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

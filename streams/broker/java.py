@@ -15,9 +15,11 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 # Measured on two cores: serial collector 1.8 s to ready and 620,000-680,000 records of 163 bytes a
 # second, parallel 1.8 s and 670,000, G1 1.9 s and 430,000-520,000. A cache of compiled classes
-# saved 0.9 s a start, but cost 5 s at the stop that wrote it, and 69 MB.
+# saved 0.9 s a start, but cost 5 s at the stop that wrote it, and 69 MB. The optimizing compiler
+# (C2) took half a core for the first minute under load; the simple one is done in seconds.
 _FLAGS = (
     "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
     "-XX:+ExitOnOutOfMemoryError",
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
@@ -64,7 +66,6 @@ def format_command(jars: Sequence[Path], kafka_dir: Path, cluster_id: str) -> li
     """Arguments that write an empty node's identity and feature levels (KIP-631, KIP-853)."""
     return [
         *_virtual_machine(jars, heap_mb=64),
-        "-XX:TieredStopAtLevel=1",
         "kafka.tools.StorageTool",
         "format",
         f"--cluster-id={cluster_id}",

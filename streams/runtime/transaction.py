@@ -132,8 +132,9 @@ class KafkaTransactions:
             task.committed(sending.ends(task))
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[Task]) -> None:
+        # Positions before records: while the broker still closes the last transaction it refuses
+        # both, and librdkafka asks again after 2 ms for positions, but after 20 ms for partitions.
         self._once(producer.begin_transaction)
-        self._once(lambda: self._count(sending.send(tasks)))
         positions = [
             TopicPartition(self._prefix + topic, task.partition, offset)
             for task in tasks
@@ -146,6 +147,7 @@ class KafkaTransactions:
                 lambda: self._outlived(_CALL_SECONDS),
             )
         )
+        self._once(lambda: self._count(sending.send(tasks)))
         self._resume(lambda: producer.commit_transaction(_CALL_SECONDS))
 
     def _count(self, written: int) -> None:

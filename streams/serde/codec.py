@@ -10,8 +10,9 @@ import struct
 import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from io import BytesIO
+from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from fastavro import schemaless_reader, schemaless_writer
@@ -22,7 +23,6 @@ from streams.serde import records, schemas
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
 HEADER_SIZE = _HEADER.size
-_AS_THEY_ARE = frozenset({str, int, float, bool, bytes, dict, types.NoneType})
 
 
 class Codec(Generic[T]):
@@ -40,11 +40,15 @@ class Codec(Generic[T]):
     def _build(self) -> Callable[[Any], Any]:
         return _builder(self.cls)
 
+    @cached_property
+    def _flatten(self) -> Callable[[Any], dict[str, Any]]:
+        return _record_flattener(self.cls)
+
     def encode(self, value: T) -> bytes:
         """Framed bytes of a record."""
         out = BytesIO()
         out.write(_HEADER.pack(0, self.schema.id))
-        schemaless_writer(out, self.schema.parsed, _plain(value))
+        schemaless_writer(out, self.schema.parsed, self._flatten(value))
         return out.getvalue()
 
     def decode(self, data: bytes | None) -> T:
@@ -83,22 +87,36 @@ class Codec(Generic[T]):
         return writer
 
 
-def _plain(value: Any) -> Any:
-    if type(value) in _AS_THEY_ARE:
-        return value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    datum = {name: _plain(getattr(value, name)) for name in _field_names(value.__class__)}
-    if isinstance(value, records.Command):
-        datum["body"] = (f"tidegate.{type(value.body).__name__}", datum["body"])
-    return datum
+def _flattener(hint: Any) -> Callable[[Any], Any] | None:
+    """A function from the type that a field's hint names to fastavro's datum; None: as it is."""
+    if is_dataclass(hint):
+        return _record_flattener(hint)
+    options = [option for option in get_args(hint) if option is not types.NoneType]
+    if get_origin(hint) is types.UnionType and len(options) > 1 and is_dataclass(options[0]):
+        union = {o: (f"tidegate.{o.__name__}", _record_flattener(o)) for o in options}
+        return lambda value: (union[type(value)][0], union[type(value)][1](value))
+    if get_origin(hint) is types.UnionType and is_dataclass(options[0]):
+        flatten = _record_flattener(options[0])
+        return lambda value: None if value is None else flatten(value)
+    if get_origin(hint) is tuple:
+        item = _flattener(get_args(hint)[0])
+        return list if item is None else lambda values: list(map(item, values))
+    return None
 
 
-@cache
-def _field_names(cls: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(cls))
+def _record_flattener(cls: Any) -> Callable[[Any], dict[str, Any]]:
+    hints, names = get_type_hints(cls), [field.name for field in fields(cls)]
+    nested = [(name, f) for name in names if (f := _flattener(hints[name])) is not None]
+    # All fields in one call: looking at each cost as much as writing it.
+    values = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+
+    def flatten(value: Any) -> dict[str, Any]:
+        datum = dict(zip(names, values(value), strict=True))
+        for name, flat in nested:
+            datum[name] = flat(datum[name])
+        return datum
+
+    return flatten
 
 
 def _builder(hint: Any) -> Callable[[Any], Any]:
