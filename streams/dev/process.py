@@ -67,7 +67,7 @@ async def spawn(spec: ProcessSpec, parent_fd: int) -> Child:
         process = await asyncio.create_subprocess_exec(
             *spec.argv, stdin=DEVNULL, stdout=writable, stderr=writable,
             env={**spec.env, PARENT_FD: str(parent_fd)},
-            pass_fds=(parent_fd,), process_group=0,
+            pass_fds=(parent_fd,), start_new_session=True,
         )  # fmt: skip
     finally:
         os.close(writable)
