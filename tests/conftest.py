@@ -8,6 +8,7 @@ only when a test asks for `kafka`.
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,11 @@ class KafkaUnderTest:
         """A whole client configuration; keyword `group_id` becomes `group.id`."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
         return {"bootstrap.servers": self.bootstrap, **self.client_settings, **named}
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches the processes under test, also where a background job's shell ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

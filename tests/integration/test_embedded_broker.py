@@ -265,7 +265,10 @@ def test_the_foreground_command_stops_the_broker_when_told(
         assert process.stdout.readline().startswith("broker ready 127.0.0.1:")
         pid = read_status(data_dir).pid
         process.send_signal(ending)
-        assert process.wait(30) == 0
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
     assert pid is not None
     assert gone(pid)
 
