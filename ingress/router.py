@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 REQUESTS = Counter(
     "tidegate_ingress_requests_total",
-    "Deliveries by outcome: accepted, duplicate, or the problem they were answered with",
+    "Deliveries by outcome: accepted, duplicate, handshake, or the problem they were answered with",
     ["outcome"],
 )
 _ACCEPTED = REQUESTS.labels("accepted")
@@ -81,7 +81,10 @@ class Router:
             log.exception("a webhook could not be handled", source=source)
             REQUESTS.labels(INTERNAL.name).inc()
             return INTERNAL.response()
-        (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
+        if "outcome" in response:
+            REQUESTS.labels(response["outcome"]).inc()
+        else:
+            (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
         return response
 
     def _probe(self, path: str) -> web.Response:
