@@ -63,10 +63,10 @@ def standard_webhooks_key(secret: bytes) -> StandardKey:
         SignatureError: it is neither.
     """
     if secret.startswith(b"whpk_"):
-        return StandardKey("v1a", _point(_base64(secret[5:], "whpk_")))
+        return StandardKey("v1a", _point(_base64(secret[5:], "is not base64 after whpk_")))
     if secret.startswith(b"whsk_"):
         raise _bad("is the sender's private key: give the public one, whpk_")
-    key = _base64(secret.removeprefix(b"whsec_"), "whsec_")
+    key = _base64(secret.removeprefix(b"whsec_"), "is not base64 after whsec_")
     if not key:
         raise _bad("is empty after whsec_")
     return StandardKey("v1", key)
@@ -81,9 +81,9 @@ def ed25519_key(secret: bytes) -> bytes:
     text = secret.strip()
     if text.startswith(b"-----BEGIN"):
         return _point(_from_pem(text))
-    if re.fullmatch(rb"[0-9a-fA-F]{64}", text):
+    if re.fullmatch(rb"([0-9a-fA-F]{2})+", text):
         return _point(binascii.unhexlify(text))
-    return _point(_base64(text, "the key, which is not hex either,"))
+    return _point(_base64(text, "is neither hex, base64 nor PEM"))
 
 
 @lru_cache(maxsize=1024)
@@ -98,7 +98,10 @@ def key_set(secret: bytes) -> tuple[PublicKey, ...]:
         keys = KeySet.import_key_set(document).keys
     except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise _bad('is no JSON Web Key Set: {"keys": [...]} with at least one key') from None
-    return tuple(_public(key) for key in keys)
+    signing = tuple(_public(key) for key in keys if key.get("use") in {None, "sig"})
+    if not signing:
+        raise _bad("is a JSON Web Key Set without a key for signatures")
+    return signing
 
 
 def _public(key: Any) -> PublicKey:
@@ -132,11 +135,11 @@ def _point(raw: bytes) -> bytes:
     return raw
 
 
-def _base64(text: bytes, what: str) -> bytes:
+def _base64(text: bytes, fault: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise _bad(f"is not base64 in {what}: copy it whole") from None
+        raise _bad(f"{fault}: copy it whole") from None
 
 
 def _bad(text: str) -> SignatureError:
