@@ -56,6 +56,9 @@ OLD_KEYS = Counter(
     ["scheme"],
 )
 
+OUTCOME = web.ResponseKey("outcome", str)
+"""How a response is counted where its status does not tell."""
+
 _NOBODY = verifier("hmac-sha256", {})
 _NOBODYS_SECRETS = (os.urandom(32),)
 
@@ -191,7 +194,7 @@ def _greeting(asked: Answer) -> web.Response:
     response = web.Response(
         status=asked.status, body=asked.body, headers={"Content-Type": "application/json"}
     )
-    response["outcome"] = "handshake"
+    response[OUTCOME] = "handshake"
     return response
 
 

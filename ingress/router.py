@@ -10,7 +10,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
 from ingress.problems import INTERNAL, NOT_ALLOWED_HERE, NOT_FOUND, READ_ONLY, Refused
-from ingress.receiver import Receiver
+from ingress.receiver import OUTCOME, Receiver
 
 log = structlog.get_logger(__name__)
 
@@ -81,8 +81,8 @@ class Router:
             log.exception("a webhook could not be handled", source=source)
             REQUESTS.labels(INTERNAL.name).inc()
             return INTERNAL.response()
-        if "outcome" in response:
-            REQUESTS.labels(response["outcome"]).inc()
+        if OUTCOME in response:
+            REQUESTS.labels(response[OUTCOME]).inc()
         else:
             (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
         return response
