@@ -190,6 +190,13 @@ def test_a_public_key_is_never_an_hmac_key() -> None:
             assert refused(asymmetric(), headers=headers) == "mismatch"
 
 
+def test_a_signature_counts_under_its_own_version_alone() -> None:
+    for vector, version in ((standard(), "v1a"), (asymmetric(), "v1")):
+        text = vector.headers["webhook-signature"].split(",")[1]
+        headers = {**vector.headers, "webhook-signature": f"{version},{text}"}
+        assert refused(vector, headers=headers) == "mismatch"
+
+
 def test_an_unsigned_webhook_id_beside_signed_svix_headers_is_not_believed() -> None:
     headers = {**standard(prefix="svix").headers, "webhook-id": "msg_other"}
     assert check(standard(), headers=headers).message_id == "msg_1"
