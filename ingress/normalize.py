@@ -16,8 +16,10 @@ from typing import Any
 import orjson
 from jmespath.exceptions import JMESPathError
 
+from ingress.form import form_document
 from ingress.paths import Path, compile_path
 from ingress.presets import GENERIC, PRESETS, Preset
+from ingress.signatures import Verified
 from ingress.timestamps import parse_timestamp
 from streams.errors import ConfigError, MalformedBody
 
@@ -26,7 +28,7 @@ _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
-_HEADER_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -35,7 +37,7 @@ class Normalized:
     """The fields of one event; `occurred_at` in milliseconds since the epoch, UTC.
 
     `payload_hash` is the SHA-256 of the raw body. `delivery_id` alone is from an unsigned
-    header, as is the first part of a GitHub event type.
+    header, as is what a GitHub or Shopify event type begins with.
     """
 
     event_type: str
@@ -65,15 +67,20 @@ class Normalizer:
             name: _compile(f"attributes.{name}", path) for name, path in preset.attributes.items()
         }
 
-    def normalize(self, headers: Mapping[str, str], body: bytes) -> Normalized:
-        """The fields of a body whose signature held.
+    def normalize(
+        self, headers: Mapping[str, str], body: bytes, verified: Verified | None = None
+    ) -> Normalized:
+        """The fields of a body whose signature held; `verified` says what else was signed.
 
         Raises:
-            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), or nested too deep.
+            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
+                where the preset takes one.
         """
-        document = _parse(body)
+        document = parse(self._preset, body)
         digest = hashlib.sha256(body)
         key = _key(self._dedup_key(document)) if self._dedup_key else None
+        if key is None and verified is not None:
+            key = _signed_key(body, verified)
         return Normalized(
             event_type=self._type(document, headers),
             subject=_text(self._subject(document)),
@@ -85,12 +92,12 @@ class Normalizer:
         )
 
     def _type(self, document: Any, headers: Mapping[str, str]) -> str:
-        found = self._event_type(document)
-        named = found if isinstance(found, str) else ""
+        named = _name(self._event_type(document))
         if self._preset.type_header:
             first = headers.get(self._preset.type_header, "")
             if not _HEADER_TYPE.fullmatch(first):
                 return UNKNOWN_TYPE
+            first = first.replace("/", ".")
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
@@ -124,12 +131,48 @@ def _compile(name: str, expression: str) -> Path:
         raise ConfigError(f"mapping.{name}: not a JMESPath expression: {error}") from error
 
 
-def _parse(body: bytes) -> Any:
+def parse(preset: Preset, body: bytes) -> Any:
+    """The document that a preset's expressions read; None for a body that may be empty.
+
+    Form or JSON is told from the body alone: its Content-Type is not signed, and a captured body
+    under another type must not become another event.
+
+    Raises:
+        MalformedBody: it is neither.
+    """
+    if not body and preset.may_be_empty:
+        return None
+    if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
+        return _json(body)
+    fields = form_document(body)
+    payload = fields.get("payload") if preset.form == "payload" else None
+    return _json(payload) if isinstance(payload, str) else fields
+
+
+def _json(body: bytes | str) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
+
+
+def _signed_key(body: bytes, verified: Verified) -> str | None:
+    """What stands outside the body and is signed: the message's id, or for no body the time.
+
+    All deliveries without a body have one hash, and would be one event.
+    """
+    if verified.message_id is not None:
+        return _key(verified.message_id)
+    if not body and verified.timestamp is not None:
+        return f"sent:{round(verified.timestamp * 1000)}"
+    return None
+
+
+def _name(value: Any) -> str:
+    parts = value if isinstance(value, list) else [value]
+    known = [part for part in parts if isinstance(part, str | int) and not isinstance(part, bool)]
+    return ".".join(map(str, known)) if isinstance(value, str | list) else ""
 
 
 def _key(value: Any, depth: int = 0) -> str | None:

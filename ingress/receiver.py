@@ -17,13 +17,14 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, Share, read_body
+from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, read_body
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
+from ingress.handshakes import Answer, handshake
 from ingress.intake import Intake
 from ingress.normalize import visible
 from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
-from ingress.signatures import SignedRequest, verifier
+from ingress.signatures import SignedRequest, Verified, verifier
 from ingress.sources import Source
 from ingress.tracing import continued_trace
 from streams.errors import KafkaUnavailable, MalformedBody, SignatureError
@@ -54,6 +55,9 @@ OLD_KEYS = Counter(
     "Requests signed with a secret that is not the source's newest",
     ["scheme"],
 )
+
+OUTCOME = web.ResponseKey("outcome", str)
+"""How a response is counted where its status does not tell."""
 
 _NOBODY = verifier("hmac-sha256", {})
 _NOBODYS_SECRETS = (os.urandom(32),)
@@ -95,7 +99,7 @@ class Receiver:
         self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
-        """The answer to an accepted or repeated event.
+        """The answer to an accepted or repeated event, or to a vendor's handshake.
 
         Raises:
             Refused: every other answer.
@@ -104,21 +108,19 @@ class Receiver:
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
         with self._room.share() as share:
-            event = await self._read(request, share, tenant_id, name)
+            body = await read_body(request, share, self._max_body, self._body_seconds)
+            source, verified = self._authenticate(request, tenant_id, name, body)
+            if (asked := handshake(source.settings.scheme, body)) is not None:
+                return _greeting(asked)
+            event = self._event(request, source, verified, body)
             receipt, repeated = await self._store_once(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer(receipt, repeated)
 
-    async def _read(
-        self, request: web.BaseRequest, share: Share, tenant_id: str, name: str
-    ) -> Event:
-        body = await read_body(request, share, self._max_body, self._body_seconds)
-        return self._event(request, self._authenticate(request, tenant_id, name, body), body)
-
     def _authenticate(
         self, request: web.BaseRequest, tenant_id: str, name: str, body: bytes
-    ) -> Source:
+    ) -> tuple[Source, Verified]:
         source = self._sources.lookup(tenant_id, name)
         signed = SignedRequest(request.headers, body, _url(request), request.method, time.time())
         verify, secrets = (source.verify, source.secrets) if source else (_NOBODY, _NOBODYS_SECRETS)
@@ -132,13 +134,15 @@ class Receiver:
             raise Refused(UNAUTHORIZED)
         if verified.key_index > 0:
             OLD_KEYS.labels(scheme).inc()
-        return source
+        return source, verified
 
-    def _event(self, request: web.BaseRequest, source: Source, body: bytes) -> Event:
+    def _event(
+        self, request: web.BaseRequest, source: Source, verified: Verified, body: bytes
+    ) -> Event:
         BODY_BYTES.observe(len(body))
         headers = request.headers
         try:
-            normalized = source.normalizer.normalize(headers, body)
+            normalized = source.normalizer.normalize(headers, body, verified)
         except MalformedBody as error:
             raise Refused(MALFORMED, str(error)) from None
         route = self._topology.route(source.name, normalized.event_type)
@@ -184,6 +188,14 @@ class Receiver:
             log.info("kafka acknowledges again")
         else:
             log.warning("kafka does not acknowledge: answering 503", reason=reason)
+
+
+def _greeting(asked: Answer) -> web.Response:
+    response = web.Response(
+        status=asked.status, body=asked.body, headers={"Content-Type": "application/json"}
+    )
+    response[OUTCOME] = "handshake"
+    return response
 
 
 def _answer(receipt: Receipt, repeated: bool) -> web.Response:

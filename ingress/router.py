@@ -10,13 +10,13 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
 from ingress.problems import INTERNAL, NOT_ALLOWED_HERE, NOT_FOUND, READ_ONLY, Refused
-from ingress.receiver import Receiver
+from ingress.receiver import OUTCOME, Receiver
 
 log = structlog.get_logger(__name__)
 
 REQUESTS = Counter(
     "tidegate_ingress_requests_total",
-    "Deliveries by outcome: accepted, duplicate, or the problem they were answered with",
+    "Deliveries by outcome: accepted, duplicate, handshake, or the problem they were answered with",
     ["outcome"],
 )
 _ACCEPTED = REQUESTS.labels("accepted")
@@ -81,7 +81,10 @@ class Router:
             log.exception("a webhook could not be handled", source=source)
             REQUESTS.labels(INTERNAL.name).inc()
             return INTERNAL.response()
-        (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
+        if OUTCOME in response:
+            REQUESTS.labels(response[OUTCOME]).inc()
+        else:
+            (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
         return response
 
     def _probe(self, path: str) -> web.Response:

@@ -21,6 +21,7 @@ from streams.errors import SignatureError
 from streams.operator.links import web_link
 from streams.operator.refusal import invalid
 from streams.signature_options import OPTIONS, parse
+from streams.signing_keys import check_secret
 from streams.tenants import SCHEMES, SourceSettings
 
 _MAX_SECRET_BYTES = 64 * 1024
@@ -80,8 +81,17 @@ class SourceRequest(SourceSettings):
         """The secret itself; a reference is resolved on this host, now.
 
         Raises:
-            Refusal: 422, the reference leads to nothing.
+            Refusal: 422, the reference leads to nothing, or the scheme cannot use the secret.
         """
+        field = "secret_ref" if self.secret is None else "secret"
+        found = self._given()
+        try:
+            check_secret(self.scheme, found)
+        except SignatureError as error:
+            raise invalid([(field, str(error))]) from None
+        return found
+
+    def _given(self) -> bytes:
         if self.secret is not None:
             return self.secret.get_secret_value().encode()
         try:

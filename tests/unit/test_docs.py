@@ -11,11 +11,13 @@ import pytest
 import typer
 from prometheus_client import REGISTRY
 
+from ingress.presets import PRESETS
 from streams.cli import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.queries import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
+from streams.signature_options import OPTIONS
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -98,3 +100,17 @@ def _anchors(document: Path) -> set[str]:
     """As GitHub makes them of headings."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_scheme_is_listed_with_its_preset() -> None:
+    text = (ROOT / "docs/ingress.md").read_text()
+    assert first_cells("docs/ingress.md", "## Schemes") == list(OPTIONS)
+    presets = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|", text.split("## Presets")[1], re.M)
+    assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(PRESETS)
+
+
+def test_every_option_of_a_scheme_is_listed() -> None:
+    text = (ROOT / "docs/ingress.md").read_text().split("## Options")[1].split("## Presets")[0]
+    options = {name for model in OPTIONS.values() for name in model.model_fields}
+    cells = re.findall(r"^\|[^|]*\| ((?:`[a-z_]+`(?:, )?)+) \|", text, re.M)
+    assert set(re.findall(r"`([^`]+)`", " ".join(cells))) == options

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import nacl.signing
 import orjson
 import pytest
 import structlog
@@ -24,6 +28,8 @@ from streams.serde.codec import ENVELOPE
 from streams.vault import CHUNK_BYTES, chunk_purpose
 
 MIB = 1024 * 1024
+DISCORD_SIGNER = nacl.signing.SigningKey(b"\x07" * 32)
+DISCORD = DISCORD_SIGNER.verify_key.encode().hex().encode()
 
 
 class Sources:
@@ -34,6 +40,10 @@ class Sources:
             self.table.apply(*source(tenant_id, "zendesk", "zendesk"))
             self.table.apply(*source(tenant_id, "shop", "hmac-sha256"))
         self.table.apply(*source("acme", "rotated", "hmac-sha256", [b"new", b"old"]))
+        self.table.apply(*source("acme", "slack", "slack", [b"slack"]))
+        self.table.apply(*source("acme", "discord", "discord", [DISCORD]))
+        self.table.apply(*source("acme", "twilio", "twilio", [b"twilio"]))
+        self.table.apply(*source("acme", "svix", "standard-webhooks", [b"whsec_c3ZpeA=="]))
         self.table.apply(*tenant("gone", disabled=True))
         self.table.apply(*source("gone", "shop", "hmac-sha256"))
 
@@ -202,6 +212,60 @@ async def test_nobody_can_tell_why_a_request_is_not_authorized(edge: Edge) -> No
     assert answers[0][2]["Content-Type"] == "application/problem+json"
     assert answers[0][1]["type"] == "urn:tidegate:problem:unauthorized"
     assert edge.log.records == []
+
+
+def slack_signed(body: bytes, secret: bytes = b"slack") -> dict[str, str]:
+    stamp = str(int(time.time()))
+    mac = hmac.new(secret, f"v0:{stamp}:".encode() + body, "sha256").hexdigest()
+    return {"X-Slack-Signature": f"v0={mac}", "X-Slack-Request-Timestamp": stamp}
+
+
+async def test_a_handshake_is_answered_once_its_signature_holds_and_is_no_event(edge: Edge) -> None:
+    body = b'{"type":"url_verification","challenge":"c"}'
+    refused = await edge.post("/v1/hooks/acme/slack", body, slack_signed(body, b"other"))
+    status, answer, headers = await edge.post("/v1/hooks/acme/slack", body, slack_signed(body))
+    assert (refused[0], status, answer) == (401, 200, {"challenge": "c"})
+    assert headers["Content-Type"] == "application/json"
+    stamp, ping = str(int(time.time())), b'{"type":1}'
+    signature = DISCORD_SIGNER.sign(stamp.encode() + ping).signature.hex()
+    signed_ping = {"X-Signature-Ed25519": signature, "X-Signature-Timestamp": stamp}
+    assert (await edge.post("/v1/hooks/acme/discord", ping, signed_ping))[:2] == (200, {"type": 1})
+    wrong = {**signed_ping, "X-Signature-Ed25519": "00" * 64}
+    assert (await edge.post("/v1/hooks/acme/discord", ping, wrong))[0] == 401
+    assert edge.log.records == []
+    async with edge.client.get(f"{edge.url}/metrics") as response:
+        assert 'tidegate_ingress_requests_total{outcome="handshake"}' in await response.text()
+
+
+async def test_twilio_signs_the_public_url_that_a_proxy_tells_of(edge: Edge) -> None:
+    path = "/v1/hooks/acme/twilio"
+    public = edge.url.replace("http://", "https://") + path
+    signature = base64.b64encode(
+        hmac.digest(b"twilio", f"{public}MessageSidSM1MessageStatussent".encode(), "sha1")
+    ).decode()
+    headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
+    body = b"MessageStatus=sent&MessageSid=SM1"
+    assert (await edge.post(path, body, headers))[0] == 401
+    status, _, _ = await edge.post(path, body, {**headers, "X-Forwarded-Proto": "https"})
+    assert status == 202
+    [received] = edge.log.on("events.received")
+    assert ENVELOPE.decode(received.value).event_type == "message.sent"
+
+
+async def test_a_standard_webhook_sent_again_keeps_its_job(edge: Edge) -> None:
+    answers = []
+    for second in (0, 1):
+        stamp, body = str(int(time.time()) - second), b'{"type":"a"}' + b" " * second
+        mac = hmac.digest(b"svix", f"msg_1.{stamp}.".encode() + body, "sha256")
+        headers = {
+            "svix-id": "msg_1",
+            "svix-timestamp": stamp,
+            "svix-signature": "v1," + base64.b64encode(mac).decode(),
+            "webhook-id": f"unsigned-{second}",
+        }
+        answers.append((await edge.post("/v1/hooks/acme/svix", body, headers))[:2])
+    assert [status for status, _ in answers] == [202, 200]
+    assert answers[0][1]["event_id"] == answers[1][1]["event_id"]
 
 
 async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:

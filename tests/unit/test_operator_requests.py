@@ -115,7 +115,7 @@ def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"scheme": "md5"}, "is not one of hmac-sha256, github, zendesk"),
+        ({"scheme": "md5"}, "is not one of standard-webhooks, stripe, github"),
         ({"secret": None}, "exactly one"),
         ({"secret_ref": "env:X"}, "exactly one"),
         ({"secret": ""}, "secret"),
