@@ -86,6 +86,7 @@ GITHUB = Preset(
     },
     type_header="X-GitHub-Event",
     delivery_header="X-GitHub-Delivery",
+    may_be_empty=True,
 )
 """https://docs.github.com/en/webhooks/webhook-events-and-payloads: no body has an event id."""
 
