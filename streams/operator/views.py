@@ -41,6 +41,7 @@ def job_json(job: Job, around: Around) -> Json:
         "event_id": job.event.event_id if job.event else None,
         "run_id": job.run_id,
         "workflow_id": job.workflow_id,
+        "callback_url": job.callback_url,
         "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
         "timeout_seconds": job.timeout_seconds,
         "scheduled_at": rfc3339(job.scheduled_at),
