@@ -9,7 +9,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from ingress.event import Facts
 from ingress.normalize import visible
-from ingress.problems import BAD_REQUEST, UNSUPPORTED, Refused
+from ingress.problems import UNSUPPORTED, Refused
 from ingress.tracing import continued_trace
 
 Headers = CIMultiDictProxy[str]
@@ -28,17 +28,21 @@ def check(headers: Headers) -> None:
     vendors send JSON as text, as a form, as octets or as nothing at all.
 
     Raises:
-        Refused: 400 for more than one Host (RFC 9112, section 3.2), 415 for a content coding
-            (RFC 9110, section 8.4) or such a type.
+        Refused: 415 for a content or transfer coding (RFC 9110, section 8.4; RFC 9112, section 7)
+            or such a type.
     """
-    if len(headers.getall("Host", ())) > 1:
-        raise Refused(BAD_REQUEST, "more than one Host")
-    codings = ",".join(headers.getall("Content-Encoding", ()))
-    if any(each.strip().lower() not in {"", "identity"} for each in codings.split(",")):
+    if _codings(headers, "Content-Encoding") - {"identity"}:
         raise Refused(UNSUPPORTED, "send the body without a content encoding")
+    if _codings(headers, "Transfer-Encoding") - {"chunked"}:
+        raise Refused(UNSUPPORTED, "send the body chunked or with its length")
     type_ = media_type(headers)
     if type_.startswith(_NEVER_AN_EVENT) or type_ in _NEVER_AN_EVENT_EITHER:
         raise Refused(UNSUPPORTED, "no event has this content type")
+
+
+def _codings(headers: Headers, name: str) -> set[str]:
+    named = ",".join(headers.getall(name, ())).split(",")
+    return {each.strip().lower() for each in named} - {""}
 
 
 def unambiguous(headers: Headers) -> Headers:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from streams.admission import Admission
 from streams.errors import KafkaUnavailable
 from streams.http_problem import problem_json
 from streams.operator import queries
 from streams.operator.api_jobs import traceparent
 from streams.operator.api_tenants import enabled_tenant
 from streams.operator.event_request import BatchRequest, EventRequest
-from streams.operator.parts import PARTS, Parts, read_body
+from streams.operator.parts import PARTS, read_body
 from streams.operator.refusal import Refusal, invalid, unfit
 from streams.operator.views import Json
+from streams.serde.records import TenantRecord
 from streams.tenants import source_settings
 
 routes = web.RouteTableDef()
@@ -36,18 +39,27 @@ async def submit_events(request: web.Request) -> web.Response:
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
     await enabled_tenant(parts, tenant_id)
-    trace = traceparent(request)
-    results = await asyncio.gather(
-        *(_result(parts, tenant_id, item, trace) for item in wanted.events)
-    )
+    known = await parts.ask(lambda db: queries.sources(db, tenant_id))
+    batch = _Batch(parts.admission, tenant_id, known, traceparent(request))
+    results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)
     told = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
     return web.json_response({**told, "results": results})
 
 
-async def _result(parts: Parts, tenant_id: str, item: Any, trace: str) -> Json:
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What its events have in common."""
+
+    admission: Admission
+    tenant_id: str
+    sources: dict[str, TenantRecord]
+    traceparent: str
+
+
+async def _result(batch: _Batch, item: Any) -> Json:
     try:
-        return await _submitted(parts, tenant_id, _validated(item), trace)
+        return await _submitted(batch, _validated(item))
     except Refusal as refusal:
         told = problem_json(refusal.status, refusal.name, refusal.detail, **refusal.extra)
     except KafkaUnavailable:
@@ -66,18 +78,18 @@ def _validated(item: Any) -> EventRequest:
         raise unfit(error) from None
 
 
-async def _submitted(parts: Parts, tenant_id: str, wanted: EventRequest, trace: str) -> Json:
-    url = await _callback_url(parts, tenant_id, wanted.source)
-    admitted = await parts.admission.submit(wanted.event(tenant_id, trace, url))
+async def _submitted(batch: _Batch, wanted: EventRequest) -> Json:
+    url = _callback_url(batch.sources.get(wanted.source))
+    admitted = await batch.admission.submit(wanted.event(batch.tenant_id, batch.traceparent, url))
     status = "duplicate" if admitted.repeated else "accepted"
     return {"status": status, "event_id": admitted.event_id, "job_id": admitted.job_id}
 
 
-async def _callback_url(parts: Parts, tenant_id: str, source: str) -> str | None:
+def _callback_url(source: TenantRecord | None) -> str | None:
     """Of a source that is set up; events may also name one that no hook delivers to."""
-    found = await parts.ask(lambda db: queries.setting(db, tenant_id, "source", source))
-    if found is None:
+    if source is None:
         return None
-    if found.disabled:
-        raise Refusal(403, "source-disabled", f"source {source!r} is disabled: PUT it to enable it")
-    return source_settings(found).callback_url
+    if source.disabled:
+        enable = "PUT it to enable it"
+        raise Refusal(403, "source-disabled", f"source {source.id!r} is disabled: {enable}")
+    return source_settings(source).callback_url

@@ -154,6 +154,14 @@ def setting(
     return None if row is None else TENANT.decode(row[0])
 
 
+def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantRecord]:
+    """A tenant's sources by name, disabled ones too."""
+    rows = connection.execute(
+        "SELECT id, record FROM tenants WHERE tenant_id = ? AND kind = 'source'", (tenant_id,)
+    )
+    return {name: TENANT.decode(record) for name, record in rows}
+
+
 def source_names(connection: sqlite3.Connection, tenant_id: str) -> list[str]:
     """A tenant's sources by name, disabled ones too."""
     rows = connection.execute(
