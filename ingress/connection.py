@@ -65,7 +65,7 @@ class Connection(web.RequestHandler):
         """The answer to what the parser refused, or to a fault that no handler met."""
         problem = problem_of(exc) if status == 400 else INTERNAL
         if problem is INTERNAL:
-            log.error("a connection could not be served", error=type(exc).__name__)
+            log.error("a connection could not be served", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         response = self._unread(problem)

@@ -43,7 +43,8 @@ class Edge:
         self.log = MemoryLog()
         sender = options.pop("sender", self.log)
         intake = Intake(sender, VAULT, 4)
-        receiver = Receiver(self.sources, intake, Quarantine(sender, intake), topology(), **options)
+        wiring = options.pop("wiring", topology())
+        receiver = Receiver(self.sources, intake, Quarantine(sender, intake), wiring, **options)
         self.rejections = Rejections(sender, self.sources.table.known, 4)
         self.router = Router(receiver, lambda: self.sources.ready, self.rejections)
         self.url = ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -236,6 +238,33 @@ async def test_a_signed_body_that_is_no_json_but_says_so_is_a_400(edge: Edge, ca
     head = HOOK + b"Content-Length: %d\r\n" % len(body) + signature + JSON + CLOSE
     assert problem(await exchange(edge, head + b"\r\n" + body)) == (400, "malformed-body")
     assert edge.log.records == []
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_memory_stays_flat_under_hostile_bodies(edge: Edge) -> None:
+    mib = 1024 * 1024
+    bodies = [
+        b"[" * mib, b"[" + b"{}," * (mib // 3 - 2) + b"{}]", b'{"id":' + b"9" * (mib - 8) + b"}",
+        b"\0" * mib, b'["' + b"\\n" * (mib // 2 - 3) + b'"]', b"x" * (mib + 1),
+    ]  # fmt: skip
+
+    async def all_of_them() -> None:
+        for body in bodies:
+            json = {**signed(body, b"wrong"), "Content-Type": "application/json"}
+            await edge.post("/v1/hooks/acme/shop", body, json)
+            right = {**signed(body), "Content-Type": "application/json"}
+            status, _, _ = await edge.post("/v1/hooks/acme/shop", body, right)
+            assert status in {200, 202, 400, 413}
+
+    await all_of_them()
+    before = resident_bytes()
+    for _ in range(10):
+        await all_of_them()
+    assert resident_bytes() - before < 32 * mib
 
 
 ODD = {

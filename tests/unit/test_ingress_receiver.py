@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ import pytest
 import structlog
 from edge import Edge, running
 from multidict import CIMultiDict
-from webhooks import VAULT, MemoryLog, signed, source, ticket, zendesk_signed
+from webhooks import VAULT, MemoryLog, signed, source, ticket, topology, zendesk_signed
 
 from ingress.duplicates import seconds_kept
 from streams.serde import ids
@@ -224,6 +225,14 @@ async def test_the_jobs_of_a_source_are_told_to_its_callback_url(edge: Edge) -> 
         await edge.post(f"/v1/hooks/acme/{name}", body, signed(body))
     urls = [ENVELOPE.decode(each.value).callback_url for each in edge.log.on("events.received")]
     assert urls == ["https://acme.example/done", None]
+
+
+async def test_past_its_receipt_a_repetition_is_stored_again_for_dedup_to_drop() -> None:
+    async with running(wiring=replace(topology(), window_ms=1)) as edge:
+        answers = [await edge.deliver("acme", ticket("e1")) for _ in range(2)]
+    assert [status for status, _ in answers] == [202, 202]
+    assert answers[0][1]["job_id"] == answers[1][1]["job_id"]
+    assert len(edge.log.on("events.received")) == 2
 
 
 def test_a_receipt_is_forgotten_long_before_dedup_forgets_its_event() -> None:
