@@ -2,7 +2,8 @@
 
 A preset, or the source's own mapping over it, says where each field stands. A field that is
 missing or not of a usable kind has a fallback and never refuses the event: an event that is
-kept under its payload's hash can be looked at, one that was refused is gone.
+kept under its payload's hash can be looked at, one that was refused is gone. Only an event type
+or dedup key that the source's own mapping names must be there: who wrote it meant those bodies.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from ingress.paths import Path, compile_path
 from ingress.presets import GENERIC, PRESETS, Preset
 from ingress.signatures import Verified
 from ingress.timestamps import parse_timestamp
-from streams.errors import ConfigError, MalformedBody
+from streams.errors import ConfigError, MalformedBody, Misfit
 
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
+_REQUIRED = ("event_type", "dedup_key")
 _HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -59,6 +61,7 @@ class Normalizer:
     def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
         preset = _overridden(PRESETS.get(scheme, GENERIC), mapping)
         self._preset = preset
+        self._required = {name: mapping[name] for name in _REQUIRED if name in mapping}
         self._event_type = _compile("event_type", preset.event_type)
         self._subject = _compile("subject", preset.subject)
         self._occurred_at = _compile("occurred_at", preset.occurred_at)
@@ -66,6 +69,12 @@ class Normalizer:
         self._attributes = {
             name: _compile(f"attributes.{name}", path) for name, path in preset.attributes.items()
         }
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Names of the headers that it reads; none of them is signed."""
+        named = (self._preset.type_header, self._preset.delivery_header)
+        return tuple(name for name in named if name is not None)
 
     def normalize(
         self, headers: Mapping[str, str], body: bytes, verified: Verified | None = None
@@ -75,14 +84,17 @@ class Normalizer:
         Raises:
             MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
                 where the preset takes one.
+            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable.
         """
         document = parse(self._preset, body)
         digest = hashlib.sha256(body)
         key = _key(self._dedup_key(document)) if self._dedup_key else None
+        event_type = self._type(document, headers)
+        self._require(event_type=event_type != UNKNOWN_TYPE, dedup_key=key is not None)
         if key is None and verified is not None:
             key = _signed_key(body, verified)
         return Normalized(
-            event_type=self._type(document, headers),
+            event_type=event_type,
             subject=_text(self._subject(document)),
             occurred_at=_milliseconds(self._occurred_at(document)),
             dedup_key=key or f"sha256:{digest.hexdigest()}",
@@ -101,6 +113,11 @@ class Normalizer:
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
+
+    def _require(self, **found: bool) -> None:
+        for name, expression in self._required.items():
+            if not found[name]:
+                raise Misfit(name, f"mapping.{name} ({expression!r}) finds nothing usable in it")
 
     def _attribute_values(self, document: Any) -> dict[str, str]:
         found = ((name, _text(path(document))) for name, path in self._attributes.items())

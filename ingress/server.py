@@ -10,9 +10,12 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
+from ingress.quarantine import Quarantine
 from ingress.receiver import DEADLINE_SECONDS, Receiver
+from ingress.rejections import Rejections
 from ingress.router import Router
 from ingress.sources import SourceTable
 from streams.errors import ConfigError
@@ -25,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 KEEPALIVE_SECONDS = 15.0
 """How long a connection may be without a complete request head, its first one included."""
+LINGERING_SECONDS = 2.0
+"""A refused body is read away for so long and dropped: closed at once, TCP would take the answer
+from who is still sending (RFC 9112, section 9.6)."""
 DRAIN_SECONDS = 0.5
 """Between "not ready" and a closed listener, for who balances load to notice."""
 GRACE_SECONDS = 10.0
@@ -47,8 +53,13 @@ class IngressServer:
         self._directory = Directory(settings, topology, SourceTable(vault))
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
-        receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
-        self._router = Router(receiver, lambda: self._directory.ready)
+        receiver = Receiver(
+            self._directory, intake, Quarantine(self._producer, intake), topology,
+            deadline_seconds=deadline_seconds,
+        )  # fmt: skip
+        self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
+        self._router = Router(receiver, lambda: self._directory.ready, self._rejections)
+        self._writing: asyncio.Task[None] | None = None
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
 
@@ -58,9 +69,9 @@ class IngressServer:
         Raises:
             ConfigError: the address cannot be listened on.
         """
-        server = web.Server(
-            self._router.handle, access_log=None, auto_decompress=False,
-            keepalive_timeout=self._keepalive, lingering_time=2.0,
+        server = Listener(
+            self._router.handle, self._router.unread,
+            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
         )  # fmt: skip
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -72,6 +83,7 @@ class IngressServer:
                 f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
             ) from error
         self._directory.start()
+        self._writing = asyncio.create_task(self._rejections.run())
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
@@ -87,9 +99,17 @@ class IngressServer:
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._router.idle()
         await self._runner.cleanup()
+        await self._write_rejections()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
         log.info("ingress ended")
+
+    async def _write_rejections(self) -> None:
+        assert self._writing is not None  # noqa: S101 - set by `start`
+        self._writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._writing
+        await self._rejections.flush()
 
 
 def run(settings: Settings, topology: Topology) -> None:

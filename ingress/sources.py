@@ -47,6 +47,12 @@ class SourceTable:
             return None
         return source
 
+    def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
+        """Tenant and source of a path, each None where none of that name has a source to send."""
+        if self.lookup(tenant_id, name) is not None:
+            return tenant_id, name
+        return (tenant_id if tenant_id in self._sources else None), None
+
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Fold one record in.
 

@@ -13,8 +13,10 @@ import orjson
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from streams.admission import Admission
 from streams.kafka import AwaitedProducer
 from streams.operator.arrivals import Arrivals
+from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.projections import RowKey
@@ -45,6 +47,8 @@ class Parts:
     follower: Follower
     arrivals: Arrivals
     producer: AwaitedProducer
+    bodies: Bodies
+    admission: Admission
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""

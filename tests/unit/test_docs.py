@@ -11,6 +11,7 @@ import pytest
 import typer
 from prometheus_client import REGISTRY
 
+from ingress import problems
 from ingress.presets import PRESETS
 from streams.cli import application
 from streams.operator import metrics as operator_metrics
@@ -24,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
-    "ingress.receiver", "ingress.router", "streams.dedup", "streams.dispatcher.metrics",
-    "streams.runtime.metrics", "streams.worker.metrics",
+    "ingress.quarantine", "ingress.receiver", "ingress.router", "streams.dedup",
+    "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
 )  # fmt: skip
 
 
@@ -55,6 +56,17 @@ def test_the_flow_names_every_topic_with_its_retention() -> None:
 
 def test_the_states_of_a_job_are_those_of_its_record() -> None:
     assert set(first_cells("docs/jobs.md", "# The life of a job")) == set(get_args(JobStatus))
+
+
+def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
+    rows = (ROOT / "docs/answers.md").read_text()
+    listed = set(re.findall(r"^\| (\d{3}) `([^`]+)`", rows, re.MULTILINE))
+    declared = {
+        (str(each.status), each.name)
+        for each in vars(problems).values()
+        if isinstance(each, problems.Problem)
+    }
+    assert listed == declared | {("202", "accepted"), ("202", "quarantined"), ("200", "duplicate")}
 
 
 def test_every_setting_is_listed() -> None:

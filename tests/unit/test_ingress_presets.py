@@ -245,11 +245,11 @@ def test_zendesk_deliveries_without_a_body_are_told_apart_by_when_they_were_sign
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no samples at {SAMPLES}")
 def test_every_sample_of_github_is_normalized_and_is_an_event_of_its_own() -> None:
-    """All 184 files; the one named `index.json` is empty, and has the hash of nothing as its key."""
+    """All 184 files; one, in a folder named `index.json`, is empty: its key is the hash of that."""
     keys = set()
     bodies = list(SAMPLES.glob("*/*.json"))
     for path in bodies:
         found = normalized("github", path.read_bytes(), X_GitHub_Event=path.parent.name)
-        assert found.event_type.split(".")[0] == path.parent.name
+        assert found.event_type.startswith(path.parent.name)
         keys.add(found.dedup_key)
     assert len(keys) == len(bodies) == 184
