@@ -56,7 +56,7 @@ OLD_KEYS = Counter(
 )
 
 _NOBODY = verifier("hmac-sha256", {})
-_NOBODYS_SECRETS = (os.urandom(32),)
+_NOBODYS_SECRETS = {0: os.urandom(32)}
 
 
 class Sources(Protocol):
@@ -119,18 +119,22 @@ class Receiver:
     def _authenticate(
         self, request: web.BaseRequest, tenant_id: str, name: str, body: bytes
     ) -> Source:
+        now = time.time()
         source = self._sources.lookup(tenant_id, name)
-        signed = SignedRequest(request.headers, body, _url(request), request.method, time.time())
-        verify, secrets = (source.verify, source.secrets) if source else (_NOBODY, _NOBODYS_SECRETS)
+        held = source.secrets(now) if source else {}
+        # A source without a secret is as closed as one that is not there, and takes as long.
+        verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
         scheme = source.settings.scheme if source else "none"
+        signed = SignedRequest(request.headers, body, _url(request), request.method, now)
         try:
-            verified = verify(secrets, signed)
+            verified = verify(tuple(secrets.values()), signed)
         except SignatureError as error:
-            SIGNATURE_FAILURES.labels(scheme, error.reason).inc()
+            reason = "no_secret" if source and not held else error.reason
+            SIGNATURE_FAILURES.labels(scheme, reason).inc()
             raise Refused(UNAUTHORIZED) from None
-        if source is None:
+        if source is None or not held:
             raise Refused(UNAUTHORIZED)
-        if verified.key_index > 0:
+        if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
         return source
 

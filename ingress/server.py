@@ -13,6 +13,7 @@ from aiohttp import web
 from ingress.directory import Directory
 from ingress.intake import Intake
 from ingress.receiver import DEADLINE_SECONDS, Receiver
+from ingress.references import References
 from ingress.router import Router
 from ingress.sources import SourceTable
 from streams.errors import ConfigError
@@ -44,7 +45,8 @@ class IngressServer:
         keepalive_seconds: float = KEEPALIVE_SECONDS,
     ) -> None:
         self._settings = settings
-        self._directory = Directory(settings, topology, SourceTable(vault))
+        self._references = References()
+        self._directory = Directory(settings, topology, SourceTable(vault, self._references))
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
         receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
@@ -72,6 +74,7 @@ class IngressServer:
                 f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
             ) from error
         self._directory.start()
+        self._references.start()
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
@@ -89,6 +92,7 @@ class IngressServer:
         await self._runner.cleanup()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
+        await asyncio.to_thread(self._references.stop)
         log.info("ingress ended")
 
 

@@ -318,6 +318,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key of a source: a sealed secret or a reference to one, and until when it verifies."""
+
+    sealed: bytes | None = field(repr=False)
+    reference: str | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
     kind: Literal["tenant", "source"]
@@ -326,3 +335,4 @@ class TenantRecord:
     body: str
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     updated_at: int = 0
+    keys: tuple[SigningKey, ...] = ()

@@ -17,10 +17,12 @@ from webhooks import VAULT, MemoryLog, signed, source, tenant, ticket, topology,
 
 from ingress.intake import Intake
 from ingress.receiver import Receiver
+from ingress.references import References
 from ingress.router import Router
 from ingress.sources import Source, SourceTable
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
+from streams.signing_keys import Reference
 from streams.vault import CHUNK_BYTES, chunk_purpose
 
 MIB = 1024 * 1024
@@ -29,11 +31,13 @@ MIB = 1024 * 1024
 class Sources:
     def __init__(self) -> None:
         self.ready = True
-        self.table = SourceTable(VAULT)
+        self.table = SourceTable(VAULT, References())
         for tenant_id in ("acme", "bolt"):
             self.table.apply(*source(tenant_id, "zendesk", "zendesk"))
             self.table.apply(*source(tenant_id, "shop", "hmac-sha256"))
         self.table.apply(*source("acme", "rotated", "hmac-sha256", [b"new", b"old"]))
+        unmounted = Reference("file:/not/mounted/here")
+        self.table.apply(*source("acme", "unmounted", "hmac-sha256", [unmounted]))
         self.table.apply(*tenant("gone", disabled=True))
         self.table.apply(*source("gone", "shop", "hmac-sha256"))
 
@@ -193,6 +197,7 @@ async def test_nobody_can_tell_why_a_request_is_not_authorized(edge: Edge) -> No
         ("/v1/hooks/gone/shop", signed(body)),
         ("/v1/hooks/ac%2Fme/shop", signed(body)),
         ("/v1/hooks/bolt/rotated", signed(body, b"new")),
+        ("/v1/hooks/acme/unmounted", signed(body)),
     ):
         status, answer, sent = await edge.post(path, body, headers)
         del sent["Date"]
