@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
 from ingress.problems import INTERNAL, NOT_ALLOWED_HERE, NOT_FOUND, READ_ONLY, Refused
 from ingress.receiver import Receiver
+from ingress.tenancy import Addressing, by_path
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +28,11 @@ _PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
 class Router:
     """Handles every request of the server, and knows how many are under way."""
 
-    def __init__(self, receiver: Receiver, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, receiver: Receiver, ready: Callable[[], bool], address: Addressing = by_path
+    ) -> None:
         self._receiver = receiver
+        self._address = address
         self._ready = ready
         self._under_way = 0
         self._draining = False
@@ -59,10 +63,10 @@ class Router:
                 self._idle.set()
 
     async def _route(self, request: web.BaseRequest) -> web.Response:
+        address = self._address(request)
+        if address is not None:
+            return await self._hook(request, *address)
         path = request.rel_url.raw_path
-        parts = path.split("/")
-        if len(parts) == 5 and parts[1] == "v1" and parts[2] == "hooks" and parts[3] and parts[4]:
-            return await self._hook(request, parts[3], parts[4])
         if path in _PROBES:
             return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
         return NOT_FOUND.response()

@@ -16,6 +16,7 @@ from ingress.receiver import DEADLINE_SECONDS, Receiver
 from ingress.references import References
 from ingress.router import Router
 from ingress.sources import SourceTable
+from ingress.tenancy import addressing
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
 from streams.settings import Settings
@@ -50,7 +51,7 @@ class IngressServer:
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
         receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
-        self._router = Router(receiver, lambda: self._directory.ready)
+        self._router = Router(receiver, lambda: self._directory.ready, addressing(settings))
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
 
@@ -100,7 +101,8 @@ def run(settings: Settings, topology: Topology) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no usable vault key, or the address cannot be listened on.
+        ConfigError: no usable vault key, settings that do not fit each other, or the address
+            cannot be listened on.
     """
     vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
     uvloop.run(_serve(settings, topology, vault))

@@ -14,7 +14,7 @@ from streams.errors import ConfigError, PoisonRecord, SignatureError, VaultError
 from streams.serde import keys
 from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey, TenantRecord
-from streams.signing_keys import keys_of, open_secret
+from streams.source_keys import keys_of, open_secret
 from streams.tenants import Rate, SourceSettings, source_settings, tenant_settings
 from streams.vault import Vault
 

@@ -1,6 +1,6 @@
 """Tenants and their sources as the `tenants` topic carries them.
 
-A source's secrets lie sealed in its record (`signing_keys`); nothing else in it is secret.
+A source's secrets lie sealed in its record (`source_keys`); nothing else in it is secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
 from streams.signature_options import OPTIONS
-from streams.signing_keys import Secret, signing_key
+from streams.source_keys import Secret, signing_key
 from streams.vault import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

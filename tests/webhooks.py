@@ -15,7 +15,7 @@ from streams.errors import KafkaUnavailable
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.signing_keys import Secret
+from streams.source_keys import Secret
 from streams.tenants import SourceSettings, source_record
 from streams.topology.model import Priority, Route, Topology
 from streams.vault import Vault

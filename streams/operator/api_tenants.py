@@ -15,7 +15,7 @@ from streams.operator.views import rfc3339, source_json, tenant_json
 from streams.serde import ids, keys
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.signing_keys import MOST_KEYS, keys_of, rotated, signing_key
+from streams.source_keys import MOST_KEYS, keys_of, rotated, signing_key
 from streams.tenants import NAME, TenantSettings, source_record
 
 routes = web.RouteTableDef()

@@ -24,7 +24,7 @@ from streams.errors import SignatureError
 from streams.operator.links import web_link
 from streams.secret_reference import check_reference
 from streams.signature_options import OPTIONS, parse
-from streams.signing_keys import Reference, Secret
+from streams.source_keys import Reference, Secret
 from streams.tenants import SCHEMES, SourceSettings
 
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400

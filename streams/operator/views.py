@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from streams.serde.records import DeadLetter, Job, LedgerEntry, TenantRecord
-from streams.signing_keys import holds, keys_of
+from streams.source_keys import holds, keys_of
 from streams.tenants import source_settings
 
 Json = dict[str, Any]

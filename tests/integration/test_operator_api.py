@@ -30,7 +30,7 @@ from streams.operator.client import CallFailed
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, SigningKey, Submit
-from streams.signing_keys import MOST_KEYS, open_secret
+from streams.source_keys import MOST_KEYS, open_secret
 from streams.vault import Vault
 
 pytestmark = pytest.mark.broker

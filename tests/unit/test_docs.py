@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
-    "ingress.receiver", "ingress.references", "ingress.router", "streams.dedup", "streams.dispatcher.metrics",
-    "streams.runtime.metrics", "streams.worker.metrics",
+    "ingress.receiver", "ingress.references", "ingress.router", "streams.dedup",
+    "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
 )  # fmt: skip
 
 

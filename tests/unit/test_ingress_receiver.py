@@ -22,7 +22,7 @@ from ingress.router import Router
 from ingress.sources import Source, SourceTable
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
-from streams.signing_keys import Reference
+from streams.source_keys import Reference
 from streams.vault import CHUNK_BYTES, chunk_purpose
 
 MIB = 1024 * 1024

@@ -13,7 +13,7 @@ from ingress.references import UNRESOLVED, References
 from ingress.sources import SourceTable
 from streams.errors import SecretUnresolved
 from streams.secret_reference import resolve
-from streams.signing_keys import Reference
+from streams.source_keys import Reference
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from streams import tenants
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
-from streams.signing_keys import rotated, signing_key
+from streams.source_keys import rotated, signing_key
 from streams.tenants import Rate
 from streams.vault import Vault
 

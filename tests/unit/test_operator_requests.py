@@ -14,7 +14,7 @@ from streams.operator.job_request import JobRequest
 from streams.operator.refusal import Refusal, unfit
 from streams.operator.source_request import RotateRequest, SourceRequest
 from streams.operator.views import rfc3339
-from streams.signing_keys import Reference
+from streams.source_keys import Reference
 from streams.tenants import Rate, TenantSettings
 from streams.topology.load import load
 
