@@ -54,6 +54,9 @@ NOT_ALLOWED_HERE = Problem(405, "method-not-allowed", "Deliver with POST.", {"Al
 READ_ONLY = Problem(405, "method-not-allowed", "Read with GET.", {"Allow": "GET, HEAD"})
 SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", {"Connection": "close"})
 TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.")
+RATE_LIMITED = Problem(
+    429, "rate-limited", "The tenant is over its rate: deliver it again, a while later."
+)
 INTERNAL = Problem(500, "internal", "The request could not be handled; its log line says why.")
 BUSY = Problem(
     503,

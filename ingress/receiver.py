@@ -8,8 +8,11 @@ G3: the tenant is the one in the path, under whose source's secret the signature
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import orjson
@@ -22,7 +25,7 @@ from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
 from ingress.intake import Intake
 from ingress.normalize import visible
-from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
+from ingress.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.signatures import SignedRequest, verifier
 from ingress.sources import Source
 from ingress.tracing import continued_trace
@@ -71,7 +74,11 @@ class Sources(Protocol):
 
 
 class Receiver:
-    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one."""
+    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
+
+    `wait` says how many seconds a tenant's next delivery has to wait for its rate, 0.0 counting
+    this one, None where that is not known.
+    """
 
     def __init__(
         self,
@@ -79,6 +86,7 @@ class Receiver:
         intake: Intake,
         topology: Topology,
         *,
+        wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
         deadline_seconds: float = DEADLINE_SECONDS,
         max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
@@ -87,6 +95,7 @@ class Receiver:
         self._sources = sources
         self._intake = intake
         self._topology = topology
+        self._wait = wait
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
@@ -114,7 +123,9 @@ class Receiver:
         self, request: web.BaseRequest, share: Share, tenant_id: str, name: str
     ) -> Event:
         body = await read_body(request, share, self._max_body, self._body_seconds)
-        return self._event(request, self._authenticate(request, tenant_id, name, body), body)
+        source = self._authenticate(request, tenant_id, name, body)
+        self._admit(source.tenant_id)
+        return self._event(request, source, body)
 
     def _authenticate(
         self, request: web.BaseRequest, tenant_id: str, name: str, body: bytes
@@ -137,6 +148,19 @@ class Receiver:
         if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
         return source
+
+    def _admit(self, tenant_id: str) -> None:
+        """Keep the tenant's rate, which only verified deliveries count for.
+
+        Before the signature holds, a 429 would tell a stranger that the tenant exists, and let
+        it use the tenant's rate up.
+        """
+        seconds = self._wait(tenant_id)
+        if seconds is None:
+            raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
+        if seconds:
+            headers = {"Retry-After": str(math.ceil(seconds))}
+            raise Refused(replace(RATE_LIMITED, headers=headers))
 
     def _event(self, request: web.BaseRequest, source: Source, body: bytes) -> Event:
         BODY_BYTES.observe(len(body))

@@ -12,6 +12,8 @@ from aiohttp import web
 
 from ingress.directory import Directory
 from ingress.intake import Intake
+from ingress.rate_gossip import RateGossip
+from ingress.rates import Rates
 from ingress.receiver import DEADLINE_SECONDS, Receiver
 from ingress.references import References
 from ingress.router import Router
@@ -47,10 +49,16 @@ class IngressServer:
     ) -> None:
         self._settings = settings
         self._references = References()
-        self._directory = Directory(settings, topology, SourceTable(vault, self._references))
+        table = SourceTable(vault, self._references)
+        rates = Rates(table.rates)
+        self._gossip = RateGossip(settings, rates)
+        self._directory = Directory(settings, topology, table)
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
-        receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
+        receiver = Receiver(
+            self._directory, intake, topology,
+            wait=rates.wait, deadline_seconds=deadline_seconds,
+        )  # fmt: skip
         self._router = Router(receiver, lambda: self._directory.ready, addressing(settings))
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
@@ -76,6 +84,7 @@ class IngressServer:
             ) from error
         self._directory.start()
         self._references.start()
+        self._gossip.start()
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
@@ -94,6 +103,7 @@ class IngressServer:
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
         await asyncio.to_thread(self._references.stop)
+        await asyncio.to_thread(self._gossip.stop)
         log.info("ingress ended")
 
 

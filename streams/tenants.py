@@ -27,7 +27,7 @@ SCHEMES = tuple(OPTIONS)
 class Rate(BaseModel):
     """At most `count` deliveries in `seconds`, at an even pace of `count / seconds` a second.
 
-    At once it allows a tenth of `count`, so that in any `seconds` at most 1.1 times `count` pass.
+    At once it allows less than a tenth of `count`: in any `seconds` at most 1.1 times `count` pass.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -336,3 +336,12 @@ class TenantRecord:
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     updated_at: int = 0
     keys: tuple[SigningKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RateReport:
+    """What one ingress process tells the others of its demand, in deliveries a second."""
+
+    process: str
+    demand: dict[str, float]
+    leaving: bool
