@@ -23,6 +23,7 @@ from prometheus_client import Counter, Histogram
 from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, Share, read_body
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
+from ingress.holding import Holding
 from ingress.intake import Intake
 from ingress.normalize import visible
 from ingress.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
@@ -73,6 +74,15 @@ class Sources(Protocol):
         """The source, or None where it, or its tenant, is unknown or disabled."""
 
 
+class _OverRate(Exception):
+    """The tenant's next delivery passes in so many seconds; this one is to be refused."""
+
+    def __init__(self, tenant_id: str, seconds: float) -> None:
+        super().__init__(tenant_id)
+        self.tenant_id = tenant_id
+        self.seconds = seconds
+
+
 class Receiver:
     """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
 
@@ -96,6 +106,7 @@ class Receiver:
         self._intake = intake
         self._topology = topology
         self._wait = wait
+        self._holding = Holding()
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
@@ -112,9 +123,14 @@ class Receiver:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
-        with self._room.share() as share:
-            event = await self._read(request, share, tenant_id, name)
-            receipt, repeated = await self._store_once(event)
+        try:
+            with self._room.share() as share:
+                event = await self._read(request, share, tenant_id, name)
+                receipt, repeated = await self._store_once(event)
+        except _OverRate as over:
+            left = await self._holding.hold(over.tenant_id, over.seconds)
+            headers = {"Retry-After": str(max(1, math.ceil(left)))}
+            raise Refused(replace(RATE_LIMITED, headers=headers)) from None
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer(receipt, repeated)
@@ -159,8 +175,7 @@ class Receiver:
         if seconds is None:
             raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
         if seconds:
-            headers = {"Retry-After": str(math.ceil(seconds))}
-            raise Refused(replace(RATE_LIMITED, headers=headers))
+            raise _OverRate(tenant_id, seconds)
 
     def _event(self, request: web.BaseRequest, source: Source, body: bytes) -> Event:
         BODY_BYTES.observe(len(body))
