@@ -89,7 +89,7 @@ class RateGossip:
                     self._tell(producer, self._rates.report())
                     if not self._rates.known and due > joined + SILENT_SECONDS:
                         self._say_lost("this process's own reports do not come back")
-            self._tell(producer, RateReport(self._rates.process, {}, leaving=True))
+            self._tell(producer, self._rates.leave())
         finally:
             producer.flush(_CONTACT_SECONDS)
             consumer.close()

@@ -112,6 +112,11 @@ class Rates:
                 demand[tenant_id] = bucket.demand
         return RateReport(self.process, demand, leaving=False)
 
+    def leave(self) -> RateReport:
+        """What to tell last; until it is heard of anew, this process has no share."""
+        self._heard = {}
+        return RateReport(self.process, {}, leaving=True)
+
     def hear(self, report: RateReport) -> None:
         """Take in the next report of the log, this process's own too."""
         now = self._clock()

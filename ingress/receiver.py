@@ -120,17 +120,20 @@ class Receiver:
         Raises:
             Refused: every other answer.
         """
-        started = time.perf_counter()
-        if not self._sources.ready:
-            raise Refused(UNAVAILABLE, "the sources are not known yet")
         try:
-            with self._room.share() as share:
-                event = await self._read(request, share, tenant_id, name)
-                receipt, repeated = await self._store_once(event)
+            return await self._receive(request, tenant_id, name)
         except _OverRate as over:
             left = await self._holding.hold(over.tenant_id, over.seconds)
             headers = {"Retry-After": str(max(1, math.ceil(left)))}
             raise Refused(replace(RATE_LIMITED, headers=headers)) from None
+
+    async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
+        started = time.perf_counter()
+        if not self._sources.ready:
+            raise Refused(UNAVAILABLE, "the sources are not known yet")
+        with self._room.share() as share:
+            event = await self._read(request, share, tenant_id, name)
+            receipt, repeated = await self._store_once(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer(receipt, repeated)

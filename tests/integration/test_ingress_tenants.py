@@ -9,6 +9,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,16 @@ class Edge:
 
 @pytest.fixture
 def edge(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[Edge]:
+    with edges(kafka, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def edges(kafka: KafkaUnderTest, tmp_path: Path, *left_out: str) -> Iterator[Edge]:
+    """Two processes that are ready; of the topology's topics some are not there."""
     topology = load()
     cluster = Cluster(kafka, topology)
-    cluster.create()
+    cluster.create(*left_out)
     (tmp_path / "vault.key").write_bytes(os.urandom(32))
     settings = Settings(
         bootstrap=kafka.bootstrap, kafka={"log_level": "0", **kafka.client_settings},
@@ -255,3 +263,23 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
     assert max(windows) <= 1.1 * per_second * 2 + answered_late
     assert {status for status, _ in flood.told} <= {202, 429, 503}
     assert all(seconds >= 1 for status, seconds in flood.told if status == 429)
+
+
+def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_the_wiser(
+    kafka: KafkaUnderTest, tmp_path: Path
+) -> None:
+    with edges(kafka, tmp_path, "ingress.rates") as edge:
+        edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
+        edge.live(202, b"s")
+        rate = {"count": 1_000, "seconds": 10}
+        edge.operator.send("PUT", "/v1/tenants/acme", {"rate": rate})
+        edge.live(503, b"s")
+        for process in edge.processes:
+            process.wait_for("rates cannot be kept")
+        edge.cluster.create(*(name for name in load().topics if name != "ingress.rates"))
+        eventually(
+            lambda: asyncio.run(edge.statuses(b"s")) == [202, 202], 20,
+            what="the rate is kept once its topic is there",
+        )  # fmt: skip
+        edge.operator.send("PUT", "/v1/tenants/acme", {})
+        edge.live(202, b"s")

@@ -249,6 +249,14 @@ def test_a_process_that_the_log_does_not_tell_of_has_no_share() -> None:
     assert (rates.known, rates.wait("acme")) == (False, None)
 
 
+def test_a_process_that_left_has_no_share_until_it_is_heard_of_anew() -> None:
+    rates, _ = alone(Rate(count=100, seconds=1))
+    rates.leave()
+    assert (rates.known, rates.wait("acme")) == (False, None)
+    rates.hear(rates.report())
+    assert rates.known
+
+
 def test_a_process_that_leaves_is_forgotten_at_once() -> None:
     rates, clock = alone(Rate(count=100, seconds=1))
     rates.hear(RateReport("ing_other", {"acme": 1e9}, leaving=False))
