@@ -2,7 +2,7 @@
 
 G1: it is answered 2xx only after its body and its envelope are acknowledged by all in-sync
 replicas; answered otherwise, it may have been written or not, and its sender delivers again.
-G3: the tenant is the one in the path, under whose source's secret the signature held.
+G3: the tenant is the route's (`tenancy`), under whose source's secret the signature held.
 """
 
 from __future__ import annotations
