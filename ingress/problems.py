@@ -60,6 +60,9 @@ SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", _CLOSE
 TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.", _CLOSE)
 URI_TOO_LONG = Problem(414, "uri-too-long", "The request's target is too long.", _CLOSE)
 UNSUPPORTED = Problem(415, "unsupported-media", "A body in this form cannot be read.", _CLOSE)
+RATE_LIMITED = Problem(
+    429, "rate-limited", "The tenant is over its rate: deliver it again, a while later."
+)
 HEADERS_TOO_LARGE = Problem(
     431, "headers-too-large", "A header is too long, or there are too many.", _CLOSE
 )

@@ -2,15 +2,17 @@
 
 G1: it is answered 2xx only after its body and its envelope are acknowledged by all in-sync
 replicas; answered otherwise, it may have been written or not, and its sender delivers again.
-G3: the tenant is the one in the path, under whose source's secret the signature held.
+G3: the tenant is the route's (`tenancy`), under whose source's secret the signature held.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import orjson
@@ -24,8 +26,9 @@ from ingress.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.event import Event, routed
 from ingress.handshakes import Answer, handshake
 from ingress.headers import Headers
+from ingress.holding import Holding
 from ingress.intake import Intake
-from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
+from ingress.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.quarantine import Quarantine
 from ingress.signatures import SignedRequest, Verified, verifier
 from ingress.sources import Source
@@ -62,7 +65,7 @@ OLD_KEYS = Counter(
 
 
 _NOBODY = verifier("hmac-sha256", {})
-_NOBODYS_SECRETS = (os.urandom(32),)
+_NOBODYS_SECRETS = {0: os.urandom(32)}
 
 
 class Sources(Protocol):
@@ -76,8 +79,21 @@ class Sources(Protocol):
         """The source, or None where it, or its tenant, is unknown or disabled."""
 
 
+class _OverRate(Exception):
+    """The tenant's next delivery passes in so many seconds; this one is to be refused."""
+
+    def __init__(self, tenant_id: str, seconds: float) -> None:
+        super().__init__(tenant_id)
+        self.tenant_id = tenant_id
+        self.seconds = seconds
+
+
 class Receiver:
-    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one."""
+    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
+
+    `wait` says how many seconds a tenant's next delivery has to wait for its rate, 0.0 counting
+    this one, None where that is not known.
+    """
 
     def __init__(
         self,
@@ -86,6 +102,7 @@ class Receiver:
         quarantine: Quarantine,
         topology: Topology,
         *,
+        wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
         deadline_seconds: float = DEADLINE_SECONDS,
         max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
@@ -95,6 +112,8 @@ class Receiver:
         self._intake = intake
         self._quarantine = quarantine
         self._topology = topology
+        self._wait = wait
+        self._holding = Holding()
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
@@ -108,6 +127,14 @@ class Receiver:
         Raises:
             Refused: every other answer.
         """
+        try:
+            return await self._receive(request, tenant_id, name)
+        except _OverRate as over:
+            left = await self._holding.hold(over.tenant_id, over.seconds)
+            headers = {"Retry-After": str(max(1, math.ceil(left)))}
+            raise Refused(replace(RATE_LIMITED, headers=headers)) from None
+
+    async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
@@ -118,6 +145,7 @@ class Receiver:
             source, verified = self._authenticate(request, headers, tenant_id, name, body)
             if (asked := handshake(source.settings.scheme, body)) is not None:
                 return _greeting(asked)
+            self._admit(source.tenant_id)
             BODY_BYTES.observe(len(body))
             try:
                 event = self._event(source, headers, verified, body)
@@ -131,20 +159,36 @@ class Receiver:
     def _authenticate(
         self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
     ) -> tuple[Source, Verified]:
+        now = time.time()
         source = self._sources.lookup(tenant_id, name)
-        signed = SignedRequest(headers, body, _url(request, headers), request.method, time.time())
-        verify, secrets = (source.verify, source.secrets) if source else (_NOBODY, _NOBODYS_SECRETS)
+        held = source.secrets(now) if source else {}
+        # A source without a secret is as closed as one that is not there, and takes as long.
+        verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
         scheme = source.settings.scheme if source else "none"
+        signed = SignedRequest(headers, body, _url(request, headers), request.method, now)
         try:
-            verified = verify(secrets, signed)
+            verified = verify(tuple(secrets.values()), signed)
         except SignatureError as error:
-            SIGNATURE_FAILURES.labels(scheme, error.reason).inc()
+            reason = "no_secret" if source and not held else error.reason
+            SIGNATURE_FAILURES.labels(scheme, reason).inc()
             raise Refused(UNAUTHORIZED) from None
-        if source is None:
+        if source is None or not held:
             raise Refused(UNAUTHORIZED)
-        if verified.key_index > 0:
+        if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
         return source, verified
+
+    def _admit(self, tenant_id: str) -> None:
+        """Keep the tenant's rate, which only verified deliveries count for.
+
+        Before the signature holds, a 429 would tell a stranger that the tenant exists, and let
+        it use the tenant's rate up.
+        """
+        seconds = self._wait(tenant_id)
+        if seconds is None:
+            raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
+        if seconds:
+            raise _OverRate(tenant_id, seconds)
 
     def _event(self, source: Source, headers: Headers, verified: Verified, body: bytes) -> Event:
         normalized = source.normalizer.normalize(headers, body, verified)

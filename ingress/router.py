@@ -19,6 +19,7 @@ from ingress.problems import (
 )
 from ingress.receiver import OUTCOME, Receiver
 from ingress.rejections import Rejections
+from ingress.tenancy import Addressing, by_path
 
 log = structlog.get_logger(__name__)
 
@@ -34,10 +35,15 @@ class Router:
     """Handles every request of the server, and knows how many are under way."""
 
     def __init__(
-        self, receiver: Receiver, ready: Callable[[], bool], rejections: Rejections
+        self,
+        receiver: Receiver,
+        ready: Callable[[], bool],
+        rejections: Rejections,
+        address: Addressing = by_path,
     ) -> None:
         self._receiver = receiver
         self._rejections = rejections
+        self._address = address
         self._ready = ready
         self._under_way = 0
         self._draining = False
@@ -73,10 +79,10 @@ class Router:
         return _signed_off(problem.response())
 
     async def _route(self, request: web.BaseRequest) -> web.Response:
+        address = self._address(request)
+        if address is not None:
+            return await self._hook(request, *address)
         path = request.rel_url.raw_path
-        parts = path.split("/")
-        if len(parts) == 5 and parts[1] == "v1" and parts[2] == "hooks" and parts[3] and parts[4]:
-            return await self._hook(request, parts[3], parts[4])
         if path in _PROBES:
             return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
         return NOT_FOUND.response()

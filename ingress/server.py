@@ -14,10 +14,14 @@ from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
 from ingress.quarantine import Quarantine
+from ingress.rate_gossip import RateGossip
+from ingress.rates import Rates
 from ingress.receiver import DEADLINE_SECONDS, Receiver
+from ingress.references import References
 from ingress.rejections import Rejections
 from ingress.router import Router
 from ingress.sources import SourceTable
+from ingress.tenancy import addressing
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
 from streams.settings import Settings
@@ -50,15 +54,21 @@ class IngressServer:
         keepalive_seconds: float = KEEPALIVE_SECONDS,
     ) -> None:
         self._settings = settings
-        self._directory = Directory(settings, topology, SourceTable(vault))
+        self._references = References()
+        table = SourceTable(vault, self._references)
+        rates = Rates(table.rates)
+        self._gossip = RateGossip(settings, rates)
+        self._directory = Directory(settings, topology, table)
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
         receiver = Receiver(
             self._directory, intake, Quarantine(self._producer, intake), topology,
-            deadline_seconds=deadline_seconds,
+            wait=rates.wait, deadline_seconds=deadline_seconds,
         )  # fmt: skip
         self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
-        self._router = Router(receiver, lambda: self._directory.ready, self._rejections)
+        self._router = Router(
+            receiver, lambda: self._directory.ready, self._rejections, addressing(settings)
+        )
         self._writing: asyncio.Task[None] | None = None
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
@@ -84,6 +94,8 @@ class IngressServer:
             ) from error
         self._directory.start()
         self._writing = asyncio.create_task(self._rejections.run())
+        self._references.start()
+        self._gossip.start()
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
@@ -102,6 +114,8 @@ class IngressServer:
         await self._write_rejections()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
+        await asyncio.to_thread(self._references.stop)
+        await asyncio.to_thread(self._gossip.stop)
         log.info("ingress ended")
 
     async def _write_rejections(self) -> None:
@@ -116,7 +130,8 @@ def run(settings: Settings, topology: Topology) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no usable vault key, or the address cannot be listened on.
+        ConfigError: no usable vault key, settings that do not fit each other, or the address
+            cannot be listened on.
     """
     vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
     uvloop.run(_serve(settings, topology, vault))

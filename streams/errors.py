@@ -9,6 +9,7 @@
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload cannot be sealed, found or opened
+    ├── SecretUnresolved       a reference to a secret leads to none here
     ├── SignatureError         a request is not signed by its source's secret
     ├── Misfit                 a signed body does not give what its source's mapping says
     │   └── MalformedBody      ... because it cannot be read at all
@@ -69,6 +70,10 @@ class StoreDamaged(TidegateError):
 
 class VaultError(TidegateError):
     """A payload cannot be sealed, found or opened."""
+
+
+class SecretUnresolved(TidegateError):
+    """A reference to a secret leads to none in this process's environment or files."""
 
 
 class SignatureError(TidegateError):

@@ -16,9 +16,11 @@ from ingress.connection import Listener
 from ingress.intake import Intake
 from ingress.quarantine import Quarantine
 from ingress.receiver import Receiver
+from ingress.references import References
 from ingress.rejections import Rejections
 from ingress.router import Router
 from ingress.sources import Source, SourceTable
+from streams.source_keys import Reference
 
 DISCORD_SIGNER = nacl.signing.SigningKey(b"\x07" * 32)
 DISCORD = DISCORD_SIGNER.verify_key.encode().hex().encode()
@@ -27,11 +29,13 @@ DISCORD = DISCORD_SIGNER.verify_key.encode().hex().encode()
 class Sources:
     def __init__(self) -> None:
         self.ready = True
-        self.table = SourceTable(VAULT)
+        self.table = SourceTable(VAULT, References())
         for tenant_id in ("acme", "bolt"):
             self.table.apply(*source(tenant_id, "zendesk", "zendesk"))
             self.table.apply(*source(tenant_id, "shop", "hmac-sha256"))
         self.table.apply(*source("acme", "rotated", "hmac-sha256", [b"new", b"old"]))
+        unmounted = Reference("file:/not/mounted/here")
+        self.table.apply(*source("acme", "unmounted", "hmac-sha256", [unmounted]))
         self.table.apply(*source("acme", "slack", "slack", [b"slack"]))
         self.table.apply(*source("acme", "discord", "discord", [DISCORD]))
         self.table.apply(*source("acme", "twilio", "twilio", [b"twilio"]))

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import orjson
@@ -49,6 +49,7 @@ class Parts:
     producer: AwaitedProducer
     bodies: Bodies
     admission: Admission
+    rotating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""

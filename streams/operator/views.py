@@ -18,6 +18,7 @@ from streams.serde.records import (
     Rejection,
     TenantRecord,
 )
+from streams.source_keys import holds, keys_of
 from streams.tenants import source_settings
 
 Json = dict[str, Any]
@@ -156,15 +157,20 @@ def tenant_json(record: TenantRecord, sources: Iterable[str]) -> Json:
     }
 
 
-def source_json(record: TenantRecord) -> Json:
-    """A source; of its secrets only how many there are."""
+def source_json(record: TenantRecord, now: int) -> Json:
+    """A source; of its secrets how many verify at `now` (ms), their references and ends."""
     settings: Mapping[str, Any] = source_settings(record).model_dump()
+    keys = [key for key in keys_of(record) if holds(key, now)]
     return {
         "tenant_id": record.tenant_id,
         "source": record.id,
         **settings,
         "disabled": record.disabled,
-        "secrets": len(record.secrets),
+        "secrets": len(keys),
+        "secret_ref": keys[0].reference if keys else None,
+        "old_secrets": [
+            {"secret_ref": key.reference, "valid_until": rfc3339(key.until)} for key in keys[1:]
+        ],
         "updated_at": rfc3339(record.updated_at),
     }
 

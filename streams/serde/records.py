@@ -319,6 +319,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key of a source: a sealed secret or a reference to one, and until when it verifies."""
+
+    sealed: bytes | None = field(repr=False)
+    reference: str | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
     kind: Literal["tenant", "source"]
@@ -327,6 +336,7 @@ class TenantRecord:
     body: str
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     updated_at: int = 0
+    keys: tuple[SigningKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,3 +370,12 @@ class Rejection:
     count: int
     first_at: int
     last_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateReport:
+    """What one ingress process tells the others of its demand, in deliveries a second."""
+
+    process: str
+    demand: dict[str, float]
+    leaving: bool

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
-    "ingress.quarantine", "ingress.receiver", "ingress.router", "streams.dedup",
+    "ingress.quarantine", "ingress.receiver", "ingress.references", "ingress.router",
+    "streams.dedup",
     "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from edge import DISCORD_SIGNER, Edge, running
 from multidict import CIMultiDict
 from webhooks import VAULT, MemoryLog, signed, source, ticket, topology, zendesk_signed
 
+from ingress import holding
 from ingress.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
@@ -138,6 +139,7 @@ async def test_nobody_can_tell_why_a_request_is_not_authorized(edge: Edge) -> No
         ("/v1/hooks/gone/shop", signed(body)),
         ("/v1/hooks/ac%2Fme/shop", signed(body)),
         ("/v1/hooks/bolt/rotated", signed(body, b"new")),
+        ("/v1/hooks/acme/unmounted", signed(body)),
     ):
         status, answer, sent = await edge.post(path, body, headers)
         del sent["Date"]
@@ -208,6 +210,36 @@ async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:
         body = b'{"id":"%d"}' % number
         status, _, _ = await edge.post("/v1/hooks/acme/rotated", body, signed(body, secret))
         assert status == 202
+
+
+async def test_only_verified_deliveries_count_for_a_rate_and_429_says_when_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "MOST_SECONDS", 0.01)
+    asked: list[str] = []
+
+    def wait(tenant_id: str) -> float:
+        asked.append(tenant_id)
+        return 0.0 if len(asked) == 1 else 6.2
+
+    async with running(wait=wait) as edge:
+        path, body = "/v1/hooks/acme/shop", b'{"id":"e1"}'
+        for headers in ({}, signed(body, b"wrong")):
+            assert (await edge.post(path, body, headers))[0] == 401
+        assert (await edge.post("/v1/hooks/nobody/shop", body, signed(body)))[0] == 401
+        assert asked == []
+        assert (await edge.post(path, body, signed(body)))[0] == 202
+        status, answer, sent = await edge.post(path, b'{"id": NaN}', signed(b'{"id": NaN}'))
+        assert (status, answer["type"]) == (429, "urn:tidegate:problem:rate-limited")
+        assert sent["Retry-After"] == "7"
+        assert asked == ["acme", "acme"]
+        assert len(edge.log.on("events.received")) == 1
+
+
+async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:
+    async with running(wait=lambda tenant_id: None) as edge:
+        status, answer = await edge.deliver("acme", ticket("e1"))
+        assert (status, answer["detail"]) == (503, "the tenant's rate cannot be kept for now")
 
 
 async def test_malformed_json_is_told_only_to_who_signed_it(edge: Edge) -> None:
