@@ -131,7 +131,7 @@ def describe(
         else:
             console = Console()
             # A pipe has no width; the tables then take what they need.
-            wide = console if console.is_terminal else Console(width=160)
+            wide = console if console.is_terminal else Console(width=1_000_000)
             for table in descriptions.tables(loaded):
                 wide.print(table)
 
