@@ -14,13 +14,19 @@ import typer
 
 from streams.errors import ConfigError, TidegateError
 from streams.operator import tables
-from streams.operator.client import DEFAULT_URL, admin_token, call
+from streams.operator.client import TokenRefused, admin_token, api_url, call, token_origin
 from streams.settings import load_settings
 
 jobs = typer.Typer(no_args_is_help=True, help="Show, list and cancel jobs.")
 dlq = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
 
-Url = Annotated[str, typer.Option(help="The operator's API.", metavar="URL")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="The operator's API.  [default: that of a running `tidegate dev`, else port 8080]",
+        metavar="URL",
+    ),
+]
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with the admin token.  [default: TIDEGATE_ADMIN_TOKEN]")
 ]
@@ -52,7 +58,7 @@ class _Api:
 @jobs.command("show")
 def show_job(
     job_id: str,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -69,7 +75,7 @@ def list_jobs(
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -86,7 +92,7 @@ def list_jobs(
 def cancel_job(
     job_id: str,
     reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "",
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -102,7 +108,7 @@ def list_dead_letters(
     tenant: Tenant = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -116,7 +122,7 @@ def list_dead_letters(
 @dlq.command("show")
 def show_dead_letter(
     id_: Annotated[str, typer.Argument(metavar="ID")],
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -134,7 +140,7 @@ def replay(
         bool, typer.Option("--fresh-scope", help="Do finished side effects again, too.")
     ] = False,
     key: Key = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -146,10 +152,15 @@ def replay(
 
 
 @contextmanager
-def _api(url: str, token_file: Path | None, data_dir: Path | None) -> Iterator[_Api]:
+def _api(url: str | None, token_file: Path | None, data_dir: Path | None) -> Iterator[_Api]:
     """The API; an error inside ends the command: 1, or 2 for a wrong setting."""
     try:
-        yield _Api(url, admin_token(load_settings(data_dir=data_dir), token_file))
+        settings = load_settings(data_dir=data_dir)
+        yield _Api(api_url(settings, url), admin_token(settings, token_file))
+    except TokenRefused as error:
+        origin = token_origin(settings, token_file)
+        typer.echo(f"error: {error} from {origin}: name another with --token-file", err=True)
+        raise typer.Exit(1) from None
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from streams.errors import KafkaUnavailable
+from streams.topology import commands
 from streams.topology.commands import app
 from streams.topology.load import load
 
@@ -133,3 +135,31 @@ def test_the_graph_joins_stages_and_topics_as_declared() -> None:
     assert "stage_dispatcher --> topic_jobs_work_default" in lines
     assert "stage_dispatcher -. ledger .-> topic_ledger" in lines
     assert "class topic_ledger changelog" in lines
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "tried"),
+    [
+        ([], None, "127.0.0.1:9333"),
+        ([], "127.0.0.1:9444", "127.0.0.1:9444"),
+        (["--bootstrap", "127.0.0.1:9555"], "127.0.0.1:9444", "127.0.0.1:9555"),
+    ],
+)
+def test_plan_asks_the_running_dev_unless_told_otherwise_and_names_the_address(
+    flags: list[str],
+    environment: str | None,
+    tried: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".tidegate").mkdir()
+    (tmp_path / ".tidegate/dev.json").write_text('{"bootstrap": "127.0.0.1:9333"}')
+    if environment:
+        monkeypatch.setenv("TIDEGATE_BOOTSTRAP", environment)
+
+    def away(*_: object) -> None:
+        raise KafkaUnavailable("no broker answers")
+
+    monkeypatch.setattr(commands, "make_plan", away)
+    told = run("plan", *flags)
+    assert (told.exit_code, told.stderr) == (1, f"{tried}: no broker answers\n")
