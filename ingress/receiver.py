@@ -190,7 +190,9 @@ def _answer(receipt: Receipt, repeated: bool) -> web.Response:
     status, word = (200, "duplicate") if repeated else (202, "accepted")
     answer = {"status": word, "event_id": receipt.event_id, "job_id": receipt.job_id}
     return web.Response(
-        status=status, body=orjson.dumps(answer), headers={"Content-Type": "application/json"}
+        status=status,
+        body=orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE),
+        headers={"Content-Type": "application/json"},
     )
 
 

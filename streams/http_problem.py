@@ -33,5 +33,8 @@ def problem(
         **extra,
     }
     return web.Response(
-        status=status, body=orjson.dumps(body), content_type=CONTENT_TYPE, headers=headers
+        status=status,
+        body=orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE),
+        content_type=CONTENT_TYPE,
+        headers=headers,
     )

@@ -440,3 +440,12 @@ async def test_metrics_count_outcomes_and_name_no_tenant(edge: Edge) -> None:
         assert f"\n{sample} " in text
     assert "acme" not in text
     assert "bolt" not in text
+
+
+async def test_every_answer_ends_its_line(edge: Edge) -> None:
+    body = ticket("e1")
+    for path, headers in (
+        ("/v1/hooks/acme/zendesk", zendesk_signed(body)), ("/v1/hooks/acme/zendesk", {}), ("/", {}),
+    ):  # fmt: skip
+        async with edge.client.post(f"{edge.url}{path}", data=body, headers=headers) as response:
+            assert (await response.read()).endswith(b"}\n")
