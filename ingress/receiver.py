@@ -26,6 +26,7 @@ from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.signatures import SignedRequest, verifier
 from ingress.sources import Source
 from ingress.tracing import continued_trace
+from ingress.unrouted import Unrouted
 from streams.errors import KafkaUnavailable, MalformedBody, SignatureError
 from streams.serde import ids
 from streams.topology.model import Topology
@@ -92,6 +93,7 @@ class Receiver:
         self._body_seconds = body_seconds
         self._room = Room(in_flight_bytes)
         self._duplicates = Duplicates()
+        self._unrouted = Unrouted()
         self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
@@ -106,6 +108,8 @@ class Receiver:
         with self._room.share() as share:
             event = await self._read(request, share, tenant_id, name)
             receipt, repeated = await self._store_once(event)
+        if event.job_id is None:
+            self._unrouted.tell(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer(receipt, repeated)
