@@ -42,7 +42,7 @@ async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
                       None, None, "e1", {})  # fmt: skip
     async with bench(app) as at:
         ref = payload_ref(at, "acme", "evt_1", body)
-        ended: Ended = await at.ended(at.give("draft_reply", event=event, payload_ref=ref))
+        ended: Ended = await at.ended(at.give("answer_ticket", event=event, payload_ref=ref))
         outcomes = at.bodies(Outcome)
     assert (ended.status, ended.error) == ("succeeded", None)
     assert orjson.loads(ended.result or "null") == {
