@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
 import orjson
@@ -15,6 +15,7 @@ import typer
 from streams.errors import ConfigError, TidegateError
 from streams.operator import tables
 from streams.operator.client import TokenRefused, admin_token, api_url, call, token_origin
+from streams.serde.records import JobStatus
 from streams.settings import load_settings
 
 jobs = typer.Typer(no_args_is_help=True, help="Show, list and cancel jobs.")
@@ -35,6 +36,9 @@ DataDir = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
+Status = Annotated[
+    str | None, typer.Option(help=f"Only in this state: {', '.join(get_args(JobStatus))}.")
+]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
 Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
 Key = Annotated[
@@ -71,7 +75,7 @@ def show_job(
 @jobs.command("list")
 def list_jobs(
     tenant: Tenant = None,
-    status: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    status: Status = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
