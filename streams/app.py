@@ -197,16 +197,19 @@ def _broken_module(target: str, module: str, error: BaseException) -> str:
 
 def _own_lines(error: BaseException) -> str:
     """The traceback's frames in the application: not ours, the importer's, or a library's."""
-    ours = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen ")
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(ours)
+        if not frame.filename.startswith("<frozen ")
+        and not _below(frame, Path(__file__).parent, Path(importlib.__file__).parent)
     ]
-    libraries = (sys.prefix, sys.base_prefix)
-    own = [frame for frame in frames if not frame.filename.startswith(libraries)]
+    own = [frame for frame in frames if not _below(frame, Path(sys.prefix), Path(sys.base_prefix))]
     # An installed application lies among the libraries.
     return "".join(traceback.format_list(own or frames))
+
+
+def _below(frame: traceback.FrameSummary, *folders: Path) -> bool:
+    return any(Path(frame.filename).is_relative_to(folder) for folder in folders)
 
 
 def _scopes(type: str, scopes: Iterable[str]) -> frozenset[str]:

@@ -22,7 +22,9 @@ def check(target: str) -> None:
         typer.Exit: it cannot be imported, or is no `App`.
         ConfigError: its import ended the interpreter.
     """
-    code = subprocess.run([sys.executable, "-m", __name__, target], check=False).returncode  # noqa: S603
+    # -P: the application's files take no part in the interpreter's own start, as in a worker's.
+    command = (sys.executable, "-P", "-m", __name__, target)
+    code = subprocess.run(command, check=False).returncode  # noqa: S603
     if code < 0:
         raise ConfigError(f"--app {target!r}: the process that imports it {describe_end(code)}")
     if code:
