@@ -27,7 +27,7 @@ class Problem:
             body["detail"] = detail
         return web.Response(
             status=self.status,
-            body=orjson.dumps({**body, "status": self.status}),
+            body=orjson.dumps({**body, "status": self.status}, option=orjson.OPT_APPEND_NEWLINE),
             headers={"Content-Type": "application/problem+json", **self.headers},
         )
 

@@ -32,6 +32,7 @@ from ingress.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE,
 from ingress.quarantine import Quarantine
 from ingress.signatures import SignedRequest, Verified, verifier
 from ingress.sources import Source
+from ingress.unrouted import Unrouted
 from streams.errors import KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.topology.model import Topology
 
@@ -119,6 +120,7 @@ class Receiver:
         self._body_seconds = body_seconds
         self._room = Room(in_flight_bytes)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
+        self._unrouted = Unrouted()
         self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
@@ -152,6 +154,8 @@ class Receiver:
             except Misfit as misfit:
                 return await self._put_aside(source, headers, verified, body, misfit)
             receipt, repeated = await self._store_once(event)
+        if event.job_id is None:
+            self._unrouted.tell(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer("duplicate" if repeated else "accepted", receipt)
@@ -253,7 +257,8 @@ def _answer(status: str, receipt: Receipt) -> web.Response:
         answer["job_id"] = receipt.job_id
     response = web.Response(
         status=200 if status == "duplicate" else 202,
-        body=orjson.dumps(answer), headers={"Content-Type": "application/json"},
+        body=orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE),
+        headers={"Content-Type": "application/json"},
     )  # fmt: skip
     response[OUTCOME] = status
     return response

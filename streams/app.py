@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,8 @@ def load_app(target: str) -> App:
     """The application that `module:attribute` names; the working directory is importable.
 
     Raises:
-        ConfigError: a malformed name, no such module or attribute, or it is not an `App`.
+        ConfigError: a malformed name, no such module or attribute, it is not an `App`, or its
+            module raises: with the lines of the application that led there.
     """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
@@ -164,7 +166,9 @@ def load_app(target: str) -> App:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ConfigError(_missing_module(target, module_name, error.name or "")) from error
+        raise ConfigError(_missing_module(target, module_name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_broken_module(target, module_name, error)) from error
     found = getattr(module, attribute, None)
     if found is None:
         raise ConfigError(f"--app {target!r}: module {module_name} has no {attribute!r}")
@@ -174,10 +178,38 @@ def load_app(target: str) -> App:
     return found
 
 
-def _missing_module(target: str, module: str, missing: str) -> str:
+def _missing_module(target: str, module: str, error: ModuleNotFoundError) -> str:
+    missing = error.name or ""
     if f"{module}.".startswith(f"{missing}."):
         return f"--app {target!r}: no module {missing!r} in {Path.cwd()} or among the installed"
-    return f"--app {target!r}: {module} imports {missing!r}, which is not installed"
+    return (
+        f"--app {target!r}: {module} imports {missing!r}, which is not installed"
+        f"\n{_own_lines(error)}".rstrip()
+    )
+
+
+def _broken_module(target: str, module: str, error: BaseException) -> str:
+    # A syntax error has its line and a caret before its message.
+    *place, told = traceback.format_exception_only(error)
+    lines = "".join((_own_lines(error), *place)).rstrip()
+    return f"--app {target!r}: {module} cannot be imported: {told.strip()}\n{lines}"
+
+
+def _own_lines(error: BaseException) -> str:
+    """The traceback's frames in the application: not ours, the importer's, or a library's."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ")
+        and not _below(frame, Path(__file__).parent, Path(importlib.__file__).parent)
+    ]
+    own = [frame for frame in frames if not _below(frame, Path(sys.prefix), Path(sys.base_prefix))]
+    # An installed application lies among the libraries.
+    return "".join(traceback.format_list(own or frames))
+
+
+def _below(frame: traceback.FrameSummary, *folders: Path) -> bool:
+    return any(Path(frame.filename).is_relative_to(folder) for folder in folders)
 
 
 def _scopes(type: str, scopes: Iterable[str]) -> frozenset[str]:

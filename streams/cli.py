@@ -172,7 +172,10 @@ def _worker(
     probe_port: ProbePort = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run an application's handlers."""
+    """Run an application's handlers.
+
+    Needs TIDEGATE_VAULT_KEY_FILE and TIDEGATE_CLUSTER_KEY_FILE.
+    """
     settings, wiring = _prepare(
         "worker", bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
         host=host, probe_port=probe_port, log_format=log_format,
@@ -221,11 +224,23 @@ def _operator(settings: Settings, topology: Topology) -> None:
 
 _Run = Callable[["Settings", "Topology"], None]
 _STAGES: dict[str, tuple[str, Callable[[str, _Run], Callable[..., None]], _Run]] = {
-    "ingress": ("Receive signed webhooks over HTTP.", _http_command, _ingress),
+    "ingress": (
+        "Receive signed webhooks over HTTP.\n\nNeeds TIDEGATE_VAULT_KEY_FILE.",
+        _http_command,
+        _ingress,
+    ),
     "dedup": ("Drop redeliveries within the window.", _stream_command, _dedup),
     "scheduler": ("Fire what is due, once and never early.", _stream_command, _scheduler),
-    "dispatcher": ("Own jobs, leases and the ledger of effects.", _stream_command, _dispatcher),
-    "operator": ("Serve the operator's API.", _http_command, _operator),
+    "dispatcher": (
+        "Own jobs, leases and the ledger of effects.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
+        _stream_command,
+        _dispatcher,
+    ),
+    "operator": (
+        "Serve the operator's API.\n\nNeeds TIDEGATE_ADMIN_TOKEN and TIDEGATE_VAULT_KEY_FILE.",
+        _http_command,
+        _operator,
+    ),
 }
 
 if __name__ == "__main__":

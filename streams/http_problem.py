@@ -27,7 +27,10 @@ def problem(
     """An error's answer: `name` in kebab-case, `extra` as further members of the object."""
     body = problem_json(status, name, detail, **extra)
     return web.Response(
-        status=status, body=orjson.dumps(body), content_type=CONTENT_TYPE, headers=headers
+        status=status,
+        body=orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE),
+        content_type=CONTENT_TYPE,
+        headers=headers,
     )
 
 

@@ -18,10 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.errors import ConfigError
-
-
-def state_file(data_dir: Path) -> Path:
-    return data_dir / "dev.json"
+from streams.running import read_state, state_file
 
 
 def write_state(data_dir: Path, state: dict[str, Any]) -> None:
@@ -29,15 +26,6 @@ def write_state(data_dir: Path, state: dict[str, Any]) -> None:
     draft = data_dir / f".dev.json.{os.getpid()}"
     draft.write_text(json.dumps(state, indent=1) + "\n")
     draft.replace(state_file(data_dir))
-
-
-def read_state(data_dir: Path) -> dict[str, Any]:
-    """What the running pipeline, or a killed one, wrote last; empty when there is none."""
-    try:
-        found = json.loads(state_file(data_dir).read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

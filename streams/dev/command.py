@@ -31,7 +31,7 @@ def dev(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
 ) -> None:
-    """Run the whole pipeline here: a real Kafka, every stage, a sample application.
+    """Run the whole pipeline here: a real Kafka, every stage, your --app or a sample.
 
     Example: tidegate dev --app examples.support.app:app --topology examples/support/topology.yaml
     """

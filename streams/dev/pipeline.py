@@ -14,13 +14,14 @@ from typing import Any, Self
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.status import read_status
 from streams.dev.broker import SupervisedBroker
-from streams.dev.claim import claimed, read_state, write_state
+from streams.dev.claim import claimed, write_state
 from streams.dev.credentials import Credentials, credentials
 from streams.dev.front import Front, serve
 from streams.dev.layout import Layout, Member, environment, members, waves
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.errors import ConfigError
+from streams.running import read_state
 from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streams.broker.jars import missing_jars
+from streams.dev.app_check import check
 from streams.dev.layout import Layout
 from streams.dev.pipeline import Pipeline
 from streams.dev.welcome import create_sample_tenant, hook_text, list_text, ready_text
@@ -25,7 +26,10 @@ def run(settings: Settings, *, app: str | None, workers: int, allow_unsafe: bool
 
     Raises:
         TidegateError: as `Pipeline` does.
+        typer.Exit: the application cannot be loaded; why stands on standard error.
     """
+    if app is not None:
+        check(app)
     asyncio.run(_run(settings, app, workers, allow_unsafe))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from streams.errors import ConfigError, TidegateError
+from streams.running import read_state
 from streams.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -21,6 +23,16 @@ class CallFailed(TidegateError):
     """The API refused a call, or did not answer."""
 
 
+class TokenRefused(CallFailed):
+    """The API does not know the token."""
+
+
+def api_url(settings: Settings, given: str | None) -> str:
+    """Where the API answers: the given address, else that of a running `dev`, else 8080 here."""
+    running = read_state(settings.data_dir).get("url")
+    return given or (running if isinstance(running, str) else DEFAULT_URL)
+
+
 def admin_token(settings: Settings, file: Path | None) -> str:
     """The token: of a given file, else TIDEGATE_ADMIN_TOKEN, else what `dev` wrote.
 
@@ -29,7 +41,7 @@ def admin_token(settings: Settings, file: Path | None) -> str:
     """
     if file is None and settings.admin_token is not None:
         return settings.admin_token.get_secret_value().strip()
-    path = file or settings.data_dir / "admin.token"
+    path = _token_file(settings, file)
     try:
         token = path.read_text().strip()
     except OSError as error:
@@ -40,6 +52,17 @@ def admin_token(settings: Settings, file: Path | None) -> str:
     if not token:
         raise ConfigError(f"no admin token: {path} is empty")
     return token
+
+
+def token_origin(settings: Settings, file: Path | None) -> str:
+    """Where `admin_token` found it, for a message."""
+    if file is None and settings.admin_token is not None:
+        return "TIDEGATE_ADMIN_TOKEN"
+    return str(_token_file(settings, file))
+
+
+def _token_file(settings: Settings, file: Path | None) -> Path:
+    return file or settings.data_dir / "admin.token"
 
 
 def call(
@@ -55,6 +78,7 @@ def call(
     """The answer's JSON object.
 
     Raises:
+        TokenRefused: `token` is not the API's.
         CallFailed: with the problem's detail, or that nothing answers at `url`.
     """
     headers = {"Authorization": f"Bearer {token}"}
@@ -68,7 +92,7 @@ def call(
                 method, url.rstrip("/") + path, params=query, json=body, allow_redirects=False
             ) as answer,
         ):
-            return _object(answer.status, await answer.read())
+            return _object(url, answer.status, await answer.read())
 
     try:
         return asyncio.run(send())
@@ -80,13 +104,15 @@ def call(
         ) from error
 
 
-def _object(status: int, raw: bytes) -> dict[str, Any]:
+def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError:
         found = None
     if isinstance(found, dict) and status < 300:
         return found
+    if isinstance(found, dict) and status == HTTPStatus.UNAUTHORIZED:
+        raise TokenRefused(f"the operator at {url} refuses the token")
     if isinstance(found, dict) and "detail" in found:
         raise CallFailed(str(found["detail"]))
-    raise CallFailed(f"the answer ({status}) is not the operator's API's: check --url")
+    raise CallFailed(f"the answer of {url} ({status}) is not the operator's API's: check --url")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
 import orjson
@@ -14,7 +14,8 @@ import typer
 
 from streams.errors import ConfigError, TidegateError
 from streams.operator import tables
-from streams.operator.client import DEFAULT_URL, admin_token, call
+from streams.operator.client import TokenRefused, admin_token, api_url, call, token_origin
+from streams.serde.records import JobStatus
 from streams.settings import load_settings
 
 jobs = typer.Typer(no_args_is_help=True, help="Show, list and cancel jobs.")
@@ -23,7 +24,13 @@ quarantine = typer.Typer(
     no_args_is_help=True, help="List, show and release bodies that did not fit their source."
 )
 
-Url = Annotated[str, typer.Option(help="The operator's API.", metavar="URL")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="The operator's API.  [default: that of a running `tidegate dev`, else port 8080]",
+        metavar="URL",
+    ),
+]
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with the admin token.  [default: TIDEGATE_ADMIN_TOKEN]")
 ]
@@ -32,6 +39,9 @@ DataDir = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
+Status = Annotated[
+    str | None, typer.Option(help=f"Only in this state: {', '.join(get_args(JobStatus))}.")
+]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
 Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
 Key = Annotated[
@@ -55,7 +65,7 @@ class _Api:
 @jobs.command("show")
 def show_job(
     job_id: str,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -68,11 +78,11 @@ def show_job(
 @jobs.command("list")
 def list_jobs(
     tenant: Tenant = None,
-    status: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    status: Status = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -89,7 +99,7 @@ def list_jobs(
 def cancel_job(
     job_id: str,
     reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "",
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -105,7 +115,7 @@ def list_dead_letters(
     tenant: Tenant = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -119,7 +129,7 @@ def list_dead_letters(
 @dlq.command("show")
 def show_dead_letter(
     id_: Annotated[str, typer.Argument(metavar="ID")],
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -137,7 +147,7 @@ def replay(
         bool, typer.Option("--fresh-scope", help="Do finished side effects again, too.")
     ] = False,
     key: Key = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -154,7 +164,7 @@ def list_quarantined(
     status: Annotated[str | None, typer.Option(help="Only waiting, or only released.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -170,7 +180,7 @@ def list_quarantined(
 @quarantine.command("show")
 def show_quarantined(
     id_: Annotated[str, typer.Argument(metavar="ID")],
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -184,7 +194,7 @@ def show_quarantined(
 def release(
     id_: Annotated[str, typer.Argument(metavar="ID")],
     note: Annotated[str, typer.Option(help="What was mended; kept with it.")],
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     token_file: TokenFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -196,10 +206,15 @@ def release(
 
 
 @contextmanager
-def _api(url: str, token_file: Path | None, data_dir: Path | None) -> Iterator[_Api]:
+def _api(url: str | None, token_file: Path | None, data_dir: Path | None) -> Iterator[_Api]:
     """The API; an error inside ends the command: 1, or 2 for a wrong setting."""
     try:
-        yield _Api(url, admin_token(load_settings(data_dir=data_dir), token_file))
+        settings = load_settings(data_dir=data_dir)
+        yield _Api(api_url(settings, url), admin_token(settings, token_file))
+    except TokenRefused as error:
+        origin = token_origin(settings, token_file)
+        typer.echo(f"error: {error} from {origin}: name another with --token-file", err=True)
+        raise typer.Exit(1) from None
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

@@ -30,6 +30,17 @@ _HTTP_ERRORS = {
 
 
 @web.middleware
+async def newline_ended(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """End JSON with a newline, so that a shell's prompt stays on a line of its own."""
+    answer = await handler(request)
+    if not isinstance(answer, web.Response) or not answer.content_type.endswith("json"):
+        return answer
+    if isinstance(answer.body, bytes) and not answer.body.endswith(b"\n"):
+        answer.body += b"\n"
+    return answer
+
+
+@web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error as `application/problem+json`, never with a traceback."""
     try:
@@ -62,12 +73,7 @@ def authenticated(token: str) -> Middleware:
         scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
         if not hmac.compare_digest(digest, expected) or scheme.lower() != "bearer":
-            return problem(
-                401,
-                "unauthorized",
-                "send the admin token as `Authorization: Bearer TOKEN`",
-                headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="tidegate"'},
-            )
+            return _unauthorized(sent=scheme.lower() == "bearer")
         return await handler(request)
 
     return check
@@ -79,6 +85,17 @@ async def caught_up(request: web.Request, handler: Handler) -> web.StreamRespons
     if request.path not in OPEN_PATHS and not request.app[PARTS].follower.ready:
         return _busy("not-ready", "the read model has not caught up with the topics yet: ask again")
     return await handler(request)
+
+
+def _unauthorized(*, sent: bool) -> web.Response:
+    """RFC 6750, section 3.1: an error code only for who sent a token."""
+    challenge = 'Bearer realm="tidegate"'
+    if not sent:
+        detail = "send the admin token as `Authorization: Bearer TOKEN`"
+        return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
+    detail = "the token sent is not this operator's: send the one it was started with"
+    challenge += ', error="invalid_token"'
+    return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
 
 
 def _of_http(error: web.HTTPException) -> web.StreamResponse:

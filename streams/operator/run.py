@@ -26,7 +26,7 @@ from streams.operator.arrivals import Arrivals
 from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
-from streams.operator.gate import authenticated, caught_up, problems
+from streams.operator.gate import authenticated, caught_up, newline_ended, problems
 from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.parts import PARTS, Parts
@@ -65,7 +65,7 @@ def build(settings: Settings, topology: Topology, admissions: Admissions) -> web
         ConfigError: no admin token or no vault key.
     """
     vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
-    guards = [problems, authenticated(_admin_token(settings)), caught_up]
+    guards = [newline_ended, problems, authenticated(_admin_token(settings)), caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -16,7 +16,16 @@ Show = Callable[[Json], None]
 _JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
 _DEAD_LETTERS = ("id", "tenant_id", "kind", "type", "reason", "attempts", "at", "detail")
 _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
-_EFFECTS = ("action", "status", "claims", "idempotency_key", "result", "error", "updated_at")
+
+_WHOLE = {"id", "job_id", "status", "at", "created_at", "received_at", "updated_at"}
+"""Columns to copy and to compare: never wrapped, never cut short."""
+_DISPENSABLE = ("attempts", "kind", "at", "created_at", "received_at")
+"""What a list leaves out where a terminal has no room for it, in this order."""
+_LEAST = 10
+"""So many characters the last column, the one that is cut short first, keeps."""
+_GAP = 2
+_ENDLESS = 1_000_000
+"""A pipe has no width."""
 
 
 def jobs(found: Json) -> None:
@@ -36,46 +45,102 @@ def quarantined(found: Json) -> None:
 
 def quarantined_body(found: Json) -> None:
     """One quarantined body."""
-    _fields(Console(), found)
+    _fields(_console(), found)
 
 
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
-    console = Console()
+    console = _console()
     _fields(console, {k: v for k, v in found.items() if k not in ("effects", "steps")})
     if found["steps"]:
-        console.print(_table(("name", "value"), found["steps"], "steps"))
-    if found["effects"]:
-        console.print(_table(_EFFECTS, found["effects"], "effects"))
+        _fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
+    for effect in found["effects"]:
+        _fields(console, effect, "effect")
 
 
 def dead_letter(found: Json) -> None:
     """One dead letter, then its job."""
-    _fields(Console(), {k: v for k, v in found.items() if k != "job"})
+    _fields(_console(), {k: v for k, v in found.items() if k != "job"})
     if found.get("job"):
         job(found["job"])
 
 
-def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> None:
+def _console() -> Console:
     console = Console()
-    console.print(_table(columns, items))
+    return console if console.is_terminal else Console(width=_ENDLESS)
+
+
+def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> None:
+    console = _console()
+    if not items:
+        console.print("none")
+        return
+    cells = {column: [_line(column, item.get(column)) for item in items] for column in columns}
+    widths = {
+        column: max(len(_title(column)), *(cell.cell_len for cell in found))
+        for column, found in cells.items()
+    }
+    shown = _fitting(widths, console.width)
+    # Wider than the terminal it is still whole: the terminal goes on in the next line.
+    console.print(_lines(cells, widths, shown, console.width), crop=False)
+    if left_out := [_title(column) for column in columns if column not in shown]:
+        console.print(f"no room for: {', '.join(left_out)}; --json shows all", style="dim")
     if cursor:
         console.print(f"more: --cursor {cursor}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _table(columns: Sequence[str], items: Iterable[Json], title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        # An id is there to be copied: it is folded, never cut short.
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for item in items:
-        table.add_row(*(_cell(item.get(column)) for column in columns))
+def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
+    """The columns that are shown: all, or fewer until they fit."""
+    shown = list(widths)
+    for column in _DISPENSABLE:
+        if _needed(widths, shown) <= room:
+            break
+        if column in shown:
+            shown.remove(column)
+    return shown
+
+
+def _needed(widths: Mapping[str, int], shown: Sequence[str]) -> int:
+    *others, last = shown
+    least = widths[last] if last in _WHOLE else min(widths[last], _LEAST)
+    return sum(widths[column] + _GAP for column in others) + least
+
+
+def _lines(
+    cells: Mapping[str, Sequence[Text]], widths: Mapping[str, int], shown: Sequence[str], room: int
+) -> Table:
+    """One line for each item; what does not fit is taken from the last column first."""
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    *others, last = shown
+    left = room - sum(widths[column] + _GAP for column in others)
+    for column in shown:
+        whole = column in _WHOLE
+        table.add_column(
+            Text(_title(column), no_wrap=True, overflow="ellipsis"),
+            no_wrap=whole,
+            min_width=widths[column] if whole else None,
+            max_width=max(_LEAST, left) if column == last and not whole else None,
+        )
+    for row in zip(*(cells[column] for column in shown), strict=True):
+        table.add_row(*row)
     return table
 
 
-def _fields(console: Console, item: Json) -> None:
-    table = Table(show_header=False)
-    table.add_column(style="bold")
+def _title(column: str) -> str:
+    return column.replace("_", " ")
+
+
+def _line(column: str, value: Any) -> Text:
+    """A cell of one line, with an ellipsis where its column is narrower; times to the second."""
+    if value and (column == "at" or column.endswith("_at")):
+        return Text(str(value)[:19].replace("T", " ") + "Z", no_wrap=True)
+    return Text(" ".join(_cell(value).plain.split()), no_wrap=True, overflow="ellipsis")
+
+
+def _fields(console: Console, item: Json, title: str | None = None) -> None:
+    table = Table(show_header=False, title=title, title_justify="left")
+    table.add_column(style="bold", overflow="fold")
+    # What stands there is there to be copied: folded, never cut short.
     table.add_column(overflow="fold")
     for name, value in item.items():
         if value not in (None, ""):

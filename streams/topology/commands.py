@@ -12,7 +12,8 @@ import orjson
 import typer
 from rich.console import Console
 
-from streams.errors import ConfigError, TidegateError
+from streams.errors import ConfigError, KafkaUnavailable, TidegateError
+from streams.running import read_state
 from streams.settings import Settings, load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import connect, execute
@@ -33,7 +34,11 @@ FileOption = Annotated[
     typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
 ]
 BootstrapOption = Annotated[
-    str | None, typer.Option(help="Kafka brokers, host:port, separated by commas.")
+    str | None,
+    typer.Option(
+        help="Kafka brokers, host:port, separated by commas.  "
+        "[default: TIDEGATE_BOOTSTRAP, else that of a running `tidegate dev`]"
+    ),
 ]
 UnsafeOption = Annotated[
     bool, typer.Option("--allow-unsafe", help="Accept fewer than 3 replicas of each topic.")
@@ -79,7 +84,8 @@ def plan(
     with _errors_told(as_json):
         settings, loaded = _read(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
-        planned = make_plan(loaded, connect(settings), settings.topic_prefix, consent)
+        with _addressed(settings):
+            planned = make_plan(loaded, connect(settings), settings.topic_prefix, consent)
         _show(planned, as_json, applied=False)
         if planned.refusals:
             raise typer.Exit(1)
@@ -101,10 +107,11 @@ def apply(
     with _errors_told(as_json):
         settings, loaded = _read(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
-        admin = connect(settings)
-        planned = make_plan(loaded, admin, settings.topic_prefix, consent)
-        if not planned.refusals:
-            execute(planned, admin)
+        with _addressed(settings):
+            admin = connect(settings)
+            planned = make_plan(loaded, admin, settings.topic_prefix, consent)
+            if not planned.refusals:
+                execute(planned, admin)
         _show(planned, as_json, applied=not planned.refusals)
         if planned.refusals:
             raise typer.Exit(1)
@@ -131,13 +138,16 @@ def describe(
         else:
             console = Console()
             # A pipe has no width; the tables then take what they need.
-            wide = console if console.is_terminal else Console(width=160)
+            wide = console if console.is_terminal else Console(width=1_000_000)
             for table in descriptions.tables(loaded):
                 wide.print(table)
 
 
 def _read(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
     settings = load_settings(topology=file, bootstrap=bootstrap)
+    running = read_state(settings.data_dir).get("bootstrap")
+    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
+        settings = settings.model_copy(update={"bootstrap": running})
     return settings, load(settings.topology)
 
 
@@ -181,6 +191,15 @@ def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:
 
 def _print_json(value: dict[str, Any]) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+@contextmanager
+def _addressed(settings: Settings) -> Iterator[None]:
+    """Say of brokers that do not answer where they were looked for."""
+    try:
+        yield
+    except KafkaUnavailable as error:
+        raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error
 
 
 @contextmanager

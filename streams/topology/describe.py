@@ -26,12 +26,11 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, limits and the rest."""
-    yield _topics(topology)
-    yield _stages(topology)
-    yield _routes(topology)
-    yield _job_types(topology)
-    yield _limits(topology)
-    yield _times(topology)
+    for section in (_topics, _stages, _routes, _job_types, _limits, _times):
+        table = section(topology)
+        if not table.rows:
+            _row(table, "none")
+        yield table
 
 
 def holds(limit: Limit) -> str:
@@ -42,22 +41,23 @@ def holds(limit: Limit) -> str:
 
 
 def _topics(topology: Topology) -> Table:
-    table = Table("topic", "partitions", "keyed by", "cleanup", "kept", "time", title="Topics")
+    table = _table("Topics", "topic", "partitions", "keyed by", "cleanup", "kept", "time")
     for topic in topology.topics.values():
-        keyed = "worker's partition" if topic.addressed else "tenant"
-        time = "broker's (append)" if topic.timestamp == "append" else "producer's"
-        _row(table, topic.name, str(topic.partitions), keyed, topic.cleanup, _kept(topic), time)
+        keyed = "worker" if topic.addressed else "tenant"
+        time = "broker" if topic.timestamp == "append" else "producer"
+        cleanup = topic.cleanup.replace(",", ", ")
+        _row(table, topic.name, str(topic.partitions), keyed, cleanup, _kept(topic), time)
     return table
 
 
 def _kept(topic: Topic) -> str:
     if topic.retention_ms is not None:
         return _days(topic.retention_ms)
-    return "last value of each key"
+    return "last value"
 
 
 def _stages(topology: Topology) -> Table:
-    table = Table("stage", "reads", "writes", "stores (changelog)", title="Stages", show_lines=True)
+    table = _table("Stages", "stage", "reads", "writes", "stores (changelog)")
     for stage in topology.stages.values():
         stores = "\n".join(f"{s.name}, {s.kind} ({s.changelog})" for s in stage.stores)
         _row(table, stage.name, "\n".join(stage.reads), "\n".join(stage.writes), stores)
@@ -66,7 +66,7 @@ def _stages(topology: Topology) -> Table:
 
 def _routes(topology: Topology) -> Table:
     title = "Routes: the first that matches gives an event its job"
-    table = Table("#", "source", "event type", "job", "priority", title=title)
+    table = _table(title, "#", "source", "event type", "job", "priority")
     for number, route in enumerate(topology.routes, 1):
         _row(table, str(number), route.source, route.event_type, route.job, route.priority)
     if not topology.routes:
@@ -76,7 +76,7 @@ def _routes(topology: Topology) -> Table:
 
 def _job_types(topology: Topology) -> Table:
     title = "Job types: the others run in the default pool under their handler's policy"
-    table = Table("job type", "pool", "max attempts", "timeout", title=title)
+    table = _table(title, "job type", "pool", "max attempts", "timeout")
     for job in topology.job_types.values():
         attempts = "handler's" if job.max_attempts is None else str(job.max_attempts)
         timeout = "handler's" if job.timeout_seconds is None else f"{job.timeout_seconds:g} s"
@@ -85,14 +85,14 @@ def _job_types(topology: Topology) -> Table:
 
 
 def _limits(topology: Topology) -> Table:
-    table = Table("limit", "scope", "match", "running at once", "holds", title="Limits")
+    table = _table("Limits", "limit", "scope", "match", "running at once", "holds")
     for limit in topology.limits:
         _row(table, limit.name, limit.scope, limit.match, str(limit.concurrency), holds(limit))
     return table
 
 
 def _times(topology: Topology) -> Table:
-    table = Table("setting", "value", title="Times, priorities, pools")
+    table = _table("Times, priorities, pools", "setting", "value")
     _row(table, "deduplication window", _days(topology.window_ms))
     _row(table, "finished jobs kept", _days(topology.finished_jobs_ms))
     leases = topology.leases
@@ -102,6 +102,17 @@ def _times(topology: Topology) -> Table:
     for priority in topology.priorities.values():
         _row(table, f"priority {priority.name}", f"{priority.head_start_seconds:+g} s")
     _row(table, "pools", ", ".join(topology.pools))
+    return table
+
+
+def _table(title: str, name: str, *columns: str) -> Table:
+    """A table for 80 characters, whose first column, the names, stays whole on fewer too."""
+    table = Table(
+        title=f"\n{title}", title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    table.add_column(name, no_wrap=True)
+    for column in columns:
+        table.add_column(column, overflow="fold")
     return table
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import Literal
 
-from streams.errors import PermanentError, RetryAfter, TransientError
+from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
 from streams.worker.values import to_json
 
 _ERROR_CHARS = 2_000
@@ -44,6 +45,12 @@ def raised(error: BaseException) -> Ending:
         return Ending("failed", error=text)
     after = error.seconds if isinstance(error, RetryAfter) else None
     return Ending("retry", error=text, retry_after_seconds=after)
+
+
+def unforeseen(error: BaseException) -> bool:
+    """Whether an error, or one of its group, is no word to us: its traceback is worth a line."""
+    ours = (TidegateError, ReviewNeeded, CancelledError)
+    return any(not isinstance(leaf, ours) for leaf in _leaves(error))
 
 
 def timed_out(seconds: float) -> Ending:

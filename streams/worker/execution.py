@@ -11,7 +11,7 @@ import structlog
 from streams.app import JobType, PreflightFunction
 from streams.serde.records import Lease
 from streams.worker.context import Context
-from streams.worker.ending import Ending, raised, returned, timed_out
+from streams.worker.ending import Ending, raised, returned, timed_out, unforeseen
 from streams.worker.holdings import GRACE_SECONDS
 from streams.worker.session import Session
 
@@ -68,6 +68,10 @@ class Execution:
             raise
         except BaseException as error:
             # SystemExit too: a handler ends its run, never the worker.
+            if unforeseen(error):
+                log.warning(
+                    "handler raised", type=lease.type, attempt=lease.attempt, exc_info=error
+                )
             return raised(error)
 
     async def _watch(self, task: asyncio.Task[Ending]) -> None:

@@ -248,12 +248,27 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
     assert not (tmp_path / "dev.json").exists()
 
 
-def test_an_app_that_does_not_exist_ends_dev_with_its_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("app", "told"),
+    [
+        ("none:app", "no module 'none'"),
+        ("desk:none", "module desk has no 'none'"),
+        ("broken:app", "broken cannot be imported: ZeroDivisionError"),
+        ("abort:app", "was ended by SIGABRT"),
+    ],
+)
+def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
+    tmp_path: Path, app: str, told: str
+) -> None:
+    (tmp_path / "desk.py").write_text("from streams import App\napp = App('desk')\n")
+    (tmp_path / "broken.py").write_text("app = 1 / 0\n")
+    (tmp_path / "abort.py").write_text("import os\nos.abort()\n")
     ended = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(tmp_path),
-         "--app", "no_such_module:app"],
-        capture_output=True, text=True, check=False, timeout=READY_SECONDS,
+        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", "data",
+         "--app", app],
+        capture_output=True, text=True, check=False, timeout=READY_SECONDS, cwd=tmp_path,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert "no_such_module" in ended.stderr
-    assert "worker-0 cannot start" in ended.stderr
+    assert ended.stderr.startswith("error: ")
+    assert told in ended.stderr.splitlines()[0]
+    assert not (tmp_path / "data").exists()

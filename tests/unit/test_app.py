@@ -109,6 +109,28 @@ def test_an_app_is_found_in_the_working_directory(module: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("import json; app = json.loads('{')", "JSONDecodeError: Expecting property name"),
+        ("raise SystemExit('no key')", "SystemExit: no key"),
+        ("def broken(:", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_an_app_whose_module_raises_is_told_with_its_own_lines_alone(
+    module: str, line: str, told: str
+) -> None:
+    Path(f"{module}_raising.py").write_text(f"# an application\n{line}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_app(f"{module}_raising:app")
+    first, place, *lines = str(raised.value).splitlines()
+    assert f"{module}_raising cannot be imported: " in first
+    assert told in first
+    assert place.startswith(f'  File "{Path.cwd()}/{module}_raising.py", line 2')
+    assert line in lines[0]
+    assert "File" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
     ("suffix", "named"),
     [
         ("", "module:attribute"),

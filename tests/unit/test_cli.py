@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from streams import cli
 from streams.errors import ConfigError, TidegateError
+from streams.serde.records import JobStatus
 
 HEAVY = {"aiohttp", "confluent_kafka", "rocksdict", "cryptography", "fastavro", "pydantic"}
 
@@ -70,6 +73,26 @@ def test_a_stage_takes_the_common_options(stage: str) -> None:
     port = "--port" if stage in ("ingress", "operator") else "--probe-port"
     for option in ("--bootstrap", "--topology", "--data-dir", "--instance", "--host", port):
         assert option in shown
+
+
+@pytest.mark.parametrize(
+    ("stage", "needed"),
+    [
+        ("ingress", {"TIDEGATE_VAULT_KEY_FILE"}),
+        ("dedup", set()),
+        ("dispatcher", {"TIDEGATE_CLUSTER_KEY_FILE"}),
+        ("worker", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_CLUSTER_KEY_FILE"}),
+        ("operator", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_ADMIN_TOKEN"}),
+    ],
+)
+def test_a_stage_names_the_keys_that_it_needs(stage: str, needed: set[str]) -> None:
+    shown = tidegate(stage, "--help", COLUMNS="200").stdout
+    assert set(re.findall(r"TIDEGATE_\w+", shown)) == needed
+
+
+def test_the_states_that_jobs_are_listed_by_are_named() -> None:
+    shown = tidegate("jobs", "list", "--help", COLUMNS="300").stdout
+    assert ", ".join(get_args(JobStatus)) in shown
 
 
 def test_asking_for_one_command_imports_no_other() -> None:

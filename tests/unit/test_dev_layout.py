@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from streams.dev.claim import claimed, read_state, write_state
+from streams.dev.claim import claimed, write_state
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.layout import Layout, environment, members, process_spec, waves
 from streams.dev.pipeline import listen
 from streams.errors import ConfigError
+from streams.running import read_state
 from streams.settings import load_settings
 from streams.vault import read_key
 

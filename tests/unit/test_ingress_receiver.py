@@ -19,7 +19,7 @@ from edge import DISCORD_SIGNER, Edge, running
 from multidict import CIMultiDict
 from webhooks import VAULT, MemoryLog, signed, source, ticket, topology, zendesk_signed
 
-from ingress import holding
+from ingress import holding, unrouted
 from ingress.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
@@ -543,3 +543,33 @@ async def test_metrics_count_outcomes_and_name_no_tenant(edge: Edge) -> None:
         assert f"\n{sample} " in text
     assert "acme" not in text
     assert "bolt" not in text
+
+
+async def test_every_answer_ends_its_line(edge: Edge) -> None:
+    body = ticket("e1")
+    for path, headers in (
+        ("/v1/hooks/acme/zendesk", zendesk_signed(body)), ("/v1/hooks/acme/zendesk", {}), ("/", {}),
+    ):  # fmt: skip
+        async with edge.client.post(f"{edge.url}{path}", data=body, headers=headers) as response:
+            assert (await response.read()).endswith(b"}\n")
+
+
+async def test_what_no_route_matches_is_told_once_for_its_kind_and_names_no_tenant(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unrouted, "MOST_TOLD", 2)
+    kinds = ("user.created", "user.created", "user.deleted", "user.merged")
+    with structlog.testing.capture_logs() as lines:
+        for tenant_id in ("acme", "bolt"):
+            await edge.deliver(tenant_id, ticket(f"routed of {tenant_id}"))
+            for number, kind in enumerate(kinds):
+                body = ticket(f"e{number}", type=f"zen:event-type:{kind}")
+                status, answer = await edge.deliver(tenant_id, body)
+                assert (status, answer["job_id"]) == (202, None)
+    assert lines == [
+        {
+            "event": "no route: kept on events, no job", "log_level": "info",
+            "source": "zendesk", "event_type": kind,
+        }
+        for kind in ("user.created", "user.deleted")
+    ]  # fmt: skip

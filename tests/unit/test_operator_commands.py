@@ -188,6 +188,36 @@ def test_the_token_comes_from_a_file_the_environment_or_dev(
     assert "TIDEGATE_ADMIN_TOKEN" in missing.stderr
 
 
+def test_the_api_of_a_running_dev_is_asked_unless_another_is_named(
+    api: Api, tmp_path: Path
+) -> None:
+    api.answer = {"jobs": [], "next_cursor": None}
+    state = tmp_path / "dev.json"
+    state.write_text(json.dumps({"url": api.url}))
+    here = ["list", "--data-dir", str(tmp_path)]
+    assert CliRunner().invoke(jobs, here).stdout == "none\n"
+    state.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+    assert invoke(api, jobs, *here).exit_code == 0
+    unanswered = CliRunner().invoke(jobs, here)
+    assert (unanswered.exit_code, "http://127.0.0.1:9 " in unanswered.stderr) == (1, True)
+
+
+def test_a_wrong_token_is_told_with_where_it_came_from(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api.status, api.answer = 401, {"type": "urn:x", "detail": "not this one"}
+    told = f"error: the operator at {api.url} refuses the token from "
+    refused = invoke(api, jobs, "list")
+    assert (refused.exit_code, refused.stderr.startswith(f"{told}TIDEGATE_ADMIN_TOKEN: ")) == (
+        1, True,
+    )  # fmt: skip
+    monkeypatch.delenv("TIDEGATE_ADMIN_TOKEN")
+    file = tmp_path / "admin.token"
+    file.write_text("old")
+    for flags in (["--token-file", str(file)], ["--data-dir", str(tmp_path)]):
+        assert invoke(api, jobs, "list", *flags).stderr.startswith(f"{told}{file}: ")
+
+
 @pytest.mark.parametrize("token", [None, "", "  "])
 def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: str | None) -> None:
     key = tmp_path / "key"

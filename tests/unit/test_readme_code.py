@@ -1,4 +1,4 @@
-"""What the README shows is true: its application runs, its topology loads, its tests exist."""
+"""What README and docs/handlers.md show is true: applications run, topologies load, tests exist."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ from streams.topology.load import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+HANDLERS = (ROOT / "docs/handlers.md").read_text()
 
 
-def block(language: str) -> str:
-    """The README's only code block of a language."""
-    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    assert len(found) == 1, f"the README has {len(found)} blocks of {language}"
+def block(language: str, document: str = README) -> str:
+    """A document's only code block of a language."""
+    blocks = rf"^```{language}\n(.*?)^```$"
+    found: list[str] = re.findall(blocks, document, re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"it has {len(found)} blocks of {language}"
     return found[0]
 
 
-@pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    """The README's desk.py, loaded as `tidegate dev --app desk:app` does."""
-    (tmp_path / "desk.py").write_text(block("python"))
+@pytest.fixture(params=[README])
+def app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[App]:
+    """A document's desk.py, the README's by default, as `tidegate dev --app desk:app` loads it."""
+    (tmp_path / "desk.py").write_text(block("python", request.param))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield load_app("desk:app")
@@ -42,7 +46,7 @@ async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
                       None, None, "e1", {})  # fmt: skip
     async with bench(app) as at:
         ref = payload_ref(at, "acme", "evt_1", body)
-        ended: Ended = await at.ended(at.give("draft_reply", event=event, payload_ref=ref))
+        ended: Ended = await at.ended(at.give("answer_ticket", event=event, payload_ref=ref))
         outcomes = at.bodies(Outcome)
     assert (ended.status, ended.error) == ("succeeded", None)
     assert orjson.loads(ended.result or "null") == {
@@ -61,6 +65,32 @@ def test_the_topology_routes_the_curls_event_to_the_application(app: App, tmp_pa
     assert route is not None
     assert route.job in app.jobs
     assert [(limit.scope, limit.concurrency) for limit in topology.limits] == [("tenant", 12)]
+
+
+@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
+async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(app: App) -> None:
+    order = '{"order_id": "4711", "email": "a@example.com"}'
+    withdrawn = EventInfo("evt_1", "shop", "order.refund_asked", None, None, 1, "application/json",
+                          None, None, "e1", {"status": "withdrawn"})  # fmt: skip
+    async with bench(app) as at:
+        done: Ended = await at.ended(at.give("refund_order", input=order))
+        outcomes = at.bodies(Outcome)
+        refused: Ended = await at.ended(at.give("refund_order", input="{}"))
+        stopped: Ended = await at.ended(at.give("refund_order", event=withdrawn))
+    assert orjson.loads(done.result or "null") == {"text": "Order 4711 is paid back."}
+    assert [(o.action, o.status) for o in outcomes] == [
+        ("payment:refund/4711", "done"), ("email:send/refunded", "done"),
+    ]  # fmt: skip
+    assert (refused.status, stopped.status) == ("failed", "cancelled")
+
+
+@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
+def test_the_handlers_pages_topology_names_its_job(app: App, tmp_path: Path) -> None:
+    overlay = tmp_path / "pools.yaml"
+    overlay.write_text(block("yaml", HANDLERS))
+    topology = load(overlay)
+    assert set(topology.job_types) == set(app.jobs)
+    assert {job.pool for job in topology.job_types.values()} <= set(topology.pools)
 
 
 def test_every_test_that_is_named_exists() -> None:

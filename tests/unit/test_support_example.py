@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +14,12 @@ import orjson
 import pytest
 from aiohttp import web
 from leasing import bench, payload_ref
+from multidict import CIMultiDict
 
+from ingress.signatures import SignedRequest, verifier
 from streams.app import App, load_app
 from streams.serde.records import Ended, EventInfo, Outcome
+from streams.topology.load import load
 
 ROOT = Path(__file__).parents[2]
 TICKET = orjson.dumps({"detail": {"id": 7, "subject": "Late", "order_id": 12}})
@@ -108,9 +115,44 @@ async def test_a_solved_ticket_is_not_answered(app: App, services: Services) -> 
     assert (ended.status, services.calls) == ("cancelled", [])
 
 
-def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
-    from streams.topology.load import load
+_CURL = """#!{python}
+import sys
+words = sys.argv[1:]
+if "-d" in words and "/v1/hooks/shop/zendesk" in " ".join(words):
+    headers = [h for flag, h in zip(words, words[1:]) if flag == "-H"]
+    sys.stdout.write(chr(0).join([*headers, words[words.index("-d") + 1]]) + chr(1))
+"""
 
+
+def test_the_readmes_commands_sign_events_that_its_routes_take(tmp_path: Path) -> None:
+    """Its shell block as it stands, with a `curl` that prints what it would deliver."""
+    text = (ROOT / "examples/support/README.md").read_text()
+    (commands,) = (b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "curl" in b)
+    for name, program in {
+        "curl": _CURL.format(python=sys.executable), "tidegate": "#!/bin/sh", "sleep": "#!/bin/sh",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".tidegate").mkdir()
+    (tmp_path / ".tidegate/admin.token").write_text("t")
+    script = commands.replace("$PWD/.venv/bin", str(tmp_path))
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    topology = load(ROOT / "examples/support/topology.yaml")
+    jobs = []
+    for delivery in done.stdout.rstrip("\1").split("\1"):
+        *lines, body = delivery.split("\0")
+        headers = CIMultiDict(line.split(": ", 1) for line in lines)
+        signed = SignedRequest(headers, body.encode(), "", "POST", time.time())
+        verifier("zendesk", {})((b"s3cret",), signed)
+        event_type = orjson.loads(body)["type"].removeprefix("zen:event-type:")
+        route = topology.route("zendesk", event_type)
+        jobs.append(route and route.job)
+    assert jobs == ["draft_reply", "refund"]
+
+
+def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
     topology = load(ROOT / "examples" / "support" / "topology.yaml")
     assert {route.job for route in topology.routes} <= set(app.jobs)
     assert topology.routes

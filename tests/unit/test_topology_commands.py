@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from streams.errors import KafkaUnavailable
+from streams.topology import commands
 from streams.topology.commands import app
+from streams.topology.load import load
 
 INVALID = "windo_days: 3\nlimits: [{name: a, scope: global, concurrency: 0}]\n"
 ROUTED = (
@@ -89,9 +93,27 @@ def test_describe_shows_globs_as_written_and_how_far_a_cap_reaches(file: Path) -
     file.write_text(ROUTED)
     shown = run("describe", "--topology", str(file)).stdout
     assert "ticket.[ab]*" in shown
-    lines = {line.split("│")[1].strip(): line for line in shown.splitlines() if "│" in line}
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
     assert "for each matching tenant, overall" in lines["each"]
     assert "inside each partition" in lines["refunds"]
+
+
+def test_describe_fits_80_characters_with_every_name_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich: standard output counts as a terminal
+    lines = [line.rstrip() for line in plain(run("describe").stdout)]
+    assert max(map(len, lines)) <= 80
+    firsts = {line.split()[0] for line in lines if line}
+    assert {topic for topic in load().topics if topic not in firsts} == set()
+    assert "…" not in "".join(lines)
+    assert [line for line in lines if line.startswith("none")] == ["none", "none"]
+
+
+def plain(shown: str) -> list[str]:
+    """Lines without the terminal's escape sequences."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
 
 
 def test_describe_as_json_has_every_declared_value(file: Path) -> None:
@@ -113,3 +135,31 @@ def test_the_graph_joins_stages_and_topics_as_declared() -> None:
     assert "stage_dispatcher --> topic_jobs_work_default" in lines
     assert "stage_dispatcher -. ledger .-> topic_ledger" in lines
     assert "class topic_ledger changelog" in lines
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "tried"),
+    [
+        ([], None, "127.0.0.1:9333"),
+        ([], "127.0.0.1:9444", "127.0.0.1:9444"),
+        (["--bootstrap", "127.0.0.1:9555"], "127.0.0.1:9444", "127.0.0.1:9555"),
+    ],
+)
+def test_plan_asks_the_running_dev_unless_told_otherwise_and_names_the_address(
+    flags: list[str],
+    environment: str | None,
+    tried: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".tidegate").mkdir()
+    (tmp_path / ".tidegate/dev.json").write_text('{"bootstrap": "127.0.0.1:9333"}')
+    if environment:
+        monkeypatch.setenv("TIDEGATE_BOOTSTRAP", environment)
+
+    def away(*_: object) -> None:
+        raise KafkaUnavailable("no broker answers")
+
+    monkeypatch.setattr(commands, "make_plan", away)
+    told = run("plan", *flags)
+    assert (told.exit_code, told.stderr) == (1, f"{tried}: no broker answers\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+import structlog
 from leasing import Bench, bench, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
@@ -350,3 +351,29 @@ async def test_the_answer_to_a_claim_that_was_given_up_ends_no_run() -> None:
         await asyncio.sleep(0)
         go_on.set()
         assert (await at.ended(lease)).status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("odd"), True),
+        (ExceptionGroup("g", [ValueError("odd"), PermanentError("never")]), True),
+        (TransientError("busy"), False),
+        (RetryAfter(7), False),
+        (PermanentError("never"), False),
+        (ExceptionGroup("g", [TransientError("busy"), PermanentError("never")]), False),
+    ],
+)
+async def test_the_traceback_of_an_error_that_is_no_word_to_us_is_logged(
+    error: Exception, told: bool
+) -> None:
+    async def handler(ctx: Context) -> None:
+        raise error
+
+    with structlog.testing.capture_logs() as lines:
+        ended = await run_once(handler)
+    raised = [line for line in lines if line["event"] == "handler raised"]
+    assert [(line["log_level"], line["exc_info"]) for line in raised] == (
+        [("warning", error)] if told else []
+    )
+    assert "Traceback" not in (ended.error or "")
