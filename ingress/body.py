@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from ingress.problems import BUSY, MALFORMED, SLOW_BODY, TOO_LARGE, Refused
+from ingress.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
 
 MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 10.0
@@ -32,7 +32,7 @@ class Room:
             self._free += share.held
 
     def take(self, count: int) -> None:
-        """Take bytes; raises `Refused`, 503, where they are not free."""
+        """Take bytes; raises `Refused`, 429, where they are not free."""
         if count > self._free:
             raise Refused(BUSY)
         self._free -= count
@@ -52,7 +52,7 @@ class Share:
         must send.
 
         Raises:
-            Refused: 503, the room is full.
+            Refused: 429, the room is full.
         """
         self._room.take(size - self.held)
         self.held = size
@@ -68,7 +68,7 @@ async def read_body(
 
     Raises:
         Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
-            400 for a broken transfer encoding, 503 where no room is left for it.
+            400 for a broken transfer encoding, 429 where no room is left for it.
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
@@ -86,7 +86,7 @@ async def read_body(
     except TimeoutError:
         raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
     except web.RequestPayloadError:
-        raise Refused(MALFORMED, "its transfer encoding is broken") from None
+        raise Refused(BAD_REQUEST, "its transfer encoding is broken") from None
 
 
 async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:

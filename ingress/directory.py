@@ -63,6 +63,10 @@ class Directory:
         """The source, or None where it, or its tenant, is unknown or disabled."""
         return self._table.lookup(tenant_id, name)
 
+    def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
+        """Tenant and source of a path, each None where none of that name has a source to send."""
+        return self._table.known(tenant_id, name)
+
     def start(self) -> None:
         """Begin to follow; returns at once, also with no broker to be seen."""
         self._thread.start()

@@ -12,6 +12,16 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+LONGEST_SECONDS = 600.0
+
+
+def seconds_kept(window_ms: int) -> float:
+    """How long receipts are kept: at most a tenth of the window within which dedup drops twins.
+
+    One that outlived the window would hide an event which the pipeline takes for a new one.
+    """
+    return min(LONGEST_SECONDS, window_ms / 10_000)
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -27,7 +37,7 @@ class Duplicates:
     def __init__(
         self,
         entries: int = 200_000,
-        seconds: float = 600,
+        seconds: float = LONGEST_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._entries = entries

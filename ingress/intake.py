@@ -50,19 +50,29 @@ class Intake:
         Raises:
             KafkaUnavailable: one was not; the event may still have been written.
         """
-        partition = partition_for(event.tenant_id, self._partitions)
-        key = event.tenant_id.encode()
-        offsets = await self._store_body(event, key, partition)
-        ref = PayloadRef(partition, offsets, len(event.body), self._vault.key_id)
+        ref = await self.store_body(event.tenant_id, event.event_id, event.body)
         await self._sender.send(
-            RECEIVED, key, ENVELOPE.encode(_envelope(event, ref)),
-            partition=partition, headers=event_headers(event),
+            RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
+            partition=ref.partition, headers=event_headers(event),
         )  # fmt: skip
 
-    async def _store_body(self, event: Event, key: bytes, partition: int) -> tuple[int, ...]:
+    async def store_body(self, tenant_id: str, event_id: str, body: bytes) -> PayloadRef:
+        """Seal a body and return where it lies, once every chunk is acknowledged.
+
+        Raises:
+            KafkaUnavailable: one was not.
+        """
+        partition = partition_for(tenant_id, self._partitions)
+        offsets = await self._store_chunks(tenant_id, event_id, body, partition)
+        return PayloadRef(partition, offsets, len(body), self._vault.key_id)
+
+    async def _store_chunks(
+        self, tenant_id: str, event_id: str, body: bytes, partition: int
+    ) -> tuple[int, ...]:
+        key = tenant_id.encode()
         sealed = [
-            self._vault.seal(event.tenant_id, chunk_purpose(event.event_id, index), chunk)
-            for index, chunk in enumerate(_chunks(event.body))
+            self._vault.seal(tenant_id, chunk_purpose(event_id, index), chunk)
+            for index, chunk in enumerate(_chunks(body))
         ]
         if len(sealed) == 1:
             return (await self._sender.send(PAYLOADS, key, sealed[0], partition=partition),)
@@ -93,4 +103,5 @@ def _envelope(event: Event, ref: PayloadRef) -> Envelope:
         payload_ref=ref,
         attributes=fields.attributes,
         priority=event.priority,
+        callback_url=event.callback_url,
     )

@@ -2,7 +2,8 @@
 
 A preset, or the source's own mapping over it, says where each field stands. A field that is
 missing or not of a usable kind has a fallback and never refuses the event: an event that is
-kept under its payload's hash can be looked at, one that was refused is gone.
+kept under its payload's hash can be looked at, one that was refused is gone. Only an event type
+or dedup key that the source's own mapping names must be there: who wrote it meant those bodies.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from typing import Any
 import orjson
 from jmespath.exceptions import JMESPathError
 
+from ingress.form import form_document
 from ingress.paths import Path, compile_path
 from ingress.presets import GENERIC, PRESETS, Preset
+from ingress.signatures import Verified
 from ingress.timestamps import parse_timestamp
-from streams.errors import ConfigError, MalformedBody
+from streams.errors import ConfigError, MalformedBody, Misfit
 
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
-_HEADER_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_REQUIRED = ("event_type", "dedup_key")
+_HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -35,7 +39,7 @@ class Normalized:
     """The fields of one event; `occurred_at` in milliseconds since the epoch, UTC.
 
     `payload_hash` is the SHA-256 of the raw body. `delivery_id` alone is from an unsigned
-    header, as is the first part of a GitHub event type.
+    header, as is what a GitHub or Shopify event type begins with.
     """
 
     event_type: str
@@ -57,6 +61,7 @@ class Normalizer:
     def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
         preset = _overridden(PRESETS.get(scheme, GENERIC), mapping)
         self._preset = preset
+        self._required = {name: mapping[name] for name in _REQUIRED if name in mapping}
         self._event_type = _compile("event_type", preset.event_type)
         self._subject = _compile("subject", preset.subject)
         self._occurred_at = _compile("occurred_at", preset.occurred_at)
@@ -65,17 +70,31 @@ class Normalizer:
             name: _compile(f"attributes.{name}", path) for name, path in preset.attributes.items()
         }
 
-    def normalize(self, headers: Mapping[str, str], body: bytes) -> Normalized:
-        """The fields of a body whose signature held.
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Names of the headers that it reads; none of them is signed."""
+        named = (self._preset.type_header, self._preset.delivery_header)
+        return tuple(name for name in named if name is not None)
+
+    def normalize(
+        self, headers: Mapping[str, str], body: bytes, verified: Verified | None = None
+    ) -> Normalized:
+        """The fields of a body whose signature held; `verified` says what else was signed.
 
         Raises:
-            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), or nested too deep.
+            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
+                where the preset takes one.
+            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable.
         """
-        document = _parse(body)
+        document = parse(self._preset, body)
         digest = hashlib.sha256(body)
         key = _key(self._dedup_key(document)) if self._dedup_key else None
+        event_type = self._type(document, headers)
+        self._require(event_type=event_type != UNKNOWN_TYPE, dedup_key=key is not None)
+        if key is None and verified is not None:
+            key = _signed_key(body, verified)
         return Normalized(
-            event_type=self._type(document, headers),
+            event_type=event_type,
             subject=_text(self._subject(document)),
             occurred_at=_milliseconds(self._occurred_at(document)),
             dedup_key=key or f"sha256:{digest.hexdigest()}",
@@ -85,15 +104,20 @@ class Normalizer:
         )
 
     def _type(self, document: Any, headers: Mapping[str, str]) -> str:
-        found = self._event_type(document)
-        named = found if isinstance(found, str) else ""
+        named = _name(self._event_type(document))
         if self._preset.type_header:
             first = headers.get(self._preset.type_header, "")
             if not _HEADER_TYPE.fullmatch(first):
                 return UNKNOWN_TYPE
+            first = first.replace("/", ".")
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
+
+    def _require(self, **found: bool) -> None:
+        for name, expression in self._required.items():
+            if not found[name]:
+                raise Misfit(name, f"mapping.{name} ({expression!r}) finds nothing usable in it")
 
     def _attribute_values(self, document: Any) -> dict[str, str]:
         found = ((name, _text(path(document))) for name, path in self._attributes.items())
@@ -124,12 +148,48 @@ def _compile(name: str, expression: str) -> Path:
         raise ConfigError(f"mapping.{name}: not a JMESPath expression: {error}") from error
 
 
-def _parse(body: bytes) -> Any:
+def parse(preset: Preset, body: bytes) -> Any:
+    """The document that a preset's expressions read; None for a body that may be empty.
+
+    Form or JSON is told from the body alone: its Content-Type is not signed, and a captured body
+    under another type must not become another event.
+
+    Raises:
+        MalformedBody: it is neither.
+    """
+    if not body and preset.may_be_empty:
+        return None
+    if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
+        return _json(body)
+    fields = form_document(body)
+    payload = fields.get("payload") if preset.form == "payload" else None
+    return _json(payload) if isinstance(payload, str) else fields
+
+
+def _json(body: bytes | str) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
+
+
+def _signed_key(body: bytes, verified: Verified) -> str | None:
+    """What stands outside the body and is signed: the message's id, or for no body the time.
+
+    All deliveries without a body have one hash, and would be one event.
+    """
+    if verified.message_id is not None:
+        return _key(verified.message_id)
+    if not body and verified.timestamp is not None:
+        return f"sent:{round(verified.timestamp * 1000)}"
+    return None
+
+
+def _name(value: Any) -> str:
+    parts = value if isinstance(value, list) else [value]
+    known = [part for part in parts if isinstance(part, str | int) and not isinstance(part, bool)]
+    return ".".join(map(str, known)) if isinstance(value, str | list) else ""
 
 
 def _key(value: Any, depth: int = 0) -> str | None:

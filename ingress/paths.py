@@ -40,6 +40,8 @@ def compile_path(expression: str) -> Path:
 def _direct(node: Any) -> Path | None:
     if node["type"] == "field":
         return _field(node["value"])
+    if node["type"] == "literal":
+        return _literal(node["value"])
     if node["type"] not in _COMBINED:
         return None
     children = [_direct(child) for child in node["children"]]
@@ -49,6 +51,10 @@ def _direct(node: Any) -> Path | None:
 
 def _field(name: str) -> Path:
     return lambda document: document.get(name) if type(document) is dict else None
+
+
+def _literal(value: Any) -> Path:
+    return lambda document: value
 
 
 def _chain(steps: list[Path]) -> Path:
@@ -65,11 +71,27 @@ def _first_true(choices: list[Path]) -> Path:
         value = None
         for choice in choices:
             value = choice(document)
-            if value or (value == 0 and value is not False):  # a number is true, 0 as well
+            if _is_true(value):
                 return value
         return value
 
     return choose
+
+
+def _first_false(choices: list[Path]) -> Path:
+    def choose(document: Any) -> Any:
+        value = None
+        for choice in choices:
+            value = choice(document)
+            if not _is_true(value):
+                return value
+        return value
+
+    return choose
+
+
+def _is_true(value: Any) -> bool:
+    return bool(value) or (value == 0 and value is not False)  # a number is true, 0 as well
 
 
 def _select(parts: list[Path]) -> Path:
@@ -79,5 +101,6 @@ def _select(parts: list[Path]) -> Path:
 _COMBINED: dict[str, Callable[[list[Path]], Path]] = {
     "subexpression": _chain,
     "or_expression": _first_true,
+    "and_expression": _first_false,
     "multi_select_list": _select,
 }

@@ -41,6 +41,10 @@ class Refused(Exception):
         self.detail = detail
 
 
+_CLOSE = {"Connection": "close"}
+"""Where the rest of the request is not read."""
+
+BAD_REQUEST = Problem(400, "malformed-request", "The request is not HTTP that can be read.", _CLOSE)
 MALFORMED = Problem(400, "malformed-body", "The body is not JSON that can be read.")
 UNAUTHORIZED = Problem(
     401,
@@ -52,11 +56,19 @@ UNAUTHORIZED = Problem(
 NOT_FOUND = Problem(404, "not-found", "Nothing is served at this path.")
 NOT_ALLOWED_HERE = Problem(405, "method-not-allowed", "Deliver with POST.", {"Allow": "POST"})
 READ_ONLY = Problem(405, "method-not-allowed", "Read with GET.", {"Allow": "GET, HEAD"})
-SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", {"Connection": "close"})
-TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.")
+SLOW_BODY = Problem(408, "slow-body", "The body did not arrive in time.", _CLOSE)
+TOO_LARGE = Problem(413, "too-large", "The body is larger than is accepted.", _CLOSE)
+URI_TOO_LONG = Problem(414, "uri-too-long", "The request's target is too long.", _CLOSE)
+UNSUPPORTED = Problem(415, "unsupported-media", "A body in this form cannot be read.", _CLOSE)
+RATE_LIMITED = Problem(
+    429, "rate-limited", "The tenant is over its rate: deliver it again, a while later."
+)
+HEADERS_TOO_LARGE = Problem(
+    431, "headers-too-large", "A header is too long, or there are too many.", _CLOSE
+)
 INTERNAL = Problem(500, "internal", "The request could not be handled; its log line says why.")
 BUSY = Problem(
-    503,
+    429,
     "busy",
     "Too many bodies are under way: deliver it again.",
     {"Retry-After": str(RETRY_AFTER_SECONDS)},

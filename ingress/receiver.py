@@ -2,37 +2,45 @@
 
 G1: it is answered 2xx only after its body and its envelope are acknowledged by all in-sync
 replicas; answered otherwise, it may have been written or not, and its sender delivers again.
-G3: the tenant is the one in the path, under whose source's secret the signature held.
+G3: the tenant is the route's (`tenancy`), under whose source's secret the signature held.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 import orjson
 import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, Share, read_body
-from ingress.duplicates import Duplicates, Receipt
-from ingress.event import Event
+from ingress import headers as heads
+from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, read_body
+from ingress.duplicates import Duplicates, Receipt, seconds_kept
+from ingress.event import Event, routed
+from ingress.handshakes import Answer, handshake
+from ingress.headers import Headers
+from ingress.holding import Holding
 from ingress.intake import Intake
-from ingress.normalize import visible
-from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
-from ingress.signatures import SignedRequest, verifier
+from ingress.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
+from ingress.quarantine import Quarantine
+from ingress.signatures import SignedRequest, Verified, verifier
 from ingress.sources import Source
-from ingress.tracing import continued_trace
 from ingress.unrouted import Unrouted
-from streams.errors import KafkaUnavailable, MalformedBody, SignatureError
-from streams.serde import ids
+from streams.errors import KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.topology.model import Topology
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
+OUTCOME: web.ResponseKey[str] = web.ResponseKey("outcome", str)
+"""On an answer that is no problem: how the delivery is counted."""
 DEADLINE_SECONDS = 5.0
 
 ACK_SECONDS = Histogram(
@@ -56,8 +64,9 @@ OLD_KEYS = Counter(
     ["scheme"],
 )
 
+
 _NOBODY = verifier("hmac-sha256", {})
-_NOBODYS_SECRETS = (os.urandom(32),)
+_NOBODYS_SECRETS = {0: os.urandom(32)}
 
 
 class Sources(Protocol):
@@ -71,15 +80,30 @@ class Sources(Protocol):
         """The source, or None where it, or its tenant, is unknown or disabled."""
 
 
+class _OverRate(Exception):
+    """The tenant's next delivery passes in so many seconds; this one is to be refused."""
+
+    def __init__(self, tenant_id: str, seconds: float) -> None:
+        super().__init__(tenant_id)
+        self.tenant_id = tenant_id
+        self.seconds = seconds
+
+
 class Receiver:
-    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one."""
+    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
+
+    `wait` says how many seconds a tenant's next delivery has to wait for its rate, 0.0 counting
+    this one, None where that is not known.
+    """
 
     def __init__(
         self,
         sources: Sources,
         intake: Intake,
+        quarantine: Quarantine,
         topology: Topology,
         *,
+        wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
         deadline_seconds: float = DEADLINE_SECONDS,
         max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
@@ -87,89 +111,118 @@ class Receiver:
     ) -> None:
         self._sources = sources
         self._intake = intake
+        self._quarantine = quarantine
         self._topology = topology
+        self._wait = wait
+        self._holding = Holding()
         self._deadline = deadline_seconds
         self._max_body = max_body_bytes
         self._body_seconds = body_seconds
         self._room = Room(in_flight_bytes)
-        self._duplicates = Duplicates()
+        self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
         self._unrouted = Unrouted()
         self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
-        """The answer to an accepted or repeated event.
+        """The answer to an accepted, repeated or quarantined event, or to a vendor's handshake.
 
         Raises:
             Refused: every other answer.
         """
+        try:
+            return await self._receive(request, tenant_id, name)
+        except _OverRate as over:
+            left = await self._holding.hold(over.tenant_id, over.seconds)
+            headers = {"Retry-After": str(max(1, math.ceil(left)))}
+            raise Refused(replace(RATE_LIMITED, headers=headers)) from None
+
+    async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
+        heads.check(request.headers)
+        headers = heads.unambiguous(request.headers)
         with self._room.share() as share:
-            event = await self._read(request, share, tenant_id, name)
+            body = await read_body(request, share, self._max_body, self._body_seconds)
+            source, verified = self._authenticate(request, headers, tenant_id, name, body)
+            if (asked := handshake(source.settings.scheme, body)) is not None:
+                return _greeting(asked)
+            self._admit(source.tenant_id)
+            BODY_BYTES.observe(len(body))
+            try:
+                event = self._event(source, headers, verified, body)
+            except Misfit as misfit:
+                return await self._put_aside(source, headers, verified, body, misfit)
             receipt, repeated = await self._store_once(event)
-        if event.job_id is None:
-            self._unrouted.tell(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
-        return _answer(receipt, repeated)
-
-    async def _read(
-        self, request: web.BaseRequest, share: Share, tenant_id: str, name: str
-    ) -> Event:
-        body = await read_body(request, share, self._max_body, self._body_seconds)
-        return self._event(request, self._authenticate(request, tenant_id, name, body), body)
+        return _answer("duplicate" if repeated else "accepted", receipt)
 
     def _authenticate(
-        self, request: web.BaseRequest, tenant_id: str, name: str, body: bytes
-    ) -> Source:
+        self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
+    ) -> tuple[Source, Verified]:
+        now = time.time()
         source = self._sources.lookup(tenant_id, name)
-        signed = SignedRequest(request.headers, body, _url(request), request.method, time.time())
-        verify, secrets = (source.verify, source.secrets) if source else (_NOBODY, _NOBODYS_SECRETS)
+        held = source.secrets(now) if source else {}
+        # A source without a secret is as closed as one that is not there, and takes as long.
+        verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
         scheme = source.settings.scheme if source else "none"
+        signed = SignedRequest(headers, body, _url(request, headers), request.method, now)
         try:
-            verified = verify(secrets, signed)
+            verified = verify(tuple(secrets.values()), signed)
         except SignatureError as error:
-            SIGNATURE_FAILURES.labels(scheme, error.reason).inc()
+            reason = "no_secret" if source and not held else error.reason
+            SIGNATURE_FAILURES.labels(scheme, reason).inc()
             raise Refused(UNAUTHORIZED) from None
-        if source is None:
+        if source is None or not held:
             raise Refused(UNAUTHORIZED)
-        if verified.key_index > 0:
+        if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
-        return source
+        return source, verified
 
-    def _event(self, request: web.BaseRequest, source: Source, body: bytes) -> Event:
-        BODY_BYTES.observe(len(body))
-        headers = request.headers
-        try:
-            normalized = source.normalizer.normalize(headers, body)
-        except MalformedBody as error:
-            raise Refused(MALFORMED, str(error)) from None
-        route = self._topology.route(source.name, normalized.event_type)
-        key = (source.tenant_id, source.name, normalized.dedup_key)
-        return Event(
-            event_id=ids.new_id("evt"),
-            fingerprint=ids.fingerprint(*key),
-            job_id=ids.event_job_id(*key) if route else None,
-            tenant_id=source.tenant_id,
-            source=source.name,
-            normalized=normalized,
-            received_at=time.time_ns() // 1_000_000,
-            content_type=_content_type(headers.get("Content-Type")),
-            request_id=visible(headers.get("X-Request-Id")),
-            traceparent=continued_trace(headers.get("traceparent")),
-            priority=route.priority if route else self._topology.default_priority,
-            body=body,
+    def _admit(self, tenant_id: str) -> None:
+        """Keep the tenant's rate, which only verified deliveries count for.
+
+        Before the signature holds, a 429 would tell a stranger that the tenant exists, and let
+        it use the tenant's rate up.
+        """
+        seconds = self._wait(tenant_id)
+        if seconds is None:
+            raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
+        if seconds:
+            raise _OverRate(tenant_id, seconds)
+
+    def _event(self, source: Source, headers: Headers, verified: Verified, body: bytes) -> Event:
+        normalized = source.normalizer.normalize(headers, body, verified)
+        return routed(
+            self._topology, source.tenant_id, source.name, normalized, heads.facts(headers), body,
+            callback_url=source.settings.callback_url,
+        )  # fmt: skip
+
+    async def _put_aside(
+        self, source: Source, headers: Headers, verified: Verified, body: bytes, misfit: Misfit
+    ) -> web.Response:
+        if isinstance(misfit, MalformedBody) and heads.says_json(headers):
+            raise Refused(MALFORMED, str(misfit)) from None
+        facts = heads.facts(headers)
+        event_id = await self._acknowledged_in_time(
+            self._quarantine.keep(source, headers, verified, facts, body, misfit)
         )
+        return _answer("quarantined", Receipt(event_id, None))
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
             await self._intake.store(event)
+            if event.job_id is None:
+                self._unrouted.tell(event)
             return Receipt(event.event_id, event.job_id)
 
+        return await self._acknowledged_in_time(self._duplicates.once(event.fingerprint, store))
+
+    async def _acknowledged_in_time(self, storing: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._deadline):
-                stored = await self._duplicates.once(event.fingerprint, store)
+                stored = await storing
         except TimeoutError:
             self._note(acknowledged=False, reason="deadline")
             raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
@@ -190,23 +243,28 @@ class Receiver:
             log.warning("kafka does not acknowledge: answering 503", reason=reason)
 
 
-def _answer(receipt: Receipt, repeated: bool) -> web.Response:
-    status, word = (200, "duplicate") if repeated else (202, "accepted")
-    answer = {"status": word, "event_id": receipt.event_id, "job_id": receipt.job_id}
-    return web.Response(
-        status=status,
+def _greeting(asked: Answer) -> web.Response:
+    response = web.Response(
+        status=asked.status, body=asked.body, headers={"Content-Type": "application/json"}
+    )
+    response[OUTCOME] = "handshake"
+    return response
+
+
+def _answer(status: str, receipt: Receipt) -> web.Response:
+    answer: dict[str, str | None] = {"status": status, "event_id": receipt.event_id}
+    if status != "quarantined":
+        answer["job_id"] = receipt.job_id
+    response = web.Response(
+        status=200 if status == "duplicate" else 202,
         body=orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE),
         headers={"Content-Type": "application/json"},
-    )
+    )  # fmt: skip
+    response[OUTCOME] = status
+    return response
 
 
-def _url(request: web.BaseRequest) -> str:
+def _url(request: web.BaseRequest, headers: Headers) -> str:
     """The URL as the sender addressed it, of which a proxy in front tells the scheme."""
-    secure = request.headers.get("X-Forwarded-Proto") == "https"
+    secure = headers.get("X-Forwarded-Proto") == "https"
     return f"{'https' if secure else request.scheme}://{request.host}{request.path_qs}"
-
-
-def _content_type(given: str | None) -> str:
-    if given is None or not given.isascii() or not given.isprintable():
-        return "application/octet-stream"
-    return given[:200]

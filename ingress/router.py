@@ -9,26 +9,41 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
-from ingress.problems import INTERNAL, NOT_ALLOWED_HERE, NOT_FOUND, READ_ONLY, Refused
-from ingress.receiver import Receiver
+from ingress.problems import (
+    INTERNAL,
+    NOT_ALLOWED_HERE,
+    NOT_FOUND,
+    READ_ONLY,
+    Problem,
+    Refused,
+)
+from ingress.receiver import OUTCOME, Receiver
+from ingress.rejections import Rejections
+from ingress.tenancy import Addressing, by_path
 
 log = structlog.get_logger(__name__)
 
 REQUESTS = Counter(
     "tidegate_ingress_requests_total",
-    "Deliveries by outcome: accepted, duplicate, or the problem they were answered with",
+    "Deliveries by outcome: accepted, duplicate, quarantined, handshake, or the problem's name",
     ["outcome"],
 )
-_ACCEPTED = REQUESTS.labels("accepted")
-_DUPLICATE = REQUESTS.labels("duplicate")
 _PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
 
 
 class Router:
     """Handles every request of the server, and knows how many are under way."""
 
-    def __init__(self, receiver: Receiver, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        receiver: Receiver,
+        ready: Callable[[], bool],
+        rejections: Rejections,
+        address: Addressing = by_path,
+    ) -> None:
         self._receiver = receiver
+        self._rejections = rejections
+        self._address = address
         self._ready = ready
         self._under_way = 0
         self._draining = False
@@ -48,8 +63,7 @@ class Router:
         self._under_way += 1
         self._idle.clear()
         try:
-            response = await self._route(request)
-            response.headers["Server"] = "tidegate"  # and not which versions it is made of
+            response = _signed_off(await self._route(request))
             if self._draining:
                 response.force_close()
             return response
@@ -58,11 +72,17 @@ class Router:
             if not self._under_way:
                 self._idle.set()
 
+    def unread(self, problem: Problem) -> web.StreamResponse:
+        """The answer to a request that could not even be parsed."""
+        REQUESTS.labels(problem.name).inc()
+        self._rejections.note_unread(problem.name)
+        return _signed_off(problem.response())
+
     async def _route(self, request: web.BaseRequest) -> web.Response:
+        address = self._address(request)
+        if address is not None:
+            return await self._hook(request, *address)
         path = request.rel_url.raw_path
-        parts = path.split("/")
-        if len(parts) == 5 and parts[1] == "v1" and parts[2] == "hooks" and parts[3] and parts[4]:
-            return await self._hook(request, parts[3], parts[4])
         if path in _PROBES:
             return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
         return NOT_FOUND.response()
@@ -74,6 +94,7 @@ class Router:
             response = await self._receiver.receive(request, tenant_id, source)
         except Refused as refused:
             REQUESTS.labels(refused.problem.name).inc()
+            self._rejections.note(tenant_id, source, refused.problem.name)
             return refused.problem.response(refused.detail)
         except (ConnectionError, asyncio.CancelledError):
             raise
@@ -81,7 +102,7 @@ class Router:
             log.exception("a webhook could not be handled", source=source)
             REQUESTS.labels(INTERNAL.name).inc()
             return INTERNAL.response()
-        (_ACCEPTED if response.status == 202 else _DUPLICATE).inc()
+        REQUESTS.labels(response[OUTCOME]).inc()
         return response
 
     def _probe(self, path: str) -> web.Response:
@@ -95,3 +116,8 @@ class Router:
         return web.Response(
             status=200 if ready else 503, text="ready\n" if ready else "not ready\n"
         )
+
+
+def _signed_off(response: web.Response) -> web.Response:
+    response.headers["Server"] = "tidegate"  # and not which versions it is made of
+    return response

@@ -10,11 +10,18 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
+from ingress.quarantine import Quarantine
+from ingress.rate_gossip import RateGossip
+from ingress.rates import Rates
 from ingress.receiver import DEADLINE_SECONDS, Receiver
+from ingress.references import References
+from ingress.rejections import Rejections
 from ingress.router import Router
 from ingress.sources import SourceTable
+from ingress.tenancy import addressing
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
 from streams.settings import Settings
@@ -25,6 +32,9 @@ log = structlog.get_logger(__name__)
 
 KEEPALIVE_SECONDS = 15.0
 """How long a connection may be without a complete request head, its first one included."""
+LINGERING_SECONDS = 2.0
+"""A refused body is read away for so long and dropped: closed at once, TCP would take the answer
+from who is still sending (RFC 9112, section 9.6)."""
 DRAIN_SECONDS = 0.5
 """Between "not ready" and a closed listener, for who balances load to notice."""
 GRACE_SECONDS = 10.0
@@ -44,11 +54,22 @@ class IngressServer:
         keepalive_seconds: float = KEEPALIVE_SECONDS,
     ) -> None:
         self._settings = settings
-        self._directory = Directory(settings, topology, SourceTable(vault))
+        self._references = References()
+        table = SourceTable(vault, self._references)
+        rates = Rates(table.rates)
+        self._gossip = RateGossip(settings, rates)
+        self._directory = Directory(settings, topology, table)
         self._producer = _producer(settings, deadline_seconds)
         intake = Intake(self._producer, vault, topology.partitions)
-        receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
-        self._router = Router(receiver, lambda: self._directory.ready)
+        receiver = Receiver(
+            self._directory, intake, Quarantine(self._producer, intake), topology,
+            wait=rates.wait, deadline_seconds=deadline_seconds,
+        )  # fmt: skip
+        self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
+        self._router = Router(
+            receiver, lambda: self._directory.ready, self._rejections, addressing(settings)
+        )
+        self._writing: asyncio.Task[None] | None = None
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
 
@@ -58,9 +79,9 @@ class IngressServer:
         Raises:
             ConfigError: the address cannot be listened on.
         """
-        server = web.Server(
-            self._router.handle, access_log=None, auto_decompress=False,
-            keepalive_timeout=self._keepalive, lingering_time=2.0,
+        server = Listener(
+            self._router.handle, self._router.unread,
+            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
         )  # fmt: skip
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -72,6 +93,9 @@ class IngressServer:
                 f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
             ) from error
         self._directory.start()
+        self._writing = asyncio.create_task(self._rejections.run())
+        self._references.start()
+        self._gossip.start()
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
@@ -87,16 +111,27 @@ class IngressServer:
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._router.idle()
         await self._runner.cleanup()
+        await self._write_rejections()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
+        await asyncio.to_thread(self._references.stop)
+        await asyncio.to_thread(self._gossip.stop)
         log.info("ingress ended")
+
+    async def _write_rejections(self) -> None:
+        assert self._writing is not None  # noqa: S101 - set by `start`
+        self._writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._writing
+        await self._rejections.flush()
 
 
 def run(settings: Settings, topology: Topology) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no usable vault key, or the address cannot be listened on.
+        ConfigError: no usable vault key, settings that do not fit each other, or the address
+            cannot be listened on.
     """
     vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
     uvloop.run(_serve(settings, topology, vault))

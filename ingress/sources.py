@@ -8,25 +8,46 @@ from typing import Any
 from pydantic import ValidationError
 
 from ingress.normalize import Normalizer
+from ingress.references import NamedSecret, References
 from ingress.signatures import Verifier, verifier
 from streams.errors import ConfigError, PoisonRecord, SignatureError, VaultError
 from streams.serde import keys
 from streams.serde.codec import TENANT
-from streams.serde.records import TenantRecord
-from streams.tenants import SourceSettings, source_secrets, source_settings
+from streams.serde.records import SigningKey, TenantRecord
+from streams.source_keys import keys_of, open_secret
+from streams.tenants import Rate, SourceSettings, source_settings, tenant_settings
 from streams.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a source, which verifies until a time in seconds since the epoch, if it ends."""
+
+    secret: bytes | NamedSecret = field(repr=False)
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
-    """One source of one tenant, ready to verify and normalize; `secrets` newest first."""
+    """One source of one tenant, ready to verify and normalize; `keys` newest first."""
 
     tenant_id: str
     name: str
     settings: SourceSettings
     verify: Verifier
     normalizer: Normalizer
-    secrets: tuple[bytes, ...] = field(repr=False)
+    keys: tuple[Key, ...]
+
+    def secrets(self, now: float) -> dict[int, bytes]:
+        """The secrets that verify at a time, by the age of their key, newest (0) first.
+
+        Empty where none can be resolved: the source is closed then.
+        """
+        return {
+            age: secret
+            for age, key in enumerate(self.keys)
+            if (key.until is None or now < key.until) and (secret := _secret(key)) is not None
+        }
 
 
 class SourceTable:
@@ -35,10 +56,13 @@ class SourceTable:
     A source is usable without a record of its tenant, but not once that record is disabled.
     """
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, references: References) -> None:
         self._vault = vault
+        self._references = references
         self._sources: dict[str, dict[str, Source]] = {}
         self._disabled: set[str] = set()
+        self.rates: dict[str, Rate] = {}
+        """Of the tenants that have one."""
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         """The source, or None where it, or its tenant, is unknown or disabled."""
@@ -46,6 +70,12 @@ class SourceTable:
         if source is None or tenant_id in self._disabled:
             return None
         return source
+
+    def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
+        """Tenant and source of a path, each None where none of that name has a source to send."""
+        if self.lookup(tenant_id, name) is not None:
+            return tenant_id, name
+        return (tenant_id if tenant_id in self._sources else None), None
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Fold one record in.
@@ -80,6 +110,11 @@ class SourceTable:
             self._disabled.add(tenant_id)
 
     def _apply_tenant(self, tenant_id: str, record: TenantRecord | None) -> None:
+        rate = None if record is None else _rate(record)
+        if rate is None:
+            self.rates.pop(tenant_id, None)
+        else:
+            self.rates[tenant_id] = rate
         if record is None:
             self._sources.pop(tenant_id, None)
         if record is not None and record.disabled:
@@ -92,7 +127,7 @@ class SourceTable:
             settings = source_settings(record)
             verify = verifier(settings.scheme, settings.options)
             normalizer = Normalizer(settings.scheme, settings.mapping)
-            secrets = tuple(source_secrets(self._vault, record))
+            keys = tuple(self._key(record, key) for key in keys_of(record))
         except ValidationError as error:  # its own text would show the offending value
             raise PoisonRecord("bad_source", _without_values(error)) from None
         except (SignatureError, ConfigError) as error:
@@ -101,7 +136,26 @@ class SourceTable:
             raise PoisonRecord("sealed_elsewhere", str(error)) from error
         except ValueError:
             raise PoisonRecord("bad_source", "its settings are not JSON") from None
-        return Source(record.tenant_id, record.id, settings, verify, normalizer, secrets)
+        return Source(record.tenant_id, record.id, settings, verify, normalizer, keys)
+
+    def _key(self, record: TenantRecord, key: SigningKey) -> Key:
+        until = None if key.until is None else key.until / 1000
+        if key.sealed is not None:
+            return Key(open_secret(self._vault, record, key.sealed), until)
+        named = self._references.named(key.reference or "", record.tenant_id, record.id)
+        return Key(named, until)
+
+
+def _secret(key: Key) -> bytes | None:
+    return key.secret.secret if isinstance(key.secret, NamedSecret) else key.secret
+
+
+def _rate(record: TenantRecord) -> Rate | None:
+    try:
+        return tenant_settings(record).rate
+    except ValueError as error:  # pydantic's and orjson's own are such
+        detail = _without_values(error) if isinstance(error, ValidationError) else "not JSON"
+        raise PoisonRecord("bad_tenant", detail) from None
 
 
 def _address(key: bytes | None) -> tuple[str, str, str]:

@@ -27,6 +27,7 @@ _GROUPS = {
     "topology": "streams.topology.commands:app",
     "jobs": "streams.operator.commands:jobs",
     "dlq": "streams.operator.commands:dlq",
+    "quarantine": "streams.operator.commands:quarantine",
 }
 _COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
 
@@ -215,9 +216,10 @@ def _dispatcher(settings: Settings, topology: Topology) -> None:
 
 
 def _operator(settings: Settings, topology: Topology) -> None:
+    from ingress.admission import SideDoor
     from streams.operator.run import run
 
-    run(settings, topology)
+    run(settings, topology, SideDoor)
 
 
 _Run = Callable[["Settings", "Topology"], None]

@@ -9,8 +9,10 @@
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload cannot be sealed, found or opened
+    ├── SecretUnresolved       a reference to a secret leads to none here
     ├── SignatureError         a request is not signed by its source's secret
-    ├── MalformedBody          a signed body is not the JSON it should be
+    ├── Misfit                 a signed body does not give what its source's mapping says
+    │   └── MalformedBody      ... because it cannot be read at all
     ├── LeaseLost              the worker's lease ended: start nothing more
     └── JobError               what a handler raises to say how its attempt ended
         ├── TransientError     try again after the job type's backoff
@@ -70,6 +72,10 @@ class VaultError(TidegateError):
     """A payload cannot be sealed, found or opened."""
 
 
+class SecretUnresolved(TidegateError):
+    """A reference to a secret leads to none in this process's environment or files."""
+
+
 class SignatureError(TidegateError):
     """A request is not signed as its source's scheme demands, or the scheme cannot be used.
 
@@ -82,8 +88,22 @@ class SignatureError(TidegateError):
         self.reason = reason
 
 
-class MalformedBody(TidegateError):
-    """A body whose signature holds cannot be read: what is wrong with it, for its sender."""
+class Misfit(TidegateError):
+    """A body whose signature holds does not fit its source; `reason` is one word for records.
+
+    The message is for the sender and the operator and repeats nothing of the body.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class MalformedBody(Misfit):
+    """A body whose signature holds cannot be read: what is wrong with it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("malformed_body", detail)
 
 
 class LeaseLost(TidegateError):

@@ -25,16 +25,21 @@ def problem(
     **extra: Any,
 ) -> web.Response:
     """An error's answer: `name` in kebab-case, `extra` as further members of the object."""
-    body = {
-        "type": f"urn:tidegate:problem:{name}",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        **extra,
-    }
+    body = problem_json(status, name, detail, **extra)
     return web.Response(
         status=status,
         body=orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE),
         content_type=CONTENT_TYPE,
         headers=headers,
     )
+
+
+def problem_json(status: int, name: str, detail: str, **extra: Any) -> dict[str, Any]:
+    """The object alone, for an answer that has several."""
+    return {
+        "type": f"urn:tidegate:problem:{name}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **extra,
+    }

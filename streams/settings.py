@@ -39,6 +39,10 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     probe_port: int = Field(default=0, ge=0, le=65535)
+    ingress_tenant_from: Literal["path", "subdomain", "claim"] = "path"
+    ingress_base_domain: str | None = None
+    ingress_jwks_file: Path | None = None
+    ingress_tenant_claim: str | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # May hold passwords and keys.

@@ -29,8 +29,8 @@ class SchemeOptions(BaseModel):
 Chosen = TypeVar("Chosen", bound=SchemeOptions)
 
 
-class HmacOptions(SchemeOptions):
-    """Options of a source with the scheme `hmac-sha256`.
+class TemplateOptions(SchemeOptions):
+    """Options of a source with the scheme `hmac-sha256` or `ed25519`.
 
     `signed` is a template such as `{timestamp}.{body}`; a timestamp is read from
     `timestamp_header` (Unix or ISO 8601) and must be part of what is signed.
@@ -64,12 +64,35 @@ class ZendeskOptions(SchemeOptions):
     tolerance_seconds: float = Field(default=300, gt=0)
 
 
+class JwtOptions(SchemeOptions):
+    """Options of a source with the scheme `jwt`.
+
+    `body_claim` names the claim that holds the body's SHA-256. With `issuer` or `audience` the
+    token must name it; without `audience` it may name none.
+    """
+
+    body_claim: str = Field(default="body_sha256", min_length=1, max_length=64)
+    issuer: str | None = Field(default=None, min_length=1)
+    audience: str | None = Field(default=None, min_length=1)
+
+
 OPTIONS: Mapping[str, type[SchemeOptions]] = {
-    "hmac-sha256": HmacOptions,
+    "standard-webhooks": SchemeOptions,
+    "stripe": SchemeOptions,
     "github": SchemeOptions,
+    "shopify": SchemeOptions,
+    "slack": SchemeOptions,
     "zendesk": ZendeskOptions,
+    "twilio": SchemeOptions,
+    "discord": SchemeOptions,
+    "intercom": SchemeOptions,
+    "linear": SchemeOptions,
+    "pagerduty": SchemeOptions,
+    "hmac-sha256": TemplateOptions,
+    "ed25519": TemplateOptions,
+    "jwt": JwtOptions,
 }
-"""The model of every scheme that a source may choose; `github` has no options."""
+"""The model of every scheme that a source may choose; most vendors leave nothing to choose."""
 
 
 def parse(model: type[Chosen], options: Mapping[str, Any]) -> Chosen:

@@ -1,11 +1,12 @@
 """Tenants and their sources as the `tenants` topic carries them.
 
-Secrets lie sealed in the record, bound to tenant and source; nothing else in it is secret.
+A source's secrets lie sealed in its record (`source_keys`); nothing else in it is secret.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
 from streams.signature_options import OPTIONS
+from streams.source_keys import Secret, signing_key
 from streams.vault import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -22,12 +24,29 @@ SCHEMES = tuple(OPTIONS)
 """The signing schemes that ingress verifies; a test holds its table against this list."""
 
 
+class Rate(BaseModel):
+    """At most `count` deliveries in `seconds`, at an even pace of `count / seconds` a second.
+
+    At once it allows less than a tenth of `count`: in any `seconds` at most 1.1 times `count` pass.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    count: int = Field(ge=1, le=1_000_000)
+    seconds: float = Field(ge=1, le=86_400)
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.seconds
+
+
 class TenantSettings(BaseModel):
-    """Body of `PUT /v1/tenants/{t}`."""
+    """Body of `PUT /v1/tenants/{t}`; no rate: as many deliveries as come."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     display_name: str = ""
+    rate: Rate | None = None
 
 
 class SourceSettings(BaseModel):
@@ -47,12 +66,17 @@ class SourceSettings(BaseModel):
 
 
 def source_record(
-    vault: Vault, tenant_id: str, name: str, settings: SourceSettings, secrets: list[bytes], at: int
+    vault: Vault,
+    tenant_id: str,
+    name: str,
+    settings: SourceSettings,
+    secrets: Sequence[Secret],
+    at: int,
 ) -> TenantRecord:
     """The record that sets a source; `secrets` newest first, `at` in milliseconds."""
-    sealed = tuple(vault.seal(tenant_id, _purpose(name), secret) for secret in secrets)
+    keys = tuple(signing_key(vault, tenant_id, name, secret) for secret in secrets)
     body = settings.model_dump_json()
-    return TenantRecord(tenant_id, "source", name, False, body, sealed, at)
+    return TenantRecord(tenant_id, "source", name, False, body, updated_at=at, keys=keys)
 
 
 def source_settings(record: TenantRecord) -> SourceSettings:
@@ -60,15 +84,6 @@ def source_settings(record: TenantRecord) -> SourceSettings:
     return SourceSettings.model_validate(orjson.loads(record.body))
 
 
-def source_secrets(vault: Vault, record: TenantRecord) -> list[bytes]:
-    """The secrets in a source's record, newest first.
-
-    Raises:
-        VaultError: the record was sealed under another key.
-    """
-    purpose = _purpose(record.id)
-    return [vault.open(record.tenant_id, purpose, sealed) for sealed in record.secrets]
-
-
-def _purpose(source: str) -> str:
-    return f"source secret {source}"
+def tenant_settings(record: TenantRecord) -> TenantSettings:
+    """The settings in a tenant's record."""
+    return TenantSettings.model_validate(orjson.loads(record.body))

@@ -184,4 +184,5 @@ def envelope(tenant: str, key: str, type_: str) -> Envelope:
         payload_ref=PayloadRef(0, (7,), 10, "kek"),
         attributes={"subject": key},
         priority="webhook",
+        callback_url=f"https://{tenant}.example/done",
     )

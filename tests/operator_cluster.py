@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 import uuid
@@ -21,18 +22,28 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
+from ingress.admission import SideDoor
 from streams.operator.client import CallFailed, call
 from streams.operator.run import build
 from streams.serde import ids, keys
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS
-from streams.serde.records import DeadLetter, Job, LedgerEntry, Progress
+from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, QUARANTINED, REJECTION
+from streams.serde.records import (
+    DeadLetter,
+    Job,
+    LedgerEntry,
+    PayloadRef,
+    Progress,
+    Quarantined,
+    Rejection,
+)
 from streams.settings import Settings
 from streams.topology.load import load
 from streams.topology.model import Topology
 
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
-    "jobs", "jobs.progress", "ledger", "dlq", "tenants", "dispatcher.checkpoints.changelog",
+    "jobs", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
+    "dispatcher.checkpoints.changelog",
 )  # fmt: skip
 
 
@@ -74,6 +85,16 @@ def make_letter(job: Job, **fields: Any) -> DeadLetter:
         "status": job.status, "attempts": job.attempts, "value": JOB.encode(job),
     }  # fmt: skip
     return DeadLetter(**(given | fields))
+
+
+def make_quarantined(body: bytes, ref: PayloadRef, tenant_id: str = "acme") -> Quarantined:
+    """A body of source `shop` that waits in the quarantine."""
+    digest = hashlib.sha256(body).digest()
+    return Quarantined(
+        ids.quarantined_event_id(tenant_id, "shop", digest), tenant_id, "shop", "dedup_key",
+        "mapping.dedup_key ('id') finds nothing usable in it", int(time.time() * 1000), digest, ref,
+        "application/json", "r-1", {}, f"00-{'a' * 32}-{'b' * 16}-01",
+    )  # fmt: skip
 
 
 @dataclass
@@ -135,10 +156,15 @@ class Cluster:
                 address = ("dlq", record.id.encode(), DEAD_LETTER.encode(record))
             case Progress():
                 address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
+            case Quarantined():
+                key = keys.quarantine_key(record.tenant_id, record.source, record.payload_hash)
+                address = ("quarantine", key, QUARANTINED.encode(record))
+            case Rejection():
+                address = ("rejections", record.id.encode(), REJECTION.encode(record))
             case _:
                 return record  # type: ignore[no-any-return]
         topic, key, value = address
-        return topic, self.home(record.tenant_id), key, value
+        return topic, self.home(record.tenant_id or ""), key, value
 
 
 @dataclass
@@ -192,7 +218,7 @@ def running(
     stop, port, failures = asyncio.Event(), [0], []
 
     async def serve() -> None:
-        runner = web.AppRunner(build(settings, topology), access_log=None)
+        runner = web.AppRunner(build(settings, topology, SideDoor), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port[0] = runner.addresses[0][1]
@@ -232,7 +258,10 @@ def make_cluster(bootstrap: str, client: dict[str, str], data_dir: Path) -> Clus
         bootstrap=bootstrap, kafka={"log_level": "0", **client}, topic_prefix=prefix,
         data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=key,
     )  # fmt: skip
-    wanted = [topology.topics[name] for name in (*FOLLOWED, "jobs.commands")]
+    wanted = [
+        topology.topics[name]
+        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received")
+    ]
     topics = [
         NewTopic(prefix + t.name, t.partitions, 1, config={"cleanup.policy": t.cleanup})
         for t in wanted

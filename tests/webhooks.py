@@ -15,6 +15,7 @@ from streams.errors import KafkaUnavailable
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
+from streams.source_keys import Secret
 from streams.tenants import SourceSettings, source_record
 from streams.topology.model import Priority, Route, Topology
 from streams.vault import Vault
@@ -43,19 +44,19 @@ def source(
     tenant_id: str,
     name: str,
     scheme: str,
-    secrets: Sequence[bytes] = (SECRET,),
+    secrets: Sequence[Secret] = (SECRET,),
     vault: Vault = VAULT,
     **settings: object,
 ) -> tuple[bytes, bytes]:
     """Key and value of the record that sets a source."""
     chosen = SourceSettings.model_validate({"scheme": scheme, **settings})
-    record = source_record(vault, tenant_id, name, chosen, list(secrets), 1)
+    record = source_record(vault, tenant_id, name, chosen, secrets, 1)
     return tenant_key(tenant_id, "source", name), TENANT.encode(record)
 
 
-def tenant(tenant_id: str, *, disabled: bool = False) -> tuple[bytes, bytes]:
+def tenant(tenant_id: str, *, disabled: bool = False, **settings: object) -> tuple[bytes, bytes]:
     """Key and value of the record that sets a tenant."""
-    record = TenantRecord(tenant_id, "tenant", "", disabled, "{}")
+    record = TenantRecord(tenant_id, "tenant", "", disabled, orjson.dumps(settings).decode())
     return tenant_key(tenant_id, "tenant", ""), TENANT.encode(record)
 
 

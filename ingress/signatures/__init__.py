@@ -6,17 +6,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ingress.signatures import github, hmac_sha256, zendesk
+from ingress.signatures import jwt, linear, standard_webhooks, stripe, template, twilio, vendors
 from ingress.signatures.request import SignedRequest, Verified, Verifier
 from streams.errors import SignatureError
+from streams.signature_options import OPTIONS, parse
 
 __all__ = ["SCHEMES", "SignedRequest", "Verified", "Verifier", "verifier", "verify"]
 
-SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], Verifier]] = {
-    "github": github.verifier,
-    "hmac-sha256": hmac_sha256.verifier,
-    "zendesk": zendesk.verifier,
+SCHEMES: Mapping[str, Callable[[Any], Verifier]] = {
+    "standard-webhooks": lambda _: standard_webhooks.check,
+    "stripe": lambda _: stripe.check,
+    "github": vendors.by_mac(vendors.GITHUB),
+    "shopify": vendors.by_mac(vendors.SHOPIFY),
+    "slack": vendors.by_mac(vendors.SLACK),
+    "zendesk": vendors.by_mac(vendors.ZENDESK),
+    "twilio": lambda _: twilio.check,
+    "discord": vendors.discord,
+    "intercom": vendors.by_mac(vendors.INTERCOM),
+    "linear": lambda _: linear.verify,
+    "pagerduty": vendors.by_mac(vendors.PAGERDUTY),
+    "hmac-sha256": template.hmac_sha256,
+    "ed25519": template.ed25519,
+    "jwt": jwt.verifier,
 }
+"""What makes a verifier of a scheme's parsed options."""
 
 
 def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
@@ -27,7 +40,7 @@ def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
     """
     if scheme not in SCHEMES:
         raise SignatureError("unknown_scheme", f"no such scheme: use one of {', '.join(SCHEMES)}")
-    return SCHEMES[scheme](options)
+    return SCHEMES[scheme](parse(OPTIONS[scheme], options))
 
 
 def verify(

@@ -52,6 +52,7 @@ def from_event(
         event=event,
         payload_ref=envelope.payload_ref,
         event_time=event_time,
+        callback_url=envelope.callback_url,
         traceparent=traceparent,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from dataclasses import replace
 
@@ -11,12 +10,13 @@ from aiohttp import web
 from streams.operator import queries
 from streams.operator.parts import PARTS, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
-from streams.operator.source_request import SourceRequest
-from streams.operator.views import source_json, tenant_json
+from streams.operator.source_request import RotateRequest, SourceRequest
+from streams.operator.views import rfc3339, source_json, tenant_json
 from streams.serde import ids, keys
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.tenants import NAME, TenantSettings, source_record
+from streams.source_keys import MOST_KEYS, keys_of, rotated, signing_key
+from streams.tenants import NAME, TenantSettings, source_record, source_settings
 
 routes = web.RouteTableDef()
 
@@ -57,23 +57,36 @@ async def put_source(request: web.Request) -> web.Response:
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
     await known_tenant(parts, tenant_id)
-    secret = await asyncio.to_thread(wanted.secret_bytes)
+    secret = wanted.new_secret(wanted.scheme)
     record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
-    return web.json_response(source_json(await _write(parts, record)))
+    return await _set_source(parts, record)
+
+
+@routes.post(_SOURCE + "/rotate")
+async def rotate_secret(request: web.Request) -> web.Response:
+    """Set a source's new secret; the old one verifies until the overlap is over.
+
+    One rotation at a time, or of two at once one would be lost.
+    """
+    parts = request.app[PARTS]
+    wanted = await read_body(request, RotateRequest)
+    async with parts.rotating:
+        record = await _known_source(request)
+        return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
 
 
 @routes.get(_SOURCE)
 async def get_source(request: web.Request) -> web.Response:
-    """A source; of its secrets only the number."""
-    return web.json_response(source_json(await _known_source(request)))
+    """A source; of its secrets how many there are, and until when the old ones verify."""
+    return _source_answer(await _known_source(request))
 
 
 @routes.delete(_SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and forget its secrets; a PUT sets it up again."""
     record = await _known_source(request)
-    gone = replace(record, disabled=True, secrets=(), updated_at=now_ms())
-    return web.json_response(source_json(await _write(request.app[PARTS], gone)))
+    gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
+    return await _set_source(request.app[PARTS], gone)
 
 
 async def known_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
@@ -108,6 +121,32 @@ async def _known_source(request: web.Request) -> TenantRecord:
         where = f"/v1/tenants/{tenant_id}/sources/{name}"
         raise unknown("source", name, f"create it with PUT {where}")
     return record
+
+
+def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int) -> TenantRecord:
+    if record.disabled:
+        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
+        raise Refusal(409, "source-disabled", f"a disabled source has no secret: PUT {where}")
+    secret = wanted.new_secret(source_settings(record).scheme)
+    newest = signing_key(parts.vault, record.tenant_id, record.id, secret)
+    until = now + round(wanted.overlap_seconds * 1000)
+    keys = rotated(keys_of(record), newest, until, now)
+    if len(keys) > MOST_KEYS:
+        until_when = min(key.until for key in keys if key.until is not None)
+        raise Refusal(
+            409, "too-many-secrets",
+            f"{MOST_KEYS} secrets verify already: the next one ends at {rfc3339(until_when)}; "
+            "rotate after that, or PUT the source to end all at once",
+        )  # fmt: skip
+    return replace(record, secrets=(), keys=keys, updated_at=now)
+
+
+async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:
+    return _source_answer(await _write(parts, record))
+
+
+def _source_answer(record: TenantRecord) -> web.Response:
+    return web.json_response(source_json(record, now_ms()))
 
 
 async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:

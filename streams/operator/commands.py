@@ -1,4 +1,4 @@
-"""`tidegate jobs ...` and `tidegate dlq ...`: the operator's API from a terminal."""
+"""`tidegate jobs ...`, `dlq ...` and `quarantine ...`: the operator's API from a terminal."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from streams.settings import load_settings
 
 jobs = typer.Typer(no_args_is_help=True, help="Show, list and cancel jobs.")
 dlq = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
+quarantine = typer.Typer(
+    no_args_is_help=True, help="List, show and release bodies that did not fit their source."
+)
 
 Url = Annotated[
     str | None,
@@ -153,6 +156,53 @@ def replay(
     body = {"incident_note": note, "fresh_scope": fresh_scope}
     with _api(url, token_file, data_dir) as api:
         _print(api.post(f"/v1/dlq/{_part(id_)}/replay", body, key), as_json, tables.job)
+
+
+@quarantine.command("list")
+def list_quarantined(
+    tenant: Tenant = None,
+    status: Annotated[str | None, typer.Option(help="Only waiting, or only released.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List signed bodies that did not fit their source, newest first."""
+    with _api(url, token_file, data_dir) as api:
+        found = api.get(
+            "/v1/quarantine", tenant_id=tenant, status=status, limit=limit, cursor=cursor
+        )
+        _print(found, as_json, tables.quarantined)
+
+
+@quarantine.command("show")
+def show_quarantined(
+    id_: Annotated[str, typer.Argument(metavar="ID")],
+    url: Url = None,
+    token_file: TokenFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show why one body does not fit, and what became of it."""
+    with _api(url, token_file, data_dir) as api:
+        _print(api.get(f"/v1/quarantine/{_part(id_)}"), as_json, tables.quarantined_body)
+
+
+@quarantine.command("release")
+def release(
+    id_: Annotated[str, typer.Argument(metavar="ID")],
+    note: Annotated[str, typer.Option(help="What was mended; kept with it.")],
+    url: Url = None,
+    token_file: TokenFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a body in as an event, under its source's mapping of now."""
+    with _api(url, token_file, data_dir) as api:
+        found = api.post(f"/v1/quarantine/{_part(id_)}/release", {"note": note})
+        _print(found, as_json, tables.quarantined_body)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import structlog
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 # `record` is the record's value as it stood on the topic; columns beside it are what lists
@@ -49,13 +49,24 @@ CREATE INDEX dead_letters_of_tenant ON dead_letters (tenant_id, at, id);
 CREATE TABLE tenants (
   tenant_id TEXT, kind TEXT, id TEXT, record BLOB NOT NULL,
   PRIMARY KEY (tenant_id, kind, id)) WITHOUT ROWID;
+CREATE TABLE quarantine (
+  tenant_id TEXT, source TEXT, payload_hash TEXT, id TEXT NOT NULL, status TEXT NOT NULL,
+  at INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (tenant_id, source, payload_hash));
+CREATE INDEX quarantine_by_id ON quarantine (id);
+CREATE INDEX quarantine_newest ON quarantine (at, id);
+CREATE INDEX quarantine_of_tenant ON quarantine (tenant_id, at, id);
+CREATE TABLE rejections (
+  id TEXT PRIMARY KEY, tenant_id TEXT, at INTEGER NOT NULL, record BLOB NOT NULL);
+CREATE INDEX rejections_newest ON rejections (at, id);
+CREATE INDEX rejections_of_tenant ON rejections (tenant_id, at, id);
 CREATE TABLE positions (
   topic TEXT, part INTEGER, topic_id TEXT NOT NULL, next_offset INTEGER NOT NULL,
   PRIMARY KEY (topic, part)) WITHOUT ROWID;
 CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at INTEGER NOT NULL);
 """
 _TABLES = {
-    "jobs", "progress", "steps", "effects", "dead_letters", "tenants", "positions", "freshness",
+    "jobs", "progress", "steps", "effects", "dead_letters", "tenants", "quarantine", "rejections",
+    "positions", "freshness",
 }  # fmt: skip
 
 

@@ -27,6 +27,12 @@ from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
+_AGEING = (
+    ("dead_letters", "dlq"), ("progress", "jobs.progress"),
+    ("quarantine", "quarantine"), ("rejections", "rejections"),
+)  # fmt: skip
+"""Tables whose rows leave with their records."""
+
 _RETRY_SECONDS = 1.0
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
@@ -44,10 +50,7 @@ class Follower:
         announce: Callable[[Iterable[RowKey]], None],
     ) -> None:
         self._settings = settings
-        self._kept = {
-            table: topology.topics[topic].retention_ms
-            for table, topic in (("dead_letters", "dlq"), ("progress", "jobs.progress"))
-        }
+        self._kept = {table: topology.topics[topic].retention_ms for table, topic in _AGEING}
         self._database = database
         self._announce = announce
         self._stopping = threading.Event()

@@ -56,7 +56,7 @@ class JobRequest(BaseModel):
     @classmethod
     def _moment(cls, text: str | None) -> str | None:
         if text is not None:
-            _milliseconds(text)
+            milliseconds(text)
         return text
 
     @field_validator("callback_url")
@@ -104,11 +104,11 @@ class JobRequest(BaseModel):
 
     def _run_at(self, now: int) -> int | None:
         if self.run_at is not None:
-            return _milliseconds(self.run_at)
+            return milliseconds(self.run_at)
         return None if self.delay_seconds is None else now + round(self.delay_seconds * 1000)
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
     """An RFC 3339 time; the fraction is rounded up, so that nothing fires early (G4)."""
     if not _RFC3339.fullmatch(text):
         raise ValueError("must be an RFC 3339 time with an offset, as 2026-11-21T09:00:00Z")

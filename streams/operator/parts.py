@@ -6,15 +6,17 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import orjson
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from streams.admission import Admission
 from streams.kafka import AwaitedProducer
 from streams.operator.arrivals import Arrivals
+from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.projections import RowKey
@@ -45,6 +47,9 @@ class Parts:
     follower: Follower
     arrivals: Arrivals
     producer: AwaitedProducer
+    bodies: Bodies
+    admission: Admission
+    rotating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""

@@ -11,7 +11,15 @@ import orjson
 from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.serde import keys
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, TENANT
+from streams.serde.codec import (
+    DEAD_LETTER,
+    JOB,
+    LEDGER_ENTRY,
+    PROGRESS,
+    QUARANTINED,
+    REJECTION,
+    TENANT,
+)
 
 Row = tuple[Any, ...]
 RowKey = tuple[str, Row]
@@ -115,6 +123,18 @@ def _tenant(record: Record) -> Row:
     return setting.tenant_id, setting.kind, setting.id, record.value
 
 
+def _quarantined(record: Record) -> Row:
+    kept = QUARANTINED.decode(record.value)
+    status = "waiting" if kept.released_at is None else "released"
+    return (kept.tenant_id, kept.source, kept.payload_hash.hex(), kept.event_id, status,
+            kept.received_at, record.value)  # fmt: skip
+
+
+def _rejection(record: Record) -> Row:
+    counted = REJECTION.decode(record.value)
+    return counted.id, counted.tenant_id, counted.last_at, record.value
+
+
 def _json(record: Record, text: bytes) -> str:
     try:
         orjson.loads(text)
@@ -145,5 +165,12 @@ PROJECTIONS: dict[str, Projection] = {
         "effects", ("tenant_id", "scope", "action", "first_claimed_at", "record"), 3, _effect
     ),
     "dlq": Projection("dead_letters", ("id", "tenant_id", "at", "record"), 1, _dead_letter),
+    "quarantine": Projection(
+        "quarantine",
+        ("tenant_id", "source", "payload_hash", "id", "status", "at", "record"),
+        3,
+        _quarantined,
+    ),
+    "rejections": Projection("rejections", ("id", "tenant_id", "at", "record"), 1, _rejection),
     "tenants": Projection("tenants", ("tenant_id", "kind", "id", "record"), 3, _tenant),
 }

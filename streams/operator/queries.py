@@ -12,8 +12,15 @@ from typing import Any
 
 from streams.operator.cursor import Cursor
 from streams.operator.views import Around, Json, job_json
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, TENANT
-from streams.serde.records import DeadLetter, Job, TenantRecord
+from streams.serde.codec import (
+    DEAD_LETTER,
+    JOB,
+    LEDGER_ENTRY,
+    QUARANTINED,
+    REJECTION,
+    TENANT,
+)
+from streams.serde.records import DeadLetter, Job, Quarantined, Rejection, TenantRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,34 @@ def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
     return None if row is None else DEAD_LETTER.decode(row[0])
 
 
+def quarantined_page(
+    connection: sqlite3.Connection,
+    tenant_id: str | None,
+    status: str | None,
+    limit: int,
+    cursor: Cursor | None,
+) -> tuple[tuple[Quarantined, ...], Cursor | None]:
+    """Quarantined bodies newest first, and the cursor behind the last."""
+    equal = {"tenant_id": tenant_id, "status": status}
+    rows = _newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
+    return tuple(QUARANTINED.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+
+
+def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
+    """One quarantined body, by its event's id."""
+    row = connection.execute("SELECT record FROM quarantine WHERE id = ?", (id_,)).fetchone()
+    return None if row is None else QUARANTINED.decode(row[0])
+
+
+def rejections_page(
+    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
+) -> tuple[tuple[Rejection, ...], Cursor | None]:
+    """Counted refusals newest first, and the cursor behind the last."""
+    equal = {"tenant_id": tenant_id}
+    rows = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
+    return tuple(REJECTION.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+
+
 def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
     """A tenant's own setting."""
     return setting(connection, tenant_id, "tenant", "")
@@ -117,6 +152,14 @@ def setting(
         (tenant_id, kind, id_),
     ).fetchone()
     return None if row is None else TENANT.decode(row[0])
+
+
+def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantRecord]:
+    """A tenant's sources by name, disabled ones too."""
+    rows = connection.execute(
+        "SELECT id, record FROM tenants WHERE tenant_id = ? AND kind = 'source'", (tenant_id,)
+    )
+    return {name: TENANT.decode(record) for name, record in rows}
 
 
 def source_names(connection: sqlite3.Connection, tenant_id: str) -> list[str]:

@@ -11,10 +11,19 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
+from streams.admission import Admissions
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
-from streams.operator import api_dead_letters, api_jobs, api_tenants
+from streams.operator import (
+    api_dead_letters,
+    api_events,
+    api_jobs,
+    api_quarantine,
+    api_rejections,
+    api_tenants,
+)
 from streams.operator.arrivals import Arrivals
+from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.gate import authenticated, caught_up, newline_ended, problems
@@ -30,22 +39,26 @@ log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 256 * 1024
 """Of a request: its job record must still fit one message with result and error beside it."""
 
+_APIS = (
+    api_tenants, api_jobs, api_events, api_dead_letters, api_quarantine, api_rejections,
+)  # fmt: skip
+
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
 
 _ACKNOWLEDGED_WITHIN_MS = 5_000
 _KEEP_ALIVE_SECONDS = 30.0
 
 
-def run(settings: Settings, topology: Topology) -> None:
+def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
         ConfigError: no admin token, no vault key, or the port is taken.
     """
-    uvloop.run(_serve(settings, build(settings, topology)))
+    uvloop.run(_serve(settings, build(settings, topology, admissions)))
 
 
-def build(settings: Settings, topology: Topology) -> web.Application:
+def build(settings: Settings, topology: Topology, admissions: Admissions) -> web.Application:
     """The application; it follows the topics from its start-up to its clean-up.
 
     Raises:
@@ -57,7 +70,7 @@ def build(settings: Settings, topology: Topology) -> web.Application:
     app[SCRAPING] = asyncio.Lock()
 
     async def parts(app: web.Application) -> AsyncIterator[None]:
-        async for each in _parts(settings, topology, vault):
+        async for each in _parts(settings, topology, vault, admissions):
             app[PARTS] = each
             yield
 
@@ -65,12 +78,14 @@ def build(settings: Settings, topology: Topology) -> web.Application:
     app.add_routes(
         [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
     )
-    for module in (api_tenants, api_jobs, api_dead_letters):
+    for module in _APIS:
         app.add_routes(module.routes)
     return app
 
 
-async def _parts(settings: Settings, topology: Topology, vault: Vault) -> AsyncIterator[Parts]:
+async def _parts(
+    settings: Settings, topology: Topology, vault: Vault, admissions: Admissions
+) -> AsyncIterator[Parts]:
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
     arrivals = Arrivals(asyncio.get_running_loop())
@@ -81,7 +96,10 @@ async def _parts(settings: Settings, topology: Topology, vault: Vault) -> AsyncI
     )
     REGISTRY.register(collector)
     follower.start()
-    yield Parts(topology, vault, database, follower, arrivals, producer)
+    yield Parts(
+        topology, vault, database, follower, arrivals, producer,
+        Bodies(settings, vault), admissions(producer, vault, topology),
+    )  # fmt: skip
     await asyncio.to_thread(follower.stop)
     REGISTRY.unregister(collector)
     await producer.close()

@@ -1,14 +1,17 @@
-"""Body of `PUT /v1/tenants/{t}/sources/{source}`: validated as a whole, its secret resolved."""
+"""Bodies that set a source or rotate its secret, validated as a whole.
+
+Of a `secret_ref` the form alone is checked: each ingress resolves it in its own environment.
+"""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 from pydantic import (
+    AfterValidator,
+    BaseModel,
     ConfigDict,
     Field,
     SecretStr,
@@ -20,20 +23,56 @@ from pydantic import (
 from streams.errors import SignatureError
 from streams.operator.links import web_link
 from streams.operator.refusal import invalid
+from streams.secret_reference import check_reference
 from streams.signature_options import OPTIONS, parse
+from streams.signing_keys import check_secret
+from streams.source_keys import Reference, Secret
 from streams.tenants import SCHEMES, SourceSettings
 
-_MAX_SECRET_BYTES = 64 * 1024
+_LONGEST_OVERLAP_SECONDS = 30 * 86_400
 _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
 
 
-class SourceRequest(SourceSettings):
-    """Settings of a source and where its signing secret comes from: exactly one of the two."""
+class NewSecret(BaseModel):
+    """A signing secret: itself, or a reference to it; exactly one of the two."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     secret: SecretStr | None = Field(default=None, min_length=1)
-    secret_ref: str | None = None
+    secret_ref: Annotated[str, AfterValidator(check_reference)] | None = None
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.secret is None) == (self.secret_ref is None):
+            raise ValueError("give exactly one of secret and secret_ref")
+        return self
+
+    def new_secret(self, scheme: str) -> Secret:
+        """The secret, or what names it: what that leads to is known on the ingress alone.
+
+        Raises:
+            Refusal: 422, the scheme cannot use the secret.
+        """
+        if self.secret is None:
+            return Reference(self.secret_ref or "")
+        secret = self.secret.get_secret_value().encode()
+        try:
+            check_secret(scheme, secret)
+        except SignatureError as error:
+            raise invalid([("secret", str(error))]) from None
+        return secret
+
+
+class RotateRequest(NewSecret):
+    """Body of `POST .../rotate`: the old secret verifies for `overlap_seconds` more."""
+
+    overlap_seconds: float = Field(ge=0, le=_LONGEST_OVERLAP_SECONDS, strict=True)
+
+
+class SourceRequest(SourceSettings, NewSecret):
+    """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @field_validator("scheme")
     @classmethod
@@ -66,48 +105,9 @@ class SourceRequest(SourceSettings):
     def _link(cls, url: str | None) -> str | None:
         return web_link(url)
 
-    @model_validator(mode="after")
-    def _one_secret(self) -> Self:
-        if (self.secret is None) == (self.secret_ref is None):
-            raise ValueError("give exactly one of secret and secret_ref")
-        return self
-
     def settings(self) -> SourceSettings:
         """The settings without the secret, as they are stored."""
         return SourceSettings(**self.model_dump(include=set(SourceSettings.model_fields)))
-
-    def secret_bytes(self) -> bytes:
-        """The secret itself; a reference is resolved on this host, now.
-
-        Raises:
-            Refusal: 422, the reference leads to nothing.
-        """
-        if self.secret is not None:
-            return self.secret.get_secret_value().encode()
-        try:
-            found = _resolve(self.secret_ref or "")
-        except ValueError as error:
-            raise invalid([("secret_ref", str(error))]) from None
-        except OSError as error:
-            raise invalid([("secret_ref", f"cannot be read: {error.strerror}")]) from None
-        if not found:
-            raise invalid([("secret_ref", "leads to an empty secret")])
-        return found
-
-
-def _resolve(reference: str) -> bytes:
-    kind, _, name = reference.partition(":")
-    if kind == "env" and name:
-        if name not in os.environ:
-            raise ValueError(f"the operator's environment has no {name}")
-        return os.environb[name.encode()]
-    if kind == "file" and name.startswith("/"):
-        path = Path(name)
-        if not path.is_file() or path.stat().st_size > _MAX_SECRET_BYTES:
-            raise ValueError(f"no file of at most {_MAX_SECRET_BYTES} bytes at {name}")
-        # Editors and `echo` end a file with a newline that is no part of the secret.
-        return path.read_bytes().rstrip(b"\r\n")
-    raise ValueError("must be env:NAME or file:/absolute/path")
 
 
 def _faults(name: str, path: str | dict[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `tidegate jobs` and `tidegate dlq` print for people."""
+"""What `tidegate jobs`, `dlq` and `quarantine` print for people."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ Show = Callable[[Json], None]
 
 _JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
 _DEAD_LETTERS = ("id", "tenant_id", "kind", "type", "reason", "attempts", "at", "detail")
+_QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
 
 _WHOLE = {"id", "job_id", "status", "at", "created_at", "received_at", "updated_at"}
 """Columns to copy and to compare: never wrapped, never cut short."""
@@ -35,6 +36,16 @@ def jobs(found: Json) -> None:
 def dead_letters(found: Json) -> None:
     """A page of dead letters."""
     _list(found["dead_letters"], _DEAD_LETTERS, found["next_cursor"])
+
+
+def quarantined(found: Json) -> None:
+    """A page of quarantined bodies."""
+    _list(found["quarantine"], _QUARANTINED, found["next_cursor"])
+
+
+def quarantined_body(found: Json) -> None:
+    """One quarantined body."""
+    _fields(_console(), found)
 
 
 def job(found: Json) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 
 import orjson
 
-from streams.serde.records import DeadLetter, Job, LedgerEntry, TenantRecord
+from streams.serde.records import (
+    DeadLetter,
+    Job,
+    LedgerEntry,
+    Quarantined,
+    Rejection,
+    TenantRecord,
+)
+from streams.source_keys import holds, keys_of
 from streams.tenants import source_settings
 
 Json = dict[str, Any]
@@ -41,6 +49,7 @@ def job_json(job: Job, around: Around) -> Json:
         "event_id": job.event.event_id if job.event else None,
         "run_id": job.run_id,
         "workflow_id": job.workflow_id,
+        "callback_url": job.callback_url,
         "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
         "timeout_seconds": job.timeout_seconds,
         "scheduled_at": rfc3339(job.scheduled_at),
@@ -99,6 +108,43 @@ def dead_record_json(letter: DeadLetter) -> Json:
     return {"key_base64": _base64(letter.key), "value_base64": _base64(letter.value)}
 
 
+def quarantined_json(record: Quarantined) -> Json:
+    """A quarantined body: its facts, why it is there and what became of it."""
+    return {
+        "id": record.event_id,
+        "event_id": record.event_id,
+        "tenant_id": record.tenant_id,
+        "source": record.source,
+        "status": "waiting" if record.released_at is None else "released",
+        "reason": record.reason,
+        "detail": record.detail,
+        "received_at": rfc3339(record.received_at),
+        "payload_hash": record.payload_hash.hex(),
+        "payload_ref": asdict(record.payload_ref),
+        "content_type": record.content_type,
+        "request_id": record.request_id,
+        "headers": record.headers,
+        "trace_id": _trace_id(record.traceparent),
+        "released_at": rfc3339(record.released_at),
+        "note": record.note,
+        "released_by": record.released_by,
+        "job_id": record.job_id,
+    }
+
+
+def rejection_json(record: Rejection) -> Json:
+    """Refusals of one kind within one interval."""
+    return {
+        "id": record.id,
+        "tenant_id": record.tenant_id,
+        "source": record.source,
+        "reason": record.reason,
+        "count": record.count,
+        "first_at": rfc3339(record.first_at),
+        "last_at": rfc3339(record.last_at),
+    }
+
+
 def tenant_json(record: TenantRecord, sources: Iterable[str]) -> Json:
     """A tenant and the names of its sources."""
     settings: Json = orjson.loads(record.body)
@@ -111,15 +157,20 @@ def tenant_json(record: TenantRecord, sources: Iterable[str]) -> Json:
     }
 
 
-def source_json(record: TenantRecord) -> Json:
-    """A source; of its secrets only how many there are."""
+def source_json(record: TenantRecord, now: int) -> Json:
+    """A source; of its secrets how many verify at `now` (ms), their references and ends."""
     settings: Mapping[str, Any] = source_settings(record).model_dump()
+    keys = [key for key in keys_of(record) if holds(key, now)]
     return {
         "tenant_id": record.tenant_id,
         "source": record.id,
         **settings,
         "disabled": record.disabled,
-        "secrets": len(record.secrets),
+        "secrets": len(keys),
+        "secret_ref": keys[0].reference if keys else None,
+        "old_secrets": [
+            {"secret_ref": key.reference, "valid_until": rfc3339(key.until)} for key in keys[1:]
+        ],
         "updated_at": rfc3339(record.updated_at),
     }
 

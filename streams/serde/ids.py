@@ -10,6 +10,7 @@ import base64
 import hashlib
 import secrets
 from functools import lru_cache
+from uuid import UUID
 
 from confluent_kafka import murmur2
 from uuid_utils import uuid7
@@ -23,6 +24,17 @@ def fingerprint(tenant_id: str, source: str, dedup_key: str) -> bytes:
 def event_job_id(tenant_id: str, source: str, dedup_key: str) -> str:
     """The job of an event."""
     return "job_" + _encode(_hash("event", tenant_id, source, dedup_key))
+
+
+def quarantined_event_id(tenant_id: str, source: str, payload_hash: bytes) -> str:
+    """The event that a body waits to become: a UUIDv8 (RFC 9562), equal for equal bodies.
+
+    Every ingress answers every repetition with the same one, whatever it remembers.
+    """
+    raw = bytearray(_hash("quarantine", tenant_id, source, payload_hash.hex()))
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    return f"evt_{UUID(bytes=bytes(raw))}"
 
 
 def submitted_job_id(tenant_id: str, key: str | None) -> str:

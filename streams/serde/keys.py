@@ -30,6 +30,11 @@ def tenant_key(tenant_id: str, kind: str, id_: str) -> bytes:
     return join(tenant_id, kind, id_)
 
 
+def quarantine_key(tenant_id: str, source: str, payload_hash: bytes) -> bytes:
+    """Key of a body on `quarantine`."""
+    return join(tenant_id, source, payload_hash.hex())
+
+
 def after(prefix: bytes) -> bytes:
     """The first key that lies behind every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")

@@ -58,6 +58,7 @@ class Envelope:
     payload_ref: PayloadRef
     attributes: dict[str, str]
     priority: str
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +319,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key of a source: a sealed secret or a reference to one, and until when it verifies."""
+
+    sealed: bytes | None = field(repr=False)
+    reference: str | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
     kind: Literal["tenant", "source"]
@@ -326,3 +336,46 @@ class TenantRecord:
     body: str
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     updated_at: int = 0
+    keys: tuple[SigningKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    event_id: str
+    tenant_id: str
+    source: str
+    reason: str
+    detail: str
+    received_at: int
+    payload_hash: bytes
+    payload_ref: PayloadRef
+    content_type: str
+    request_id: str | None
+    headers: dict[str, str]
+    traceparent: str
+    released_at: int | None = None
+    note: str | None = None
+    released_by: str | None = None
+    job_id: str | None = None
+    message_id: str | None = None
+    signed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    id: str
+    tenant_id: str | None
+    source: str | None
+    reason: str
+    count: int
+    first_at: int
+    last_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateReport:
+    """What one ingress process tells the others of its demand, in deliveries a second."""
+
+    process: str
+    demand: dict[str, float]
+    leaving: bool

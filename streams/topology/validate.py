@@ -33,7 +33,7 @@ def _lifetimes(topology: Topology) -> Found:
         topology, "events.received", 2 * topology.window_ms, ("window_days",),
         f"twice the window of {_days(topology.window_ms)} days",
     )  # fmt: skip
-    for topic in ("dlq", "events.received"):
+    for topic in ("dlq", "events.received", "quarantine"):
         if topic in topology.topics:
             yield from _outlives(
                 topology, "payloads", topology.topics[topic].retention_ms or 0, _days_of(topic),

@@ -31,14 +31,14 @@ from ingress.server import IngressServer
 from streams.broker.embedded import EmbeddedKafka
 from streams.errors import ConfigError
 from streams.serde import ids
-from streams.serde.codec import DEAD_LETTER, ENVELOPE
+from streams.serde.codec import DEAD_LETTER, ENVELOPE, QUARANTINED, REJECTION
 from streams.serde.keys import tenant_key
 from streams.settings import Settings
 from streams.vault import CHUNK_BYTES, chunk_purpose
 
 pytestmark = pytest.mark.broker
 
-TOPICS = ("payloads", "events.received", "tenants", "dlq")
+TOPICS = ("payloads", "events.received", "tenants", "dlq", "quarantine", "rejections")
 PARTITIONS = 4
 
 
@@ -267,6 +267,31 @@ async def test_a_broken_record_of_tenants_is_dead_lettered_and_the_next_one_read
     assert (dead.tenant_id, dead.value, letter.key()) == (
         "acme", b"not a record", dead.id.encode(),
     )  # fmt: skip
+
+
+async def test_a_misfit_is_durable_once_and_what_was_refused_is_written_when_it_ends(
+    world: World,
+) -> None:
+    server, url = await started(world.settings)
+    async with aiohttp.ClientSession() as session:
+        hooks = Hooks(url, session)
+        await hooks.ready()
+        answers = [await hooks.post("acme/shop", b"<xml/>", signed(b"<xml/>")) for _ in range(2)]
+        for path in ("acme/shop", "nobody/shop"):
+            assert (await hooks.post(path, b"{}", {}))[0] == 401
+    await server.stop()
+    assert [(status, answer) for status, answer, _ in answers] == [answers[0][:2]] * 2
+    assert answers[0][1]["status"] == "quarantined"
+    [kept], [payload] = world.scan("quarantine"), world.scan("payloads")
+    record = QUARANTINED.decode(kept.value())
+    assert record.event_id == answers[0][1]["event_id"]
+    assert (record.payload_ref.partition, record.payload_ref.offsets) == (
+        payload.partition(), (payload.offset(),),
+    )  # fmt: skip
+    counted = [REJECTION.decode(m.value()) for m in world.scan("rejections")]
+    assert {(each.tenant_id, each.source, each.reason, each.count) for each in counted} == {
+        ("acme", "shop", "unauthorized", 1), (None, None, "unauthorized", 1),
+    }  # fmt: skip
 
 
 async def test_a_connection_without_a_complete_request_head_is_closed(world: World) -> None:

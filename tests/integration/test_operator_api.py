@@ -29,8 +29,8 @@ from streams.operator import parts
 from streams.operator.client import CallFailed
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
-from streams.serde.records import Cancel, Command, Job, Replay, Submit
-from streams.tenants import source_secrets
+from streams.serde.records import Cancel, Command, Job, Replay, SigningKey, Submit
+from streams.source_keys import MOST_KEYS, open_secret
 from streams.vault import Vault
 
 pytestmark = pytest.mark.broker
@@ -319,7 +319,9 @@ def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
     with pytest.raises(CallFailed, match="scheme") as refused:
         operator.send("PUT", path, body | {"scheme": "md5"})
     record = TENANT.decode(cluster.read("tenants")[-1].value())
-    assert source_secrets(Vault(cluster.vault_key), record) == [SECRET.encode()]
+    [key] = record.keys
+    vault = Vault(cluster.vault_key)
+    assert open_secret(vault, record, key.sealed or b"") == SECRET.encode()
     told = [json.dumps(put), str(refused.value), *capfd.readouterr()]
     kept = [m.value() or b"" for m in cluster.read("tenants")]
     files = [f for f in cluster.settings.data_dir.rglob("*") if f.is_file()]
@@ -329,21 +331,73 @@ def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
     assert not [each for each in kept if SECRET.encode() in each]
 
 
-def test_a_source_s_secret_can_be_referred_to(
+def test_a_source_s_secret_can_be_referred_to_and_the_record_holds_the_reference_alone(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOOK_SECRET", "from-env")
-    file = cluster.settings.data_dir / "hook.secret"
-    file.write_text("from-file\n")
-    for name, reference in {"a": "env:HOOK_SECRET", "b": f"file:{file}"}.items():
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    for name, reference in {"a": "env:HOOK_SECRET", "b": "file:/not/on/this/host"}.items():
         body = {"scheme": "github", "secret_ref": reference}
-        operator.send("PUT", f"/v1/tenants/acme/sources/{name}", body)
-    records = [TENANT.decode(m.value()) for m in cluster.read("tenants")]
-    vault = Vault(cluster.vault_key)
-    found = {r.id: source_secrets(vault, r) for r in records if r.kind == "source"}
-    assert found == {"a": [b"from-env"], "b": [b"from-file"]}
+        put = operator.send("PUT", f"/v1/tenants/acme/sources/{name}", body)
+        assert (put["secrets"], put["secret_ref"]) == (1, reference)
+    values = [m.value() or b"" for m in cluster.read("tenants")]
+    found = {r.id: r.keys for r in map(TENANT.decode, values) if r.kind == "source"}
+    assert found == {
+        "a": (SigningKey(None, "env:HOOK_SECRET"),),
+        "b": (SigningKey(None, "file:/not/on/this/host"),),
+    }
+    assert not [value for value in values if SECRET.encode() in value]
     gone = operator.send("DELETE", "/v1/tenants/acme/sources/a")
-    assert (gone["disabled"], gone["secrets"]) == (True, 0)
+    assert (gone["disabled"], gone["secrets"], gone["secret_ref"]) == (True, 0, None)
+
+
+def test_a_rotation_puts_the_new_secret_first_and_gives_the_old_one_an_end(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    path = "/v1/tenants/acme/sources/shop"
+    operator.send("PUT", path, {"scheme": "github", "secret": "first"})
+    before = datetime.now(UTC)
+    operator.send("POST", f"{path}/rotate", {"secret": "second", "overlap_seconds": 0})
+    rotated = operator.send(
+        "POST", f"{path}/rotate", {"secret_ref": "env:THIRD", "overlap_seconds": 3600}
+    )
+    assert rotated == operator.get(path)
+    assert (rotated["scheme"], rotated["secrets"]) == ("github", 2)
+    assert rotated["secret_ref"] == "env:THIRD"
+    [old] = rotated["old_secrets"]
+    ends = datetime.fromisoformat(old["valid_until"]) - before
+    assert timedelta(seconds=3599) < ends < timedelta(seconds=3630)
+    record = TENANT.decode(cluster.read("tenants")[-1].value())
+    newest, older = record.keys
+    assert (newest.reference, newest.until) == ("env:THIRD", None)
+    assert open_secret(Vault(cluster.vault_key), record, older.sealed or b"") == b"second"
+
+
+def test_rotations_of_one_moment_are_all_kept_and_too_many_are_refused(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    path = "/v1/tenants/acme/sources/shop"
+    operator.send("PUT", path, {"scheme": "github", "secret": "0"})
+
+    def rotate(number: int) -> int:
+        body = {"secret": str(number), "overlap_seconds": 60}
+        return int(operator.send("POST", f"{path}/rotate", body)["secrets"])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(rotate, range(1, MOST_KEYS))) == list(range(2, MOST_KEYS + 1))
+    with pytest.raises(CallFailed, match=r"8 secrets verify already: the next one ends at 20"):
+        rotate(MOST_KEYS)
+    operator.send("DELETE", path)
+    with pytest.raises(CallFailed, match="a disabled source has no secret"):
+        rotate(1)
+
+
+def test_a_tenant_s_rate_is_set_shown_and_taken_away(operator: RunningOperator) -> None:
+    rate = {"count": 600, "seconds": 60}
+    assert operator.send("PUT", "/v1/tenants/acme", {"rate": rate})["rate"] == rate
+    with pytest.raises(CallFailed, match=r"rate\.count"):
+        operator.send("PUT", "/v1/tenants/acme", {"rate": {"count": -1, "seconds": 60}})
+    assert operator.get("/v1/tenants/acme")["rate"] == rate
+    assert operator.send("PUT", "/v1/tenants/acme", {})["rate"] is None
 
 
 def test_nothing_under_v1_answers_without_the_token(operator: RunningOperator) -> None:

@@ -43,7 +43,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
     )
     job = make_job(
         status="running", event=event, payload_ref=PayloadRef(2, (7, 8), 1234, "kek_1"),
-        attempts=1, run_id="run_1", scheduled_at=1_700_000_000_123, result='{"draft":"Hi"}',
+        attempts=1, run_id="run_1", scheduled_at=1_700_000_000_123, callback_url="https://acme.example/",
+        result='{"draft":"Hi"}',
     )  # fmt: skip
     home = cluster.home(job.tenant_id)
     step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 1, "draft"), b'{"text":"Hi"}')
@@ -57,6 +58,7 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "job_id": "job_a", "tenant_id": "acme", "type": "draft_reply", "status": "running",
         "priority": "webhook", "attempts": 1, "incarnation": 1, "event_id": "evt_1",
         "run_id": "run_1", "workflow_id": None, "timeout_seconds": 300.0,
+        "callback_url": "https://acme.example/",
         "payload_ref": {"partition": 2, "offsets": [7, 8], "size": 1234, "key_id": "kek_1"},
         "scheduled_at": "2023-11-14T22:13:20.123Z", "next_retry_at": None, "last_error": None,
         "result": {"draft": "Hi"},

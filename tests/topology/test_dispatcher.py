@@ -35,6 +35,7 @@ def test_an_event_becomes_one_job_leased_to_the_announced_partition(
     assert (lease.event.dedup_key, lease.payload_ref.offsets) == ("t1", (7,))
     worker.end(lease, "succeeded", result='{"ok":1}')
     job = desk.job(job_id)
+    assert job.callback_url == f"https://{job.tenant_id}.example/done"
     assert (job.status, job.result, job.attempts, job.worker_id) == (
         "succeeded",
         '{"ok":1}',

@@ -11,19 +11,23 @@ import pytest
 import typer
 from prometheus_client import REGISTRY
 
+from ingress import problems
+from ingress.presets import PRESETS
 from streams.cli import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.queries import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
+from streams.signature_options import OPTIONS
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
-    "ingress.receiver", "ingress.router", "streams.dedup", "streams.dispatcher.metrics",
-    "streams.runtime.metrics", "streams.worker.metrics",
+    "ingress.quarantine", "ingress.receiver", "ingress.references", "ingress.router",
+    "streams.dedup",
+    "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
 )  # fmt: skip
 
 
@@ -53,6 +57,17 @@ def test_the_flow_names_every_topic_with_its_retention() -> None:
 
 def test_the_states_of_a_job_are_those_of_its_record() -> None:
     assert set(first_cells("docs/jobs.md", "# The life of a job")) == set(get_args(JobStatus))
+
+
+def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
+    rows = (ROOT / "docs/answers.md").read_text()
+    listed = set(re.findall(r"^\| (\d{3}) `([^`]+)`", rows, re.MULTILINE))
+    declared = {
+        (str(each.status), each.name)
+        for each in vars(problems).values()
+        if isinstance(each, problems.Problem)
+    }
+    assert listed == declared | {("202", "accepted"), ("202", "quarantined"), ("200", "duplicate")}
 
 
 def test_every_setting_is_listed() -> None:
@@ -98,3 +113,17 @@ def _anchors(document: Path) -> set[str]:
     """As GitHub makes them of headings."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_scheme_is_listed_with_its_preset() -> None:
+    text = (ROOT / "docs/ingress.md").read_text()
+    assert first_cells("docs/ingress.md", "## Schemes") == list(OPTIONS)
+    presets = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|", text.split("## Presets")[1], re.M)
+    assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(PRESETS)
+
+
+def test_every_option_of_a_scheme_is_listed() -> None:
+    text = (ROOT / "docs/ingress.md").read_text().split("## Options")[1].split("## Presets")[0]
+    options = {name for model in OPTIONS.values() for name in model.model_fields}
+    cells = re.findall(r"^\|[^|]*\| ((?:`[a-z_]+`(?:, )?)+) \|", text, re.M)
+    assert set(re.findall(r"`([^`]+)`", " ".join(cells))) == options

@@ -9,7 +9,7 @@ import pytest
 from webhooks import ticket
 
 from ingress.normalize import Normalizer
-from streams.errors import ConfigError, MalformedBody
+from streams.errors import ConfigError, MalformedBody, Misfit
 
 ZENDESK = Normalizer("zendesk", {})
 GITHUB = Normalizer("github", {})
@@ -125,6 +125,10 @@ def test_a_long_id_is_shortened_without_falling_together_with_another() -> None:
         ("1783143198.5", 1_783_143_198_500),
         ("1783143198250", 1_783_143_198_250),
         ('"1783143198"', 1_783_143_198_000),
+        ('"Sat, 04 Jul 2026 07:33:18 +0200"', 1_783_143_198_000),
+        ('"Sat, 99 Jul 2026 07:33:18 +0200"', None),
+        ('"Sat, 04 Jul 2026 07:33:18 +9999"', None),
+        ('"Sat, 04 Xxx 2026 07:33:18 +0000"', None),
         ("true", None),
         ('"soon"', None),
         ("1e300", None),
@@ -186,7 +190,7 @@ def test_what_is_no_json_is_malformed(body: bytes) -> None:
 
 
 def test_a_dedup_key_nested_deep_gives_way_to_the_bodys_hash() -> None:
-    keyed = Normalizer("hmac-sha256", {"dedup_key": "id"})
+    keyed = Normalizer("hmac-sha256", {})
 
     def nested(levels: int) -> bytes:
         return b'{"id":' + b"[" * levels + b'"a"' + b"]" * levels + b"}"
@@ -194,3 +198,23 @@ def test_a_dedup_key_nested_deep_gives_way_to_the_bodys_hash() -> None:
     assert keyed.normalize({}, nested(8)).dedup_key != hash_key(nested(8))
     assert keyed.normalize({}, nested(9)).dedup_key == hash_key(nested(9))
     assert keyed.normalize({}, nested(1_000)).dedup_key == hash_key(nested(1_000))
+
+
+@pytest.mark.parametrize(
+    ("field", "expression", "fits", "misfits"),
+    [
+        ("dedup_key", "order.id", b'{"order":{"id":7}}', b'{"id":"e1"}'),
+        ("dedup_key", "[id, rev]", b'{"id":1,"rev":2}', b'{"id":1}'),
+        ("event_type", "kind", b'{"kind":"paid"}', b'{"type":"paid"}'),
+        ("event_type", "kind", b'{"kind":"paid"}', b'{"kind":7}'),
+    ],
+)
+def test_only_what_the_sources_own_mapping_names_must_be_there(
+    field: str, expression: str, fits: bytes, misfits: bytes
+) -> None:
+    own = Normalizer("hmac-sha256", {field: expression})
+    own.normalize({}, fits)
+    with pytest.raises(Misfit, match=f"mapping.{field}") as raised:
+        own.normalize({}, misfits)
+    assert raised.value.reason == field
+    Normalizer("hmac-sha256", {"subject": "none", "occurred_at": "none"}).normalize({}, misfits)

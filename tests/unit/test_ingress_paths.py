@@ -13,6 +13,7 @@ from jmespath.exceptions import JMESPathError
 from ingress.paths import compile_path
 
 NAMES = st.sampled_from(["a", "b", "c"])
+LEAVES = NAMES | st.sampled_from(["'x'", "`null`", "`0`"])
 SCALARS = st.none() | st.booleans() | st.sampled_from([0, 1, -1, 0.0, "", "x"])
 DOCUMENTS = st.recursive(
     SCALARS,
@@ -20,10 +21,11 @@ DOCUMENTS = st.recursive(
     max_leaves=8,
 )
 PATHS = st.recursive(
-    NAMES,
+    LEAVES,
     lambda inner: st.one_of(
         st.tuples(inner, NAMES).map(".".join),
         st.tuples(inner, inner).map(" || ".join),
+        st.tuples(inner, inner).map(" && ".join),
         st.tuples(inner, inner).map(lambda pair: f"[{pair[0]}, {pair[1]}]"),
     ),
     max_leaves=4,

@@ -3,85 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
+import hmac
 import re
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 import structlog
-from aiohttp import web
-from webhooks import VAULT, MemoryLog, signed, source, tenant, ticket, topology, zendesk_signed
+from edge import DISCORD_SIGNER, Edge, running
+from multidict import CIMultiDict
+from webhooks import VAULT, MemoryLog, signed, source, ticket, topology, zendesk_signed
 
-from ingress import unrouted
-from ingress.intake import Intake
-from ingress.receiver import Receiver
-from ingress.router import Router
-from ingress.sources import Source, SourceTable
+from ingress import holding, unrouted
+from ingress.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
+from streams.topology.load import load
 from streams.vault import CHUNK_BYTES, chunk_purpose
 
 MIB = 1024 * 1024
-
-
-class Sources:
-    def __init__(self) -> None:
-        self.ready = True
-        self.table = SourceTable(VAULT)
-        for tenant_id in ("acme", "bolt"):
-            self.table.apply(*source(tenant_id, "zendesk", "zendesk"))
-            self.table.apply(*source(tenant_id, "shop", "hmac-sha256"))
-        self.table.apply(*source("acme", "rotated", "hmac-sha256", [b"new", b"old"]))
-        self.table.apply(*tenant("gone", disabled=True))
-        self.table.apply(*source("gone", "shop", "hmac-sha256"))
-
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        return self.table.lookup(tenant_id, name)
-
-
-class Edge:
-    """A running server, its log, and a client."""
-
-    def __init__(self, **options: Any) -> None:
-        self.sources = Sources()
-        self.log = MemoryLog()
-        intake = Intake(options.pop("sender", self.log), VAULT, 4)
-        receiver = Receiver(self.sources, intake, topology(), **options)
-        self.router = Router(receiver, lambda: self.sources.ready)
-        self.url = ""
-        self.client: aiohttp.ClientSession
-
-    async def post(
-        self, path: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
-    ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        async with self.client.post(f"{self.url}{path}", data=body, headers=headers) as response:
-            answer = orjson.loads(await response.read())
-            return response.status, answer, dict(response.headers)
-
-    async def deliver(self, tenant_id: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        path = f"/v1/hooks/{tenant_id}/zendesk"
-        status, answer, _ = await self.post(path, body, zendesk_signed(body))
-        return status, answer
-
-
-@asynccontextmanager
-async def running(**options: Any) -> AsyncIterator[Edge]:
-    edge = Edge(**options)
-    server = web.Server(
-        edge.router.handle, access_log=None, auto_decompress=False, lingering_time=0.1
-    )
-    runner = web.ServerRunner(server, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    edge.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with aiohttp.ClientSession() as edge.client:
-        try:
-            yield edge
-        finally:
-            await runner.cleanup()
 
 
 @pytest.fixture
@@ -194,6 +139,7 @@ async def test_nobody_can_tell_why_a_request_is_not_authorized(edge: Edge) -> No
         ("/v1/hooks/gone/shop", signed(body)),
         ("/v1/hooks/ac%2Fme/shop", signed(body)),
         ("/v1/hooks/bolt/rotated", signed(body, b"new")),
+        ("/v1/hooks/acme/unmounted", signed(body)),
     ):
         status, answer, sent = await edge.post(path, body, headers)
         del sent["Date"]
@@ -205,6 +151,60 @@ async def test_nobody_can_tell_why_a_request_is_not_authorized(edge: Edge) -> No
     assert edge.log.records == []
 
 
+def slack_signed(body: bytes, secret: bytes = b"slack") -> dict[str, str]:
+    stamp = str(int(time.time()))
+    mac = hmac.new(secret, f"v0:{stamp}:".encode() + body, "sha256").hexdigest()
+    return {"X-Slack-Signature": f"v0={mac}", "X-Slack-Request-Timestamp": stamp}
+
+
+async def test_a_handshake_is_answered_once_its_signature_holds_and_is_no_event(edge: Edge) -> None:
+    body = b'{"type":"url_verification","challenge":"c"}'
+    refused = await edge.post("/v1/hooks/acme/slack", body, slack_signed(body, b"other"))
+    status, answer, headers = await edge.post("/v1/hooks/acme/slack", body, slack_signed(body))
+    assert (refused[0], status, answer) == (401, 200, {"challenge": "c"})
+    assert headers["Content-Type"] == "application/json"
+    stamp, ping = str(int(time.time())), b'{"type":1}'
+    signature = DISCORD_SIGNER.sign(stamp.encode() + ping).signature.hex()
+    signed_ping = {"X-Signature-Ed25519": signature, "X-Signature-Timestamp": stamp}
+    assert (await edge.post("/v1/hooks/acme/discord", ping, signed_ping))[:2] == (200, {"type": 1})
+    wrong = {**signed_ping, "X-Signature-Ed25519": "00" * 64}
+    assert (await edge.post("/v1/hooks/acme/discord", ping, wrong))[0] == 401
+    assert edge.log.records == []
+    async with edge.client.get(f"{edge.url}/metrics") as response:
+        assert 'tidegate_ingress_requests_total{outcome="handshake"}' in await response.text()
+
+
+async def test_twilio_signs_the_public_url_that_a_proxy_tells_of(edge: Edge) -> None:
+    path = "/v1/hooks/acme/twilio"
+    public = edge.url.replace("http://", "https://") + path
+    signature = base64.b64encode(
+        hmac.digest(b"twilio", f"{public}MessageSidSM1MessageStatussent".encode(), "sha1")
+    ).decode()
+    headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
+    body = b"MessageStatus=sent&MessageSid=SM1"
+    assert (await edge.post(path, body, headers))[0] == 401
+    status, _, _ = await edge.post(path, body, {**headers, "X-Forwarded-Proto": "https"})
+    assert status == 202
+    [received] = edge.log.on("events.received")
+    assert ENVELOPE.decode(received.value).event_type == "message.sent"
+
+
+async def test_a_standard_webhook_sent_again_keeps_its_job(edge: Edge) -> None:
+    answers = []
+    for second in (0, 1):
+        stamp, body = str(int(time.time()) - second), b'{"type":"a"}' + b" " * second
+        mac = hmac.digest(b"svix", f"msg_1.{stamp}.".encode() + body, "sha256")
+        headers = {
+            "svix-id": "msg_1",
+            "svix-timestamp": stamp,
+            "svix-signature": "v1," + base64.b64encode(mac).decode(),
+            "webhook-id": f"unsigned-{second}",
+        }
+        answers.append((await edge.post("/v1/hooks/acme/svix", body, headers))[:2])
+    assert [status for status, _ in answers] == [202, 200]
+    assert answers[0][1]["event_id"] == answers[1][1]["event_id"]
+
+
 async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:
     for number, secret in enumerate((b"new", b"old")):
         body = b'{"id":"%d"}' % number
@@ -212,21 +212,123 @@ async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:
         assert status == 202
 
 
+async def test_only_verified_deliveries_count_for_a_rate_and_429_says_when_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "MOST_SECONDS", 0.01)
+    asked: list[str] = []
+
+    def wait(tenant_id: str) -> float:
+        asked.append(tenant_id)
+        return 0.0 if len(asked) == 1 else 6.2
+
+    async with running(wait=wait) as edge:
+        path, body = "/v1/hooks/acme/shop", b'{"id":"e1"}'
+        for headers in ({}, signed(body, b"wrong")):
+            assert (await edge.post(path, body, headers))[0] == 401
+        assert (await edge.post("/v1/hooks/nobody/shop", body, signed(body)))[0] == 401
+        assert asked == []
+        assert (await edge.post(path, body, signed(body)))[0] == 202
+        status, answer, sent = await edge.post(path, b'{"id": NaN}', signed(b'{"id": NaN}'))
+        assert (status, answer["type"]) == (429, "urn:tidegate:problem:rate-limited")
+        assert sent["Retry-After"] == "7"
+        assert asked == ["acme", "acme"]
+        assert len(edge.log.on("events.received")) == 1
+
+
+async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:
+    async with running(wait=lambda tenant_id: None) as edge:
+        status, answer = await edge.deliver("acme", ticket("e1"))
+        assert (status, answer["detail"]) == (503, "the tenant's rate cannot be kept for now")
+
+
 async def test_malformed_json_is_told_only_to_who_signed_it(edge: Edge) -> None:
-    body = b'{"id": NaN}'
-    unsigned = await edge.post("/v1/hooks/acme/shop", body, {})
-    status, answer, _ = await edge.post("/v1/hooks/acme/shop", body, signed(body))
+    body, json = b'{"id": NaN}', {"Content-Type": "application/json; charset=utf-8"}
+    unsigned = await edge.post("/v1/hooks/acme/shop", body, json)
+    status, answer, _ = await edge.post("/v1/hooks/acme/shop", body, {**signed(body), **json})
     assert unsigned[0] == 401
     assert (status, answer["type"]) == (400, "urn:tidegate:problem:malformed-body")
     assert edge.log.records == []
 
 
-async def test_a_compressed_body_is_verified_as_it_came(edge: Edge) -> None:
-    """It is not inflated: what was signed is the bytes on the wire, and a bomb stays small."""
-    body = b"\x1f\x8b\x08\x00"
-    headers = {**signed(body), "Content-Encoding": "gzip"}
-    status, answer, _ = await edge.post("/v1/hooks/acme/shop", body, headers)
-    assert (status, answer["type"]) == (400, "urn:tidegate:problem:malformed-body")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "gzip"},
+        {"Content-Encoding": "identity, br"},
+        {"Content-Type": "multipart/form-data; boundary=x"},
+        {"Content-Type": "IMAGE/png"},
+        {"Content-Type": "application/zip"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("tenant_id", ["acme", "nobody"])
+async def test_a_form_that_cannot_be_read_is_refused_before_the_body_whoever_sends_it(
+    edge: Edge, headers: dict[str, str], tenant_id: str
+) -> None:
+    """A compressed body is not inflated: what was signed is the bytes on the wire."""
+    body = gzip.compress(b'{"id":"' + b"x" * 1_000_000 + b'"}')
+    status, answer, _ = await edge.post(
+        f"/v1/hooks/{tenant_id}/shop", body, {**signed(body), **headers}
+    )
+    assert (status, answer["type"]) == (415, "urn:tidegate:problem:unsupported-media")
+    assert edge.log.records == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "identity"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "application/vnd.vendor.v2+json"},
+        {"Content-Type": "nonsense"},
+    ],
+    ids=str,
+)
+async def test_json_under_an_odd_content_type_is_taken(edge: Edge, headers: dict[str, str]) -> None:
+    body = b'{"id":"odd"}'
+    status, _, _ = await edge.post("/v1/hooks/acme/shop", body, {**signed(body), **headers})
+    assert status == 202
+
+
+async def test_a_header_that_comes_twice_counts_as_none(edge: Edge) -> None:
+    body = b'{"id":"twice"}'
+    good, bad = signed(body)["X-Signature"], "0" * 64
+    for pair in ((good, bad), (bad, good), (good, good)):
+        twice = CIMultiDict(("X-Signature", each) for each in pair)
+        status, _, _ = await edge.post("/v1/hooks/acme/shop", body, twice)
+        assert status == 401
+    other = CIMultiDict([*signed(body).items(), ("X-Request-Id", "a"), ("X-Request-Id", "b")])
+    assert (await edge.post("/v1/hooks/acme/shop", body, other))[0] == 202
+    [received] = edge.log.on("events.received")
+    assert ENVELOPE.decode(received.value).request_id is None
+
+
+async def test_the_jobs_of_a_source_are_told_to_its_callback_url(edge: Edge) -> None:
+    edge.sources.table.apply(
+        *source("acme", "called", "hmac-sha256", callback_url="https://acme.example/done")
+    )
+    for name in ("called", "shop"):
+        body = b'{"id":"e1"}'
+        await edge.post(f"/v1/hooks/acme/{name}", body, signed(body))
+    urls = [ENVELOPE.decode(each.value).callback_url for each in edge.log.on("events.received")]
+    assert urls == ["https://acme.example/done", None]
+
+
+async def test_past_its_receipt_a_repetition_is_stored_again_for_dedup_to_drop() -> None:
+    async with running(wiring=replace(topology(), window_ms=1)) as edge:
+        answers = [await edge.deliver("acme", ticket("e1")) for _ in range(2)]
+    assert [status for status, _ in answers] == [202, 202]
+    assert answers[0][1]["job_id"] == answers[1][1]["job_id"]
+    assert len(edge.log.on("events.received")) == 2
+
+
+def test_a_receipt_is_forgotten_long_before_dedup_forgets_its_event() -> None:
+    day = 86_400_000
+    assert seconds_kept(7 * day) == 600
+    assert seconds_kept(60_000) == 6
+    assert seconds_kept(load().window_ms) * 1000 <= load().window_ms / 10
 
 
 def padded(size: int) -> bytes:
@@ -321,7 +423,7 @@ async def test_bodies_beyond_what_a_process_holds_are_turned_away_whoever_sends_
         for path in ("/v1/hooks/acme/shop", "/v1/hooks/nobody/shop"):
             for sent in (body, streamed()):
                 status, answer, headers = await edge.post(path, sent, signed(body))
-                assert (status, answer["type"]) == (503, "urn:tidegate:problem:busy")
+                assert (status, answer["type"]) == (429, "urn:tidegate:problem:busy")
                 assert int(headers["Retry-After"]) > 0
                 answers.append(answer)
         assert answers == [answers[0]] * 4

@@ -10,24 +10,27 @@ from webhooks import SECRET, VAULT, source, tenant
 
 from ingress import signatures
 from ingress.presets import PRESETS
+from ingress.references import References
 from ingress.sources import SourceTable
 from streams import tenants
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
+from streams.source_keys import rotated, signing_key
+from streams.tenants import Rate
 from streams.vault import Vault
 
 
 @pytest.fixture
 def table() -> SourceTable:
-    return SourceTable(VAULT)
+    return SourceTable(VAULT, References())
 
 
 def test_a_source_is_found_under_its_own_tenant_alone(table: SourceTable) -> None:
     table.apply(*source("acme", "zendesk", "zendesk"))
     found = table.lookup("acme", "zendesk")
     assert found is not None
-    assert (found.tenant_id, found.name, found.secrets) == ("acme", "zendesk", (SECRET,))
+    assert (found.tenant_id, found.name, found.secrets(0)) == ("acme", "zendesk", {0: SECRET})
     assert table.lookup("bolt", "zendesk") is None
     assert table.lookup("acme", "github") is None
 
@@ -37,7 +40,36 @@ def test_the_newest_record_of_a_source_stands(table: SourceTable) -> None:
     table.apply(*source("acme", "hooks", "github", [b"new", b"old"]))
     found = table.lookup("acme", "hooks")
     assert found is not None
-    assert (found.settings.scheme, found.secrets) == ("github", (b"new", b"old"))
+    assert (found.settings.scheme, found.secrets(0)) == ("github", {0: b"new", 1: b"old"})
+
+
+def test_an_old_secret_stops_verifying_by_itself_when_its_overlap_ends(table: SourceTable) -> None:
+    key, value = source("acme", "hooks", "github", [b"old"])
+    record = TENANT.decode(value)
+    newest = signing_key(VAULT, "acme", "hooks", b"new")
+    keys = rotated(record.keys, newest, until=60_000, now=1)
+    table.apply(key, TENANT.encode(replace(record, keys=keys)))
+    found = table.lookup("acme", "hooks")
+    assert found is not None
+    assert found.secrets(59.999) == {0: b"new", 1: b"old"}
+    assert found.secrets(60.0) == {0: b"new"}
+
+
+def test_a_tenant_s_rate_is_known_until_its_record_has_none(table: SourceTable) -> None:
+    table.apply(*tenant("acme", rate={"count": 6, "seconds": 60}))
+    assert table.rates == {"acme": Rate(count=6, seconds=60)}
+    table.apply(*tenant("acme"))
+    assert table.rates == {}
+
+
+@pytest.mark.parametrize("settings", [{"rate": {"count": 0, "seconds": 1}}, {"colour": "red"}])
+def test_a_tenant_whose_settings_cannot_be_used_is_closed(
+    table: SourceTable, settings: dict[str, object]
+) -> None:
+    table.apply(*source("acme", "zendesk", "zendesk"))
+    with pytest.raises(PoisonRecord, match="bad_tenant"):
+        table.apply(*tenant("acme", **settings))
+    assert table.lookup("acme", "zendesk") is None
 
 
 def test_secrets_do_not_stand_in_a_sources_text(table: SourceTable) -> None:

@@ -1,23 +1,25 @@
-"""`tidegate jobs` and `tidegate dlq` against an API that records what it was asked."""
+"""`tidegate jobs`, `dlq` and `quarantine` against an API that records what it was asked."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_cluster import make_job
+from operator_cluster import make_job, make_quarantined
 from typer.testing import CliRunner, Result
 
+from ingress.admission import SideDoor
 from streams.errors import ConfigError
-from streams.operator.commands import dlq, jobs
+from streams.operator.commands import dlq, jobs, quarantine
 from streams.operator.run import build
-from streams.operator.views import Around, dead_letter_json, job_json
-from streams.serde.records import DeadLetter
+from streams.operator.views import Around, dead_letter_json, job_json, quarantined_json
+from streams.serde.records import DeadLetter, PayloadRef
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -26,6 +28,14 @@ JOB = job_json(
 )
 LETTER = dead_letter_json(
     DeadLetter("job_a", "job", "acme", "attempts_exhausted", "slow", "dispatcher", 1)
+)
+
+KEPT = json.loads(
+    json.dumps(
+        quarantined_json(
+            replace(make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek")), job_id="job_a")
+        )
+    )
 )
 
 
@@ -95,6 +105,19 @@ CALLS = [
         ("GET", "/v1/dlq?limit=50&cursor=abc", None),
     ),
     (dlq, ["show", "job_a"], LETTER | {"job": JOB}, ("GET", "/v1/dlq/job_a", None)),
+    (
+        quarantine,
+        ["list", "--tenant", "acme", "--status", "waiting"],
+        {"quarantine": [KEPT], "next_cursor": None},
+        ("GET", "/v1/quarantine?tenant_id=acme&status=waiting&limit=50", None),
+    ),
+    (quarantine, ["show", "evt_a"], KEPT, ("GET", "/v1/quarantine/evt_a", None)),
+    (
+        quarantine,
+        ["release", "evt_a", "--note", "mended"],
+        KEPT,
+        ("POST", "/v1/quarantine/evt_a/release", {"note": "mended"}),
+    ),
     (
         dlq,
         ["replay", "job_a", "--note", "vendor is back", "--fresh-scope"],
@@ -201,4 +224,4 @@ def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: st
     key.write_bytes(b"k" * 32)
     settings = Settings(vault_key_file=key, admin_token=token, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN"):
-        build(settings, load())
+        build(settings, load(), SideDoor)

@@ -7,23 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_cluster import make_entry, make_job, make_letter
+from operator_cluster import make_entry, make_job, make_letter, make_quarantined
 
 from streams.errors import DecodeError
 from streams.operator.database import Database
 from streams.operator.projections import PROJECTIONS, Changes, project
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, TENANT
-from streams.serde.keys import checkpoint_key, ledger_key, tenant_key
-from streams.serde.records import Progress, TenantRecord
+from streams.serde.codec import (
+    DEAD_LETTER,
+    JOB,
+    LEDGER_ENTRY,
+    PROGRESS,
+    QUARANTINED,
+    REJECTION,
+    TENANT,
+)
+from streams.serde.keys import checkpoint_key, ledger_key, quarantine_key, tenant_key
+from streams.serde.records import PayloadRef, Progress, Rejection, TenantRecord
 
 JOB_A = make_job()
 ENTRY = make_entry(JOB_A, "email:send/reply")
+KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "jobs": (b"job_a", JOB.encode(JOB_A)),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
     "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
     "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
+    "quarantine": (
+        quarantine_key("acme", "shop", KEPT.payload_hash),
+        QUARANTINED.encode(KEPT),
+    ),
+    "rejections": (
+        b"rej_1",
+        REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2)),
+    ),
     "tenants": (
         tenant_key("acme", "tenant", ""),
         TENANT.encode(TenantRecord("acme", "tenant", "", False, "{}")),

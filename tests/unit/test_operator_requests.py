@@ -12,8 +12,10 @@ from pydantic import ValidationError
 from streams.operator.api_dead_letters import ReplayRequest, require_same
 from streams.operator.job_request import JobRequest
 from streams.operator.refusal import Refusal, unfit
-from streams.operator.source_request import SourceRequest
+from streams.operator.source_request import RotateRequest, SourceRequest
 from streams.operator.views import rfc3339
+from streams.source_keys import Reference
+from streams.tenants import Rate, TenantSettings
 from streams.topology.load import load
 
 NOW = 1_800_000_000_000
@@ -115,7 +117,7 @@ def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"scheme": "md5"}, "is not one of hmac-sha256, github, zendesk"),
+        ({"scheme": "md5"}, "is not one of standard-webhooks, stripe, github"),
         ({"secret": None}, "exactly one"),
         ({"secret_ref": "env:X"}, "exactly one"),
         ({"secret": ""}, "secret"),
@@ -150,7 +152,7 @@ def test_a_refusal_names_every_fault_and_repeats_no_value() -> None:
 def test_a_source_keeps_its_secret_out_of_its_settings() -> None:
     mapping = {"attributes": {"kind": "data.kind"}}
     wanted = source(scheme="hmac-sha256", mapping=mapping, options={"prefix": "v1="})
-    assert wanted.secret_bytes() == b"s"
+    assert wanted.new_secret("hmac-sha256") == b"s"
     assert "secret" not in wanted.settings().model_dump()
     assert wanted.settings().mapping == {"attributes": {"kind": "data.kind"}}
     assert "'s'" not in repr(wanted)
@@ -170,21 +172,65 @@ def test_a_replays_key_stands_for_one_body(scope: str, note: str, fresh_scope: b
     assert refused.value.status == 409
 
 
+@pytest.mark.parametrize("reference", ["env:HOOK", "file:/run/secrets/hook", "file:/not/here"])
+def test_a_reference_is_taken_by_its_form_and_not_followed(reference: str) -> None:
+    assert source(secret=None, secret_ref=reference).new_secret("hmac-sha256") == Reference(
+        reference
+    )
+
+
 @pytest.mark.parametrize(
-    ("reference", "fault"),
+    "reference",
+    ["file:relative", "vault:x", "env:", "env:A B", "env:1A", "file:", "file:/a\0b", "HOOK",
+     "file:/" + "x" * 1024],
+)  # fmt: skip
+def test_a_reference_of_another_form_is_refused(reference: str) -> None:
+    with pytest.raises(ValidationError, match="must be env:NAME or file:/absolute/path"):
+        source(secret=None, secret_ref=reference)
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
     [
-        ("env:TIDEGATE_NOT_SET", "has no TIDEGATE_NOT_SET"),
-        ("env:EMPTY_SECRET", "empty"),
-        ("file:relative", "must be env:NAME or file:/absolute/path"),
-        ("file:/no/such/file", "no file of at most"),
-        ("file:/dev/zero", "no file of at most"),
-        ("vault:x", "must be env:NAME or file:/absolute/path"),
+        ({"overlap_seconds": -1}, "overlap_seconds"),
+        ({"overlap_seconds": 30 * 86_400 + 1}, "overlap_seconds"),
+        ({"overlap_seconds": float("nan")}, "overlap_seconds"),
+        ({"overlap_seconds": float("inf")}, "overlap_seconds"),
+        ({"overlap_seconds": True}, "overlap_seconds"),
+        ({"overlap_seconds": "60"}, "overlap_seconds"),
+        ({}, "overlap_seconds"),
+        ({"overlap_seconds": 60, "secret_ref": "env:X"}, "exactly one"),
+        ({"overlap_seconds": 60, "secret": None}, "exactly one"),
+        ({"overlap_seconds": 60, "scheme": "github"}, "scheme"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_refused(
-    monkeypatch: pytest.MonkeyPatch, reference: str, fault: str
-) -> None:
-    monkeypatch.setenv("EMPTY_SECRET", "")
-    with pytest.raises(Refusal, match=fault) as refused:
-        source(secret=None, secret_ref=reference).secret_bytes()
-    assert refused.value.status == 422
+def test_a_wrong_rotation_is_refused_by_name(body: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        RotateRequest.model_validate({"secret": "new"} | body)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 30 * 86_400])
+def test_an_overlap_of_up_to_thirty_days_is_taken(seconds: float) -> None:
+    wanted = RotateRequest.model_validate({"secret": "new", "overlap_seconds": seconds})
+    assert (wanted.overlap_seconds, wanted.new_secret("hmac-sha256")) == (seconds, b"new")
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        {"count": 0, "seconds": 1}, {"count": 1_000_001, "seconds": 1}, {"count": 1},
+        {"seconds": 1}, {"count": 1, "seconds": 0}, {"count": 1, "seconds": 86_401},
+        {"count": 1.5, "seconds": 1}, {"count": "1", "seconds": 1}, {"count": True, "seconds": 1},
+        {"count": 1, "seconds": float("nan")}, {"count": 1, "seconds": 1, "burst": 2}, 5,
+    ],
+)  # fmt: skip
+def test_a_wrong_rate_is_refused(rate: Any) -> None:
+    with pytest.raises(ValidationError, match="rate"):
+        TenantSettings.model_validate({"rate": rate})
+
+
+def test_a_tenant_has_a_rate_only_if_it_is_given_one() -> None:
+    assert TenantSettings().rate is None
+    assert TenantSettings.model_validate({"rate": {"count": 600, "seconds": 60}}).rate == Rate(
+        count=600, seconds=60
+    )

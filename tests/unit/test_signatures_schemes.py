@@ -8,7 +8,7 @@ import hmac as stdlib_hmac
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingress.signatures import SCHEMES, verifier, verify
@@ -191,25 +191,42 @@ def test_every_secret_is_compared_whichever_one_holds(monkeypatch: pytest.Monkey
     assert len(compared) == 3
 
 
-HEADERS = st.dictionaries(
-    st.sampled_from(
-        [
-            "X-Signature",
-            "x-hub-signature-256",
-            "X-Zendesk-Webhook-Signature",
-            "X-Zendesk-Webhook-Signature-Timestamp",
-            "Host",
-        ]
-    ),
-    st.text() | st.from_regex(r"\A(sha256=)?[0-9a-fA-F]{64}\Z") | st.datetimes().map(str),
+NAMES = (
+    "X-Signature", "x-hub-signature-256", "X-Hub-Signature", "X-Zendesk-Webhook-Signature",
+    "X-Zendesk-Webhook-Signature-Timestamp", "webhook-id", "webhook-timestamp",
+    "webhook-signature", "svix-id", "svix-timestamp", "SVIX-SIGNATURE", "Stripe-Signature",
+    "X-Shopify-Hmac-SHA256", "X-Slack-Signature", "X-Slack-Request-Timestamp",
+    "X-Twilio-Signature", "X-Signature-Ed25519", "X-Signature-Timestamp", "Linear-Signature",
+    "X-PagerDuty-Signature", "Authorization", "Host",
+)  # fmt: skip
+VALUES = (
+    st.text(st.characters())
+    | st.from_regex(r"\A(sha256=|sha1=|v0=|v1=)?[0-9a-fA-F]{64}\Z")
+    | st.from_regex(r"\A(v1|v1a),[0-9a-zA-Z+/]{86}==( v1,x)?\Z")
+    | st.from_regex(r"\At=[0-9]{10},v1=[0-9a-f]{64}\Z")
+    | st.from_regex(r"\ABearer [A-Za-z0-9_-]{0,30}(\.[A-Za-z0-9_-]{0,30}){0,4}\Z")
+    | st.datetimes().map(str)
+    | st.integers(0, 2**40).map(str)
+)
+HEADERS = st.dictionaries(st.sampled_from(NAMES), VALUES)
+JWKS = b'{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
+SECRETS = st.binary() | st.sampled_from(
+    [b"whsec_c2VjcmV0", b"whpk_" + base64.b64encode(b"7" * 32), b"37" * 32, JWKS, b"[" * 5000]
+)
+BODIES = st.binary() | st.sampled_from([b"", b"{}", b"a=1&a=2&%ff=%zz", b"[" * 5000, b"&" * 2000])
+URLS = st.text() | st.sampled_from(
+    ["https://[", "http://h:1/?bodySHA256=" + "0" * 64, "https://user:p@h:99999/a?b#c"]
 )
 
 
+@pytest.mark.parametrize("scheme", [*SCHEMES, "none"])
+@settings(max_examples=40)
 @given(
-    scheme=st.sampled_from([*SCHEMES, "none"]),
-    secrets=st.lists(st.binary(), max_size=3),
+    secrets=st.lists(SECRETS, max_size=3),
     headers=HEADERS,
-    body=st.binary(),
+    body=BODIES,
+    url=URLS,
+    now=st.floats(0, 2e10),
     options=st.dictionaries(st.text(max_size=8), st.integers() | st.text()) | st.none(),
 )
 def test_whatever_comes_in_it_is_refused_as_a_signature_error_and_nothing_else(
@@ -217,10 +234,12 @@ def test_whatever_comes_in_it_is_refused_as_a_signature_error_and_nothing_else(
     secrets: list[bytes],
     headers: dict[str, str],
     body: bytes,
+    url: str,
+    now: float,
     options: dict[str, Any] | None,
 ) -> None:
     with pytest.raises(SignatureError):
-        verify(scheme, secrets, headers, body, options=options)
+        verify(scheme, secrets, headers, body, url=url, now=now, options=options)
 
 
 @given(st.binary(min_size=1), st.binary(), st.integers(min_value=0))

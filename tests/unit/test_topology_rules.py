@@ -60,10 +60,15 @@ BROKEN = {
         "to 15 or more",
     ),
     "payloads do not last as long as dead letters": (
-        with_topic("payloads", retention_ms=29 * DAY),
+        replace(with_topic("dlq", retention_ms=32 * DAY), finished_jobs_ms=32 * DAY),
         "topics.payloads.retention_days",
         "the retention of dlq, whose records refer to payloads; set retention_days of payloads "
-        "to 30",
+        "to 32",
+    ),
+    "payloads do not last as long as the quarantine": (
+        with_topic("quarantine", retention_ms=32 * DAY),
+        "topics.payloads.retention_days",
+        "the retention of quarantine, whose records refer to payloads",
     ),
     "payloads do not last as long as events": (
         with_topic("events.received", remembering(), retention_ms=40 * DAY),

@@ -1,0 +1,54 @@
+"""`standard-webhooks`: https://github.com/standard-webhooks/standard-webhooks, also named `svix-*`.
+
+`webhook-signature` lists signatures of `id.timestamp.body`, separated by spaces: `v1,<base64>` is
+HMAC-SHA256 under a `whsec_` secret, `v1a,<base64>` Ed25519 under a `whpk_` public key. One that
+holds under one of the source's secrets suffices; a public key is never used as an HMAC key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingress.signatures.request import (
+    SignedRequest,
+    Verified,
+    ed25519_holds,
+    fresh,
+    header,
+    hmac_holds,
+    holding_key,
+    raw,
+    require,
+)
+from streams.errors import SignatureError
+from streams.signing_keys import standard_webhooks_key
+
+_TOLERANCE_SECONDS = 300
+_MOST_SIGNATURES = 16
+"""Of one header: a stranger's list must not cost more than a sender's."""
+
+
+def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
+    """Verify one request; raises `SignatureError` alone."""
+    family = "svix" if header(request, "webhook-signature") is None else "webhook"
+    message_id = header(request, f"{family}-id")
+    sent_at = header(request, f"{family}-timestamp")
+    given = header(request, f"{family}-signature")
+    tokens = (given or "").split(" ")[:_MOST_SIGNATURES]
+    listed = [token.partition(",") for token in tokens]
+    message = b".".join((raw(message_id or ""), raw(sent_at or ""), request.body))
+    held = holding_key(secrets, lambda secret: _holds(secret, message, listed))
+    well_formed = any(version in {"v1", "v1a"} for version, _, _ in listed)
+    key_index = require(held, given, f"{family}-signature", well_formed=well_formed)
+    if not message_id:
+        raise SignatureError("missing_header", f"the request has no {family}-id header")
+    at = fresh(sent_at, request, _TOLERANCE_SECONDS, f"{family}-timestamp")
+    return Verified(key_index, at, message_id)
+
+
+def _holds(secret: bytes, message: bytes, listed: list[tuple[str, str, str]]) -> bool:
+    key = standard_webhooks_key(secret)
+    signatures = [text for version, _, text in listed if version == key.version]
+    if key.version == "v1a":
+        return ed25519_holds(key.raw, message, signatures, "base64")
+    return hmac_holds(key.raw, message, signatures, "base64")

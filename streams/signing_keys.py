@@ -1,0 +1,155 @@
+"""Signing keys as a source's secret carries them: decoded, or refused with what is wrong.
+
+The operator refuses with these what the ingress could not verify with: both use them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+import orjson
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
+
+from streams.errors import SignatureError
+
+PublicKey = RSAKey | ECKey | OKPKey
+
+_CURVES = frozenset({"P-256", "P-384", "P-521", "Ed25519"})
+_LEAST_RSA_BITS = 2048
+_P = 2**255 - 19
+_Y_OF_ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
+"""The y coordinates of Ed25519's points of small order (RFC 8032 and RFC 7748, section 7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandardKey:
+    """A key of Standard Webhooks: of HMAC (`v1`), or the public one of Ed25519 (`v1a`)."""
+
+    version: Literal["v1", "v1a"]
+    raw: bytes = field(repr=False)
+
+
+def check_secret(scheme: str, secret: bytes) -> None:
+    """Return if the scheme can verify with this secret.
+
+    Raises:
+        SignatureError: it cannot; the message says what is wrong and repeats nothing of it.
+    """
+    if not secret:
+        raise _bad("is empty: anybody could sign with it")
+    if scheme in _DECODERS:
+        _DECODERS[scheme](secret)
+
+
+def standard_webhooks_key(secret: bytes) -> StandardKey:
+    """A secret in base64 after `whsec_` (or nothing), a public key in base64 after `whpk_`.
+
+    Raises:
+        SignatureError: it is neither.
+    """
+    if secret.startswith(b"whpk_"):
+        return StandardKey("v1a", _point(_base64(secret[5:], "is not base64 after whpk_")))
+    if secret.startswith(b"whsk_"):
+        raise _bad("is the sender's private key: give the public one, whpk_")
+    key = _base64(secret.removeprefix(b"whsec_"), "is not base64 after whsec_")
+    if not key:
+        raise _bad("is empty after whsec_")
+    return StandardKey("v1", key)
+
+
+def ed25519_key(secret: bytes) -> bytes:
+    """The 32 bytes of a public key in hex, base64 or PEM.
+
+    Raises:
+        SignatureError: it is none of these.
+    """
+    text = secret.strip()
+    if text.startswith(b"-----BEGIN"):
+        return _point(_from_pem(text))
+    if re.fullmatch(rb"([0-9a-fA-F]{2})+", text):
+        return _point(binascii.unhexlify(text))
+    return _point(_base64(text, "is neither hex, base64 nor PEM"))
+
+
+@lru_cache(maxsize=1024)
+def key_set(secret: bytes) -> tuple[PublicKey, ...]:
+    """The public keys of a JSON Web Key Set (RFC 7517).
+
+    Raises:
+        SignatureError: it is no such set, or holds a key that must not or cannot verify.
+    """
+    try:
+        document = orjson.loads(secret)
+        keys = KeySet.import_key_set(document).keys
+    except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
+        raise _bad('is no JSON Web Key Set: {"keys": [...]} with at least one key') from None
+    signing = tuple(_public(key) for key in keys if key.get("use") in {None, "sig"})
+    if not signing:
+        raise _bad("is a JSON Web Key Set without a key for signatures")
+    return signing
+
+
+def _public(key: Any) -> PublicKey:
+    if not isinstance(key, PublicKey):
+        raise _bad("holds a symmetric key: a token's keys are public ones")
+    if key.is_private:
+        raise _bad("holds a private key: give its public part alone")
+    if isinstance(key, RSAKey):
+        if key.raw_value.key_size < _LEAST_RSA_BITS:
+            raise _bad(f"holds an RSA key of fewer than {_LEAST_RSA_BITS} bits")
+    elif key.curve_name not in _CURVES:
+        raise _bad(f"holds a key on a curve that is none of {', '.join(sorted(_CURVES))}")
+    return key
+
+
+def _from_pem(text: bytes) -> bytes:
+    try:
+        key = load_pem_public_key(text)
+    except (ValueError, UnsupportedAlgorithm):
+        raise _bad("is no public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise _bad("is a public key, but not of Ed25519")
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def _point(raw: bytes) -> bytes:
+    if len(raw) != 32:
+        raise _bad(f"has {len(raw)} bytes: a public key of Ed25519 has 32")
+    if (int.from_bytes(raw, "little") & (2**255 - 1)) % _P in _SMALL_ORDER:
+        raise _bad("is a key under which anybody could sign: copy it again from the sender")
+    return raw
+
+
+def _base64(text: bytes, fault: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise _bad(f"{fault}: copy it whole") from None
+
+
+def _bad(text: str) -> SignatureError:
+    return SignatureError("bad_secret", text)
+
+
+_DECODERS: Mapping[str, Callable[[bytes], object]] = {
+    "standard-webhooks": standard_webhooks_key,
+    "discord": ed25519_key,
+    "ed25519": ed25519_key,
+    "jwt": key_set,
+}
+"""The schemes whose secret is more than text; the others take any as their HMAC key."""

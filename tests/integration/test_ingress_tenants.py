@@ -1,0 +1,285 @@
+"""Tenants, sources, secrets and rates over two ingress processes, an operator and a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from conditions import eventually
+from conftest import KafkaUnderTest
+from operator_cluster import TOKEN, RunningOperator, running
+from pydantic import SecretStr
+from stage_process import Cluster, StageProcess
+from webhooks import signed
+
+from streams.settings import Settings
+from streams.topology.load import load
+
+pytestmark = pytest.mark.broker
+
+LIVE_SECONDS = 2.0
+"""Within which every ingress goes by what the API answered."""
+SHOP = "/v1/tenants/acme/sources/shop"
+HMAC = {"scheme": "hmac-sha256"}
+
+
+@dataclass
+class Edge:
+    """Two ingress processes on ports of their own, and the operator that sets their tenants."""
+
+    operator: RunningOperator
+    cluster: Cluster
+    folder: Path
+    secret_file: Path
+    processes: list[StageProcess] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+
+    def start(self, index: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        environ = self.cluster.environ(self.folder, str(index)) | {
+            "TIDEGATE_PORT": str(port),
+            "TIDEGATE_VAULT_KEY_FILE": str(self.folder / "vault.key"),
+            "HOOK_SECRET": "from-env",
+        }
+        log = self.folder / f"ingress-{uuid.uuid4().hex[:6]}.log"
+        self.processes[index:] = [StageProcess("ingress_stage.py", log, environ),
+                                  *self.processes[index + 1:]]  # fmt: skip
+        self.ports[index:] = [port, *self.ports[index + 1 :]]
+
+    def ready(self) -> None:
+        for process in self.processes:
+            process.wait_for("sources are known")
+
+    async def statuses(self, secret: bytes, path: str = "acme/shop") -> list[int]:
+        """What each process answers to a new event, signed so."""
+        async with aiohttp.ClientSession() as session:
+            return [await self._deliver(session, port, path, secret) for port in self.ports]
+
+    async def _deliver(
+        self, session: aiohttp.ClientSession, port: int, path: str, secret: bytes
+    ) -> int:
+        body = b'{"id":"%s"}' % uuid.uuid4().hex.encode()
+        url = f"http://127.0.0.1:{port}/v1/hooks/{path}"
+        async with session.post(url, data=body, headers=signed(body, secret)) as response:
+            return response.status
+
+    def live(self, status: int, secret: bytes, path: str = "acme/shop") -> None:
+        """Every process answers so within two seconds from now."""
+        eventually(
+            lambda: asyncio.run(self.statuses(secret, path)) == [status] * len(self.ports),
+            LIVE_SECONDS, what=f"{status} for {secret!r} on every ingress",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def edge(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[Edge]:
+    with edges(kafka, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def edges(kafka: KafkaUnderTest, tmp_path: Path, *left_out: str) -> Iterator[Edge]:
+    """Two processes that are ready; of the topology's topics some are not there."""
+    topology = load()
+    cluster = Cluster(kafka, topology)
+    cluster.create(*left_out)
+    (tmp_path / "vault.key").write_bytes(os.urandom(32))
+    settings = Settings(
+        bootstrap=kafka.bootstrap, kafka={"log_level": "0", **kafka.client_settings},
+        topic_prefix=cluster.prefix, data_dir=tmp_path / "operator",
+        admin_token=SecretStr(TOKEN), vault_key_file=tmp_path / "vault.key",
+    )  # fmt: skip
+    with running(settings, topology) as operator:
+        found = Edge(operator, cluster, tmp_path, tmp_path / "mounted")
+        operator.send("PUT", "/v1/tenants/acme", {})
+        for index in range(2):
+            found.start(index)
+        try:
+            found.ready()
+            yield found
+        finally:
+            for process in found.processes:
+                process.kill()
+
+
+def test_what_the_api_sets_is_live_on_both_within_two_seconds_and_after_a_restart(
+    edge: Edge,
+) -> None:
+    put = edge.operator.send
+    put("PUT", SHOP, {**HMAC, "secret": "one"})
+    edge.live(202, b"one")
+    put("PUT", SHOP, {**HMAC, "secret": "two"})
+    edge.live(401, b"one")
+    edge.live(202, b"two")
+    put("DELETE", "/v1/tenants/acme")
+    edge.live(401, b"two")
+    put("PUT", "/v1/tenants/acme", {})
+    edge.live(202, b"two")
+    for index in range(2):
+        edge.processes[index].kill()
+        edge.start(index)
+    edge.ready()
+    assert asyncio.run(edge.statuses(b"two")) == [202, 202]
+    put("DELETE", SHOP)
+    edge.live(401, b"two")
+    for index in range(2):
+        edge.processes[index].kill()
+        edge.start(index)
+    edge.ready()
+    assert asyncio.run(edge.statuses(b"two")) == [401, 401]
+
+
+def test_a_rotation_is_live_on_both_and_its_old_secret_ends_by_itself(edge: Edge) -> None:
+    edge.operator.send("PUT", SHOP, {**HMAC, "secret": "old"})
+    edge.live(202, b"old")
+    edge.operator.send("POST", f"{SHOP}/rotate", {"secret": "new", "overlap_seconds": 4})
+    ends = time.monotonic() + 4
+    edge.live(202, b"new")
+    assert asyncio.run(edge.statuses(b"old")) == [202, 202]
+    assert edge.operator.get(SHOP)["secrets"] == 2
+    for port in edge.ports:
+        assert 'old_key_matches_total{scheme="hmac-sha256"} 1.0' in metrics(port)
+    eventually(lambda: time.monotonic() > ends, what="the overlap is over")
+    edge.live(401, b"old")
+    assert asyncio.run(edge.statuses(b"new")) == [202, 202]
+    shown = edge.operator.get(SHOP)
+    assert (shown["secrets"], shown["old_secrets"]) == (1, [])
+
+
+def test_secrets_by_reference_are_each_ingress_s_own_and_a_mounted_one_changes_in_place(
+    edge: Edge,
+) -> None:
+    edge.operator.send("PUT", SHOP, {**HMAC, "secret_ref": "env:HOOK_SECRET"})
+    edge.live(202, b"from-env")
+    edge.operator.send("PUT", SHOP, {**HMAC, "secret_ref": f"file:{edge.secret_file}"})
+    edge.live(401, b"from-env")
+    for process in edge.processes:
+        process.wait_for("a source's secret cannot be resolved")
+    edge.secret_file.write_text("first\n")
+    edge.live(202, b"first")
+    edge.secret_file.write_text("second\n")
+    edge.live(202, b"second")
+    edge.live(401, b"first")
+    edge.secret_file.unlink()
+    edge.live(401, b"second")
+
+
+def metrics(port: int) -> str:
+    async def read() -> str:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/metrics") as response,
+        ):
+            return await response.text()
+
+    return asyncio.run(read())
+
+
+class Flood:
+    """Senders that keep both processes over the rate; when each delivery passed or was refused."""
+
+    def __init__(self, edge: Edge, lanes: dict[int, int]) -> None:
+        self._edge = edge
+        self._lanes = lanes
+        self.passed: list[float] = []
+        self.told: list[tuple[int, int]] = []
+
+    async def run(self, script: Callable[[], Any]) -> None:
+        over = asyncio.Event()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            lanes = [
+                asyncio.create_task(self._lane(session, index, over))
+                for index, count in self._lanes.items()
+                for _ in range(count)
+            ]
+            try:
+                await script()
+            finally:
+                over.set()
+                await asyncio.gather(*lanes)
+
+    async def _lane(self, session: aiohttp.ClientSession, index: int, over: asyncio.Event) -> None:
+        while not over.is_set():
+            body = b'{"id":"%s"}' % uuid.uuid4().hex.encode()
+            url = f"http://127.0.0.1:{self._edge.ports[index]}/v1/hooks/acme/shop"
+            try:
+                async with session.post(url, data=body, headers=signed(body, b"s")) as response:
+                    if response.status == 202:
+                        self.passed.append(time.monotonic())
+                    retry_after = int(response.headers.get("Retry-After", 0))
+                    self.told.append((response.status, retry_after))
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)  # the process is being started again
+            await asyncio.sleep(0.01)
+
+    def count(self, since: float, until: float) -> int:
+        return bisect_left(self.passed, until) - bisect_left(self.passed, since)
+
+
+def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_one(
+    edge: Edge,
+) -> None:
+    per_second = 50
+    edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
+    edge.live(202, b"s")
+    rate = {"count": per_second * 2, "seconds": 2}
+    edge.operator.send("PUT", "/v1/tenants/acme", {"rate": rate})
+    flood = Flood(edge, {0: 6, 1: 2})
+    marks: list[float] = []
+
+    async def passes(seconds: float) -> None:
+        marks.append(time.monotonic())
+        while time.monotonic() < marks[-1] + seconds:
+            await asyncio.sleep(0.05)
+
+    async def script() -> None:
+        await passes(4)  # the rate becomes known, shares settle
+        await passes(6)
+        edge.processes[0].kill()
+        await asyncio.to_thread(edge.start, 0)
+        await passes(6)
+        await passes(6)
+        marks.append(time.monotonic())
+
+    asyncio.run(flood.run(script))
+    _, settled, killed, again, end = marks
+    before, after = killed - settled, end - again
+    assert 0.9 <= flood.count(settled, killed) / (per_second * before) <= 1.1
+    assert 0.9 <= flood.count(again, end) / (per_second * after) <= 1.1
+    windows = [flood.count(at, at + 2) for at in flood.passed if at >= settled]
+    answered_late = 0.1 * per_second  # as seen from here, an answer's way moves it to a later span
+    assert max(windows) <= 1.1 * per_second * 2 + answered_late
+    assert {status for status, _ in flood.told} <= {202, 429, 503}
+    assert all(seconds >= 1 for status, seconds in flood.told if status == 429)
+
+
+def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_the_wiser(
+    kafka: KafkaUnderTest, tmp_path: Path
+) -> None:
+    with edges(kafka, tmp_path, "ingress.rates") as edge:
+        edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
+        edge.live(202, b"s")
+        rate = {"count": 1_000, "seconds": 10}
+        edge.operator.send("PUT", "/v1/tenants/acme", {"rate": rate})
+        edge.live(503, b"s")
+        for process in edge.processes:
+            process.wait_for("rates cannot be kept")
+        edge.cluster.create(*(name for name in load().topics if name != "ingress.rates"))
+        eventually(
+            lambda: asyncio.run(edge.statuses(b"s")) == [202, 202], 20,
+            what="the rate is kept once its topic is there",
+        )  # fmt: skip
+        edge.operator.send("PUT", "/v1/tenants/acme", {})
+        edge.live(202, b"s")
