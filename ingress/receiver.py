@@ -154,8 +154,6 @@ class Receiver:
             except Misfit as misfit:
                 return await self._put_aside(source, headers, verified, body, misfit)
             receipt, repeated = await self._store_once(event)
-        if event.job_id is None:
-            self._unrouted.tell(event)
         if not repeated:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer("duplicate" if repeated else "accepted", receipt)
@@ -215,6 +213,8 @@ class Receiver:
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
             await self._intake.store(event)
+            if event.job_id is None:
+                self._unrouted.tell(event)
             return Receipt(event.event_id, event.job_id)
 
         return await self._acknowledged_in_time(self._duplicates.once(event.fingerprint, store))

@@ -23,11 +23,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
-            # As `format_exc_info` writes it: rich's would show local variables, maybe secret.
-            exception_formatter=structlog.dev.plain_traceback,
-        )
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[
@@ -35,6 +31,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            # Not left to the console's renderer: it would show local variables, maybe secret.
             structlog.processors.format_exc_info,
             renderer,
         ],
