@@ -38,7 +38,7 @@ from streams.telemetry import configure_logging
 from streams.tenants import SourceSettings, source_record
 from streams.topology.load import load
 from streams.topology.model import Route
-from streams.vault import Vault
+from streams.vault import local_vault
 
 TOPOLOGY = replace(load(), routes=(Route("bench", "ticket.*", "draft_reply", "webhook"),))
 TENANTS = [f"tenant{number}" for number in range(20)]
@@ -77,7 +77,7 @@ def set_sources(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     settings = SourceSettings(scheme="hmac-sha256")
     for tenant in TENANTS:
-        record = source_record(Vault(KEY), tenant, "bench", settings, [SECRET], 1)
+        record = source_record(local_vault(KEY), tenant, "bench", settings, [SECRET], 1)
         key = tenant_key(tenant, "source", "bench")
         partition = partition_for(tenant, TOPOLOGY.partitions)
         producer.produce("tenants", TENANT.encode(record), key, partition)

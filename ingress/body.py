@@ -10,16 +10,13 @@ from aiohttp import web
 
 from ingress.problems import BUSY, MALFORMED, SLOW_BODY, TOO_LARGE, Refused
 
-MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 10.0
-IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Of all bodies that a process holds at once, whoever sent them."""
 
 
 class Room:
     """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
 
-    def __init__(self, total_bytes: int = IN_FLIGHT_BYTES) -> None:
+    def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
 
     @contextmanager
@@ -61,7 +58,7 @@ class Share:
 async def read_body(
     request: web.BaseRequest,
     share: Share,
-    max_bytes: int = MAX_BODY_BYTES,
+    max_bytes: int,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
     """The bytes as they came, not decompressed: they are what was signed.

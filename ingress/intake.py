@@ -7,71 +7,75 @@ body that nothing refers to and that retention removes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
 
 from ingress.event import Event
+from ingress.key_maker import KeyMaker
+from ingress.sender import Sender
 from ingress.tracing import event_headers
+from ingress.window import Window
+from streams.data_key import CHUNK_BYTES, DataKey
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
-from streams.vault import CHUNK_BYTES, Vault, chunk_purpose
 
 PAYLOADS = "payloads"
 RECEIVED = "events.received"
-
-
-class Sender(Protocol):
-    """Where records go; `streams.kafka.AwaitedProducer`, or its twin in memory."""
-
-    async def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        partition: int,
-        headers: Sequence[tuple[str, bytes]] = (),
-    ) -> int:
-        """The record's offset, once all in-sync replicas have it; else `KafkaUnavailable`."""
+_CHUNKS_AT_ONCE = 4
+"""Of one body: a large one must leave room in the window for everybody's small ones."""
 
 
 class Intake:
     """Writes events; `partitions` is the number that topics keyed by tenant have."""
 
-    def __init__(self, sender: Sender, vault: Vault, partitions: int) -> None:
+    def __init__(
+        self, sender: Sender, keys: KeyMaker, partitions: int, window: Window | None = None
+    ) -> None:
         self._sender = sender
-        self._vault = vault
+        self._keys = keys
         self._partitions = partitions
+        self._window = window or Window()
 
     async def store(self, event: Event) -> None:
         """Return once every record of the event is acknowledged.
 
         Raises:
             KafkaUnavailable: one was not; the event may still have been written.
+            Erased: its tenant was erased meanwhile.
         """
+        key = self._keys.current(event.tenant_id) or await self._keys.make(event.tenant_id)
         partition = partition_for(event.tenant_id, self._partitions)
-        key = event.tenant_id.encode()
         offsets = await self._store_body(event, key, partition)
-        ref = PayloadRef(partition, offsets, len(event.body), self._vault.key_id)
+        ref = PayloadRef(partition, offsets, len(event.body), key.key_id)
         await self._sender.send(
-            RECEIVED, key, ENVELOPE.encode(_envelope(event, ref)),
+            RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
             partition=partition, headers=event_headers(event),
         )  # fmt: skip
 
-    async def _store_body(self, event: Event, key: bytes, partition: int) -> tuple[int, ...]:
-        sealed = [
-            self._vault.seal(event.tenant_id, chunk_purpose(event.event_id, index), chunk)
-            for index, chunk in enumerate(_chunks(event.body))
-        ]
-        if len(sealed) == 1:
-            return (await self._sender.send(PAYLOADS, key, sealed[0], partition=partition),)
-        sends = (self._sender.send(PAYLOADS, key, part, partition=partition) for part in sealed)
-        return tuple(await asyncio.gather(*sends))
+    async def _store_body(self, event: Event, key: DataKey, partition: int) -> tuple[int, ...]:
+        body = memoryview(event.body)
+        chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+        if len(chunks) == 1:
+            return (await self._store_chunk(event, key, partition, 0, body),)
+        offsets: list[int] = []
+        for first in range(0, len(chunks), _CHUNKS_AT_ONCE):
+            group = enumerate(chunks[first : first + _CHUNKS_AT_ONCE], first)
+            sends = (self._store_chunk(event, key, partition, i, chunk) for i, chunk in group)
+            offsets += await asyncio.gather(*sends)
+        return tuple(offsets)
 
-
-def _chunks(body: bytes) -> list[bytes]:
-    return [body[start : start + CHUNK_BYTES] for start in range(0, len(body), CHUNK_BYTES)]
+    async def _store_chunk(
+        self, event: Event, key: DataKey, partition: int, index: int, chunk: memoryview
+    ) -> int:
+        size = len(chunk)
+        if not self._window.try_enter(size):
+            await self._window.enter(size)
+        try:
+            return await self._sender.send(
+                PAYLOADS, event.tenant_id.encode(), key.seal(event.event_id, index, chunk),
+                partition=partition,
+            )  # fmt: skip
+        finally:
+            self._window.leave(size)
 
 
 def _envelope(event: Event, ref: PayloadRef) -> Envelope:

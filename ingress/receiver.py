@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, Share, read_body
+from ingress.body import BODY_SECONDS, Room, Share, read_body
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Event
 from ingress.intake import Intake
@@ -26,8 +26,9 @@ from ingress.problems import MALFORMED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.signatures import SignedRequest, verifier
 from ingress.sources import Source
 from ingress.tracing import continued_trace
-from streams.errors import KafkaUnavailable, MalformedBody, SignatureError
+from streams.errors import Erased, KafkaUnavailable, MalformedBody, SignatureError
 from streams.serde import ids
+from streams.tenants import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
@@ -42,7 +43,7 @@ ACK_SECONDS = Histogram(
 BODY_BYTES = Histogram(
     "tidegate_ingress_body_bytes",
     "Size of bodies whose signature held",
-    buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576),
+    buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 26_214_400),
 )
 SIGNATURE_FAILURES = Counter(
     "tidegate_ingress_signature_failures_total",
@@ -80,15 +81,13 @@ class Receiver:
         topology: Topology,
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
-        max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
-        in_flight_bytes: int = IN_FLIGHT_BYTES,
+        in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._sources = sources
         self._intake = intake
         self._topology = topology
         self._deadline = deadline_seconds
-        self._max_body = max_body_bytes
         self._body_seconds = body_seconds
         self._room = Room(in_flight_bytes)
         self._duplicates = Duplicates()
@@ -113,7 +112,9 @@ class Receiver:
     async def _read(
         self, request: web.BaseRequest, share: Share, tenant_id: str, name: str
     ) -> Event:
-        body = await read_body(request, share, self._max_body, self._body_seconds)
+        source = self._sources.lookup(tenant_id, name)
+        cap = source.settings.max_body_bytes if source else DEFAULT_BODY_BYTES
+        body = await read_body(request, share, cap, self._body_seconds)
         return self._event(request, self._authenticate(request, tenant_id, name, body), body)
 
     def _authenticate(
@@ -169,6 +170,8 @@ class Receiver:
         except TimeoutError:
             self._note(acknowledged=False, reason="deadline")
             raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
+        except Erased:
+            raise Refused(UNAUTHORIZED) from None
         except KafkaUnavailable as error:
             self._note(acknowledged=False, reason=str(error))
             raise Refused(UNAVAILABLE, "no acknowledgement") from None

@@ -12,14 +12,16 @@ from aiohttp import web
 
 from ingress.directory import Directory
 from ingress.intake import Intake
+from ingress.key_maker import KeyMaker
 from ingress.receiver import DEADLINE_SECONDS, Receiver
 from ingress.router import Router
 from ingress.sources import SourceTable
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
+from streams.key_book import KeyBook
 from streams.settings import Settings
 from streams.topology.model import Topology
-from streams.vault import Vault, read_key
+from streams.vault import Vault, open_vault
 
 log = structlog.get_logger(__name__)
 
@@ -44,10 +46,14 @@ class IngressServer:
         keepalive_seconds: float = KEEPALIVE_SECONDS,
     ) -> None:
         self._settings = settings
-        self._directory = Directory(settings, topology, SourceTable(vault))
+        book = KeyBook(vault)
+        self._directory = Directory(settings, topology, SourceTable(vault), book)
         self._producer = _producer(settings, deadline_seconds)
-        intake = Intake(self._producer, vault, topology.partitions)
-        receiver = Receiver(self._directory, intake, topology, deadline_seconds=deadline_seconds)
+        keys = KeyMaker(self._producer, vault, book, topology.partitions)
+        receiver = Receiver(
+            self._directory, Intake(self._producer, keys, topology.partitions), topology,
+            deadline_seconds=deadline_seconds, in_flight_bytes=settings.in_flight_bytes,
+        )  # fmt: skip
         self._router = Router(receiver, lambda: self._directory.ready)
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
@@ -98,8 +104,7 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no usable vault key, or the address cannot be listened on.
     """
-    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
-    uvloop.run(_serve(settings, topology, vault))
+    uvloop.run(_serve(settings, topology, open_vault(settings)))
 
 
 async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:

@@ -6,11 +6,13 @@ Secrets lie sealed in the record, bound to tenant and source; nothing else in it
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from streams.data_key import key_purpose
 from streams.serde.records import TenantRecord
 from streams.signature_options import OPTIONS
 from streams.vault import Vault
@@ -20,6 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 SCHEMES = tuple(OPTIONS)
 """The signing schemes that ingress verifies; a test holds its table against this list."""
+
+
+DEFAULT_BODY_BYTES = 1024 * 1024
 
 
 class TenantSettings(BaseModel):
@@ -36,6 +41,7 @@ class SourceSettings(BaseModel):
     `mapping` overrides the scheme's preset: `event_type`, `subject`, `occurred_at`,
     `dedup_key` are JMESPath expressions over the JSON body, `attributes` maps names to such.
     `options` are the scheme's own (header names, prefix, encoding, tolerance in seconds).
+    `max_body_bytes` is at most 25 MiB.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,6 +50,7 @@ class SourceSettings(BaseModel):
     mapping: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     callback_url: str | None = None
+    max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
 
 
 def source_record(
@@ -68,6 +75,17 @@ def source_secrets(vault: Vault, record: TenantRecord) -> list[bytes]:
     """
     purpose = _purpose(record.id)
     return [vault.open(record.tenant_id, purpose, sealed) for sealed in record.secrets]
+
+
+def resealed(vault: Vault, record: TenantRecord) -> TenantRecord:
+    """The record with every secret under the vault's first key; equal if they all were.
+
+    Raises:
+        VaultError: a secret lies under none of the vault's keys.
+    """
+    purpose = key_purpose(record.id) if record.kind == "data_key" else _purpose(record.id)
+    again = (vault.reseal(record.tenant_id, purpose, secret) for secret in record.secrets)
+    return replace(record, secrets=tuple(again))
 
 
 def _purpose(source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator
 
 import structlog
@@ -13,7 +14,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
-from streams.operator import api_dead_letters, api_jobs, api_tenants
+from streams.operator import (
+    api_dead_letters,
+    api_jobs,
+    api_payloads,
+    api_tenants,
+    api_vault,
+)
 from streams.operator.arrivals import Arrivals
 from streams.operator.database import Database
 from streams.operator.follower import Follower
@@ -21,9 +28,10 @@ from streams.operator.gate import authenticated, caught_up, problems
 from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.parts import PARTS, Parts
+from streams.payload_reader import PayloadReader
 from streams.settings import Settings
 from streams.topology.model import Topology
-from streams.vault import Vault, read_key
+from streams.vault import Vault, open_vault
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +59,7 @@ def build(settings: Settings, topology: Topology) -> web.Application:
     Raises:
         ConfigError: no admin token or no vault key.
     """
-    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    vault = open_vault(settings)
     guards = [problems, authenticated(_admin_token(settings)), caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
@@ -65,7 +73,7 @@ def build(settings: Settings, topology: Topology) -> web.Application:
     app.add_routes(
         [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
     )
-    for module in (api_tenants, api_jobs, api_dead_letters):
+    for module in (api_tenants, api_vault, api_jobs, api_payloads, api_dead_letters):
         app.add_routes(module.routes)
     return app
 
@@ -80,8 +88,12 @@ async def _parts(settings: Settings, topology: Topology, vault: Vault) -> AsyncI
         settings, **CLIENT, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS}
     )
     REGISTRY.register(collector)
+    payloads, closed = PayloadReader(settings), threading.Event()
+    reader = threading.Thread(target=payloads.run, args=(closed,), name="payloads", daemon=True)
     follower.start()
-    yield Parts(topology, vault, database, follower, arrivals, producer)
+    reader.start()
+    yield Parts(topology, vault, database, follower, arrivals, producer, payloads)
+    closed.set()
     await asyncio.to_thread(follower.stop)
     REGISTRY.unregister(collector)
     await producer.close()

@@ -31,7 +31,7 @@ from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit
 from streams.tenants import source_secrets
-from streams.vault import Vault
+from streams.vault import local_vault
 
 pytestmark = pytest.mark.broker
 
@@ -319,7 +319,7 @@ def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
     with pytest.raises(CallFailed, match="scheme") as refused:
         operator.send("PUT", path, body | {"scheme": "md5"})
     record = TENANT.decode(cluster.read("tenants")[-1].value())
-    assert source_secrets(Vault(cluster.vault_key), record) == [SECRET.encode()]
+    assert source_secrets(local_vault(cluster.vault_key), record) == [SECRET.encode()]
     told = [json.dumps(put), str(refused.value), *capfd.readouterr()]
     kept = [m.value() or b"" for m in cluster.read("tenants")]
     files = [f for f in cluster.settings.data_dir.rglob("*") if f.is_file()]
@@ -339,7 +339,7 @@ def test_a_source_s_secret_can_be_referred_to(
         body = {"scheme": "github", "secret_ref": reference}
         operator.send("PUT", f"/v1/tenants/acme/sources/{name}", body)
     records = [TENANT.decode(m.value()) for m in cluster.read("tenants")]
-    vault = Vault(cluster.vault_key)
+    vault = local_vault(cluster.vault_key)
     found = {r.id: source_secrets(vault, r) for r in records if r.kind == "source"}
     assert found == {"a": [b"from-env"], "b": [b"from-file"]}
     gone = operator.send("DELETE", "/v1/tenants/acme/sources/a")
