@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 
 from aiohttp import web
 
@@ -72,7 +73,7 @@ async def read_body(
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
     if request.content.is_eof():
         body = request.content.read_nowait()
-        _hold(body, share, max_bytes)
+        _hold(len(body), share, max_bytes)
         return body
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -87,14 +88,14 @@ async def read_body(
 
 
 async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
-    body = bytearray()
-    while piece := await request.content.readany():
-        body += piece
-        _hold(body, share, max_bytes)
-    return bytes(body)
+    with BytesIO() as body:  # it hands out what it has gathered without copying it
+        while piece := await request.content.readany():
+            _hold(body.tell() + len(piece), share, max_bytes)
+            body.write(piece)
+        return body.getvalue()
 
 
-def _hold(body: bytes | bytearray, share: Share, max_bytes: int) -> None:
-    if len(body) > max_bytes:
+def _hold(size: int, share: Share, max_bytes: int) -> None:
+    if size > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
-    share.grow(len(body))
+    share.grow(size)

@@ -20,7 +20,7 @@ from streams.serde.records import Envelope, PayloadRef
 
 PAYLOADS = "payloads"
 RECEIVED = "events.received"
-_CHUNKS_AT_ONCE = 4
+_CHUNKS_AT_ONCE = 2
 """Of one body: a large one must leave room in the window for everybody's small ones."""
 
 

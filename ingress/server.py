@@ -10,6 +10,7 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from ingress.allocator import release_large_blocks
 from ingress.directory import Directory
 from ingress.intake import Intake
 from ingress.key_maker import KeyMaker
@@ -104,7 +105,9 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no usable vault key, or the address cannot be listened on.
     """
-    uvloop.run(_serve(settings, topology, open_vault(settings)))
+    vault = open_vault(settings)
+    release_large_blocks()
+    uvloop.run(_serve(settings, topology, vault))
 
 
 async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from webhooks import VAULT, signed, source, tenant, ticket, topology, zendesk_si
 
 from ingress.server import IngressServer
 from streams.broker.embedded import EmbeddedKafka
+from streams.broker.ports import pick_free
 from streams.data_key import CHUNK_BYTES
 from streams.errors import ConfigError
 from streams.key_book import KeyBook
@@ -42,6 +44,7 @@ pytestmark = pytest.mark.broker
 
 TOPICS = ("payloads", "events.received", "tenants", "dlq")
 PARTITIONS = 4
+MIB = 1024 * 1024
 
 
 class World:
@@ -401,6 +404,43 @@ def process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         child.kill()
         child.wait()
+
+
+def peak_memory(pid: int) -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+async def test_many_large_bodies_at_once_are_all_answered_and_take_little_memory(
+    world: World, tmp_path: Path
+) -> None:
+    size, budget, many = 4 * MIB, 10 * MIB, 24
+    world.put(source("acme", "large", "hmac-sha256", max_body_bytes=size))
+    key = tmp_path / "vault.key"
+    key.write_bytes(b"k" * 32)
+    port = pick_free()
+    update = {"port": port, "vault_key_file": (key,), "in_flight_bytes": budget}
+    bodies = [b'{"id":"%d","pad":"' % n + b"x" * (size - 30) + b'"}' for n in range(many)]
+    with process(world.settings.model_copy(update=update)) as child:
+        async with aiohttp.ClientSession() as session:
+            hooks = Hooks(f"http://127.0.0.1:{port}", session)
+            await asyncio.to_thread(
+                eventually, lambda: http_status(f"{hooks.url}/readyz") == 200, 30, what="ready"
+            )
+            quiet = peak_memory(child.pid)
+            answers = await asyncio.gather(
+                *(hooks.post("acme/large", body, signed(body)) for body in bodies)
+            )
+            grown = peak_memory(child.pid) - quiet
+    statuses = [status for status, _, _ in answers]
+    assert set(statuses) <= {202, 503}
+    assert 1 <= statuses.count(202) < many
+    assert all("Retry-After" in headers for status, _, headers in answers if status == 503)
+    events = [ENVELOPE.decode(m.value()) for m in world.scan("events.received")]
+    assert len(events) == statuses.count(202)
+    assert all(world.body(event) in bodies for event in events)
+    assert grown < many * size / 2
 
 
 def http_status(url: str) -> int:
