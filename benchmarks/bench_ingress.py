@@ -35,7 +35,7 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.tenants import SourceSettings, source_record
 from streams.topology.load import load
-from streams.vault import Vault
+from streams.vault import local_vault
 
 TOPOLOGY = load()
 KEY = b"b" * 32
@@ -114,7 +114,7 @@ def set_sources(bootstrap: str) -> None:
     for tenant in TENANTS:
         for name, scheme in (("bench", "hmac-sha256"), ("github", "github")):
             settings = SourceSettings(scheme=scheme)
-            record = source_record(Vault(KEY), tenant, name, settings, [SECRET], 1)
+            record = source_record(local_vault(KEY), tenant, name, settings, [SECRET], 1)
             key = tenant_key(tenant, "source", name)
             partition = partition_for(tenant, TOPOLOGY.partitions)
             producer.produce("tenants", TENANT.encode(record), key, partition)

@@ -10,10 +10,11 @@ from webhook_requests import SECRET, made
 
 from ingress.normalize import Normalizer
 from ingress.signatures import SignedRequest, verifier
+from streams.data_key import DataKey, new_key_record
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef
-from streams.vault import Vault, chunk_purpose
+from streams.vault import local_vault
 
 ROUNDS = 5_000
 
@@ -24,19 +25,20 @@ def steps() -> list[Result]:
     lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:]]
     headers = {name: value for name, _, value in lines}
     check, normalizer = verifier("hmac-sha256", {}), Normalizer("hmac-sha256", {})
-    vault, event = Vault(b"b" * 32), normalizer.normalize(headers, body)
+    vault, event = local_vault(b"b" * 32), normalizer.normalize(headers, body)
+    data_key = DataKey(vault, new_key_record(vault, "tenant0"))
     key = ("tenant0", "bench", event.dedup_key)
     envelope = Envelope(
         ids.fingerprint(*key), ids.new_id("evt"), "bench", "tenant0", event.event_type,
         event.occurred_at, 1, event.payload_hash, event.dedup_key, event.subject,
-        "application/json", None, None, PayloadRef(0, (7,), len(body), vault.key_id),
+        "application/json", None, None, PayloadRef(0, (7,), len(body), data_key.key_id),
         event.attributes, "webhook",
     )  # fmt: skip
     timed: dict[str, Callable[[], object]] = {
         "signature": lambda: check([SECRET], SignedRequest(headers, body, "", "POST", 0.0)),
         "normalization": lambda: normalizer.normalize(headers, body),
         "ids": lambda: (ids.new_id("evt"), ids.fingerprint(*key), ids.event_job_id(*key)),
-        "sealing": lambda: vault.seal("tenant0", chunk_purpose("evt_1", 0), body),
+        "sealing": lambda: data_key.seal("evt_1", 0, body),
         "envelope": lambda: ENVELOPE.encode(envelope),
     }
     return [Result("step", name, microseconds(call), "us") for name, call in timed.items()]

@@ -9,10 +9,13 @@ from multidict import CIMultiDict
 
 from ingress.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.event import Event, Facts, routed
-from ingress.intake import Intake, Sender
+from ingress.intake import Intake
+from ingress.key_maker import KeyMaker
 from ingress.normalize import Normalized, Normalizer
+from ingress.sender import Sender
 from ingress.signatures import Verified
 from streams.admission import Admitted, NewEvent
+from streams.key_book import KeyBook
 from streams.serde.records import Quarantined
 from streams.tenants import SourceSettings
 from streams.topology.model import Topology
@@ -22,9 +25,10 @@ from streams.vault import Vault
 class SideDoor:
     """Writes events as a hook's are written: sealed body first, then its envelope."""
 
-    def __init__(self, sender: Sender, vault: Vault, topology: Topology) -> None:
+    def __init__(self, sender: Sender, vault: Vault, book: KeyBook, topology: Topology) -> None:
         self._topology = topology
-        self._intake = Intake(sender, vault, topology.partitions)
+        keys = KeyMaker(sender, vault, book, topology.partitions)
+        self._intake = Intake(sender, keys, topology.partitions)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
 
     async def submit(self, event: NewEvent) -> Admitted:

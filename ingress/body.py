@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 
 from aiohttp import web
 
 from ingress.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
 
-MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 10.0
-IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Of all bodies that a process holds at once, whoever sent them."""
 
 
 class Room:
     """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
 
-    def __init__(self, total_bytes: int = IN_FLIGHT_BYTES) -> None:
+    def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
 
     @contextmanager
@@ -61,7 +59,7 @@ class Share:
 async def read_body(
     request: web.BaseRequest,
     share: Share,
-    max_bytes: int = MAX_BODY_BYTES,
+    max_bytes: int,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
     """The bytes as they came, not decompressed: they are what was signed.
@@ -75,7 +73,7 @@ async def read_body(
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
     if request.content.is_eof():
         body = request.content.read_nowait()
-        _hold(body, share, max_bytes)
+        _hold(len(body), share, max_bytes)
         return body
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -90,14 +88,14 @@ async def read_body(
 
 
 async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
-    body = bytearray()
-    while piece := await request.content.readany():
-        body += piece
-        _hold(body, share, max_bytes)
-    return bytes(body)
+    with BytesIO() as body:  # it hands out what it has gathered without copying it
+        while piece := await request.content.readany():
+            _hold(body.tell() + len(piece), share, max_bytes)
+            body.write(piece)
+        return body.getvalue()
 
 
-def _hold(body: bytes | bytearray, share: Share, max_bytes: int) -> None:
-    if len(body) > max_bytes:
+def _hold(size: int, share: Share, max_bytes: int) -> None:
+    if size > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
-    share.grow(len(body))
+    share.grow(size)

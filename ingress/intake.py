@@ -7,48 +7,50 @@ body that nothing refers to and that retention removes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from ingress.event import Event
+from ingress.key_maker import KeyMaker
+from ingress.sender import Sender
 from ingress.tracing import event_headers
+from ingress.window import Window
+from streams.data_key import CHUNK_BYTES, DataKey
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
-from streams.vault import CHUNK_BYTES, Vault, chunk_purpose
 
 PAYLOADS = "payloads"
 RECEIVED = "events.received"
+_CHUNKS_AT_ONCE = 2
+"""Of one body: a large one must leave room in the window for everybody's small ones."""
 
 
-class Sender(Protocol):
-    """Where records go; `streams.kafka.AwaitedProducer`, or its twin in memory."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a body goes, and the key under which it is sealed."""
 
-    async def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        partition: int,
-        headers: Sequence[tuple[str, bytes]] = (),
-    ) -> int:
-        """The record's offset, once all in-sync replicas have it; else `KafkaUnavailable`."""
+    key: DataKey
+    event_id: str
+    partition: int
 
 
 class Intake:
     """Writes events; `partitions` is the number that topics keyed by tenant have."""
 
-    def __init__(self, sender: Sender, vault: Vault, partitions: int) -> None:
+    def __init__(
+        self, sender: Sender, keys: KeyMaker, partitions: int, window: Window | None = None
+    ) -> None:
         self._sender = sender
-        self._vault = vault
+        self._keys = keys
         self._partitions = partitions
+        self._window = window or Window()
 
     async def store(self, event: Event) -> None:
         """Return once every record of the event is acknowledged.
 
         Raises:
             KafkaUnavailable: one was not; the event may still have been written.
+            Erased: its tenant was erased meanwhile.
         """
         ref = await self.store_body(event.tenant_id, event.event_id, event.body)
         await self._sender.send(
@@ -61,27 +63,37 @@ class Intake:
 
         Raises:
             KafkaUnavailable: one was not.
+            Erased: its tenant was erased.
         """
-        partition = partition_for(tenant_id, self._partitions)
-        offsets = await self._store_chunks(tenant_id, event_id, body, partition)
-        return PayloadRef(partition, offsets, len(body), self._vault.key_id)
+        key = self._keys.current(tenant_id) or await self._keys.make(tenant_id)
+        place = _Place(key, event_id, partition_for(tenant_id, self._partitions))
+        return PayloadRef(
+            place.partition, await self._store_chunks(place, body), len(body), key.key_id
+        )
 
-    async def _store_chunks(
-        self, tenant_id: str, event_id: str, body: bytes, partition: int
-    ) -> tuple[int, ...]:
-        key = tenant_id.encode()
-        sealed = [
-            self._vault.seal(tenant_id, chunk_purpose(event_id, index), chunk)
-            for index, chunk in enumerate(_chunks(body))
-        ]
-        if len(sealed) == 1:
-            return (await self._sender.send(PAYLOADS, key, sealed[0], partition=partition),)
-        sends = (self._sender.send(PAYLOADS, key, part, partition=partition) for part in sealed)
-        return tuple(await asyncio.gather(*sends))
+    async def _store_chunks(self, place: _Place, body: bytes) -> tuple[int, ...]:
+        whole = memoryview(body)
+        chunks = [whole[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+        if len(chunks) == 1:
+            return (await self._store_chunk(place, 0, whole),)
+        offsets: list[int] = []
+        for first in range(0, len(chunks), _CHUNKS_AT_ONCE):
+            group = enumerate(chunks[first : first + _CHUNKS_AT_ONCE], first)
+            sends = (self._store_chunk(place, index, chunk) for index, chunk in group)
+            offsets += await asyncio.gather(*sends)
+        return tuple(offsets)
 
-
-def _chunks(body: bytes) -> list[bytes]:
-    return [body[start : start + CHUNK_BYTES] for start in range(0, len(body), CHUNK_BYTES)]
+    async def _store_chunk(self, place: _Place, index: int, chunk: memoryview) -> int:
+        size = len(chunk)
+        if not self._window.try_enter(size):
+            await self._window.enter(size)
+        try:
+            return await self._sender.send(
+                PAYLOADS, place.key.tenant_id.encode(),
+                place.key.seal(place.event_id, index, chunk), partition=place.partition,
+            )  # fmt: skip
+        finally:
+            self._window.leave(size)
 
 
 def _envelope(event: Event, ref: PayloadRef) -> Envelope:

@@ -14,8 +14,9 @@ from prometheus_client import Counter
 
 from ingress.duplicates import Duplicates, Receipt
 from ingress.event import Facts
-from ingress.intake import Intake, Sender
+from ingress.intake import Intake
 from ingress.normalize import visible
+from ingress.sender import Sender
 from ingress.signatures import Verified
 from ingress.sources import Source
 from streams.errors import Misfit

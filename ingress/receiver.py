@@ -21,7 +21,7 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from ingress import headers as heads
-from ingress.body import BODY_SECONDS, IN_FLIGHT_BYTES, MAX_BODY_BYTES, Room, read_body
+from ingress.body import BODY_SECONDS, Room, read_body
 from ingress.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.event import Event, routed
 from ingress.handshakes import Answer, handshake
@@ -33,7 +33,8 @@ from ingress.quarantine import Quarantine
 from ingress.signatures import SignedRequest, Verified, verifier
 from ingress.sources import Source
 from ingress.unrouted import Unrouted
-from streams.errors import KafkaUnavailable, MalformedBody, Misfit, SignatureError
+from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
+from streams.tenants import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ ACK_SECONDS = Histogram(
 BODY_BYTES = Histogram(
     "tidegate_ingress_body_bytes",
     "Size of bodies whose signature held",
-    buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576),
+    buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 26_214_400),
 )
 SIGNATURE_FAILURES = Counter(
     "tidegate_ingress_signature_failures_total",
@@ -105,9 +106,8 @@ class Receiver:
         *,
         wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
         deadline_seconds: float = DEADLINE_SECONDS,
-        max_body_bytes: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
-        in_flight_bytes: int = IN_FLIGHT_BYTES,
+        in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._sources = sources
         self._intake = intake
@@ -116,7 +116,6 @@ class Receiver:
         self._wait = wait
         self._holding = Holding()
         self._deadline = deadline_seconds
-        self._max_body = max_body_bytes
         self._body_seconds = body_seconds
         self._room = Room(in_flight_bytes)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
@@ -143,7 +142,9 @@ class Receiver:
         heads.check(request.headers)
         headers = heads.unambiguous(request.headers)
         with self._room.share() as share:
-            body = await read_body(request, share, self._max_body, self._body_seconds)
+            known = self._sources.lookup(tenant_id, name)
+            cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
+            body = await read_body(request, share, cap, self._body_seconds)
             source, verified = self._authenticate(request, headers, tenant_id, name, body)
             if (asked := handshake(source.settings.scheme, body)) is not None:
                 return _greeting(asked)
@@ -226,6 +227,8 @@ class Receiver:
         except TimeoutError:
             self._note(acknowledged=False, reason="deadline")
             raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
+        except Erased:
+            raise Refused(UNAUTHORIZED) from None
         except KafkaUnavailable as error:
             self._note(acknowledged=False, reason=str(error))
             raise Refused(UNAVAILABLE, "no acknowledgement") from None

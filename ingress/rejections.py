@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from ingress.intake import Sender
+from ingress.sender import Sender
 from streams.errors import KafkaUnavailable
 from streams.serde import ids
 from streams.serde.codec import REJECTION

@@ -10,9 +10,11 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from ingress.allocator import release_large_blocks
 from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
+from ingress.key_maker import KeyMaker
 from ingress.quarantine import Quarantine
 from ingress.rate_gossip import RateGossip
 from ingress.rates import Rates
@@ -24,9 +26,10 @@ from ingress.sources import SourceTable
 from ingress.tenancy import addressing
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
+from streams.key_book import KeyBook
 from streams.settings import Settings
 from streams.topology.model import Topology
-from streams.vault import Vault, read_key
+from streams.vault import Vault, open_vault
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +58,17 @@ class IngressServer:
     ) -> None:
         self._settings = settings
         self._references = References()
-        table = SourceTable(vault, self._references)
+        table, book = SourceTable(vault, self._references), KeyBook(vault)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates)
-        self._directory = Directory(settings, topology, table)
+        self._directory = Directory(settings, topology, table, book)
         self._producer = _producer(settings, deadline_seconds)
-        intake = Intake(self._producer, vault, topology.partitions)
+        keys = KeyMaker(self._producer, vault, book, topology.partitions)
+        intake = Intake(self._producer, keys, topology.partitions)
         receiver = Receiver(
             self._directory, intake, Quarantine(self._producer, intake), topology,
             wait=rates.wait, deadline_seconds=deadline_seconds,
+            in_flight_bytes=settings.in_flight_bytes,
         )  # fmt: skip
         self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
         self._router = Router(
@@ -133,7 +138,8 @@ def run(settings: Settings, topology: Topology) -> None:
         ConfigError: no usable vault key, settings that do not fit each other, or the address
             cannot be listened on.
     """
-    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    vault = open_vault(settings)
+    release_large_blocks()
     uvloop.run(_serve(settings, topology, vault))
 
 

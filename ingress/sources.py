@@ -61,13 +61,14 @@ class SourceTable:
         self._references = references
         self._sources: dict[str, dict[str, Source]] = {}
         self._disabled: set[str] = set()
+        self._erased: set[str] = set()
         self.rates: dict[str, Rate] = {}
         """Of the tenants that have one."""
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         """The source, or None where it, or its tenant, is unknown or disabled."""
         source = self._sources.get(tenant_id, {}).get(name)
-        if source is None or tenant_id in self._disabled:
+        if source is None or tenant_id in self._disabled or tenant_id in self._erased:
             return None
         return source
 
@@ -85,6 +86,10 @@ class SourceTable:
                 the record may have taken back a secret, and the old one must not live on.
         """
         tenant_id, kind, id_ = _address(key)
+        if kind == "erasure" and value is not None:  # for good, whatever it says
+            self._sources.pop(tenant_id, None)
+            self.rates.pop(tenant_id, None)
+            self._erased.add(tenant_id)
         try:
             self._fold(tenant_id, kind, id_, value)
         except Exception:

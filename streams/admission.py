@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams.kafka import AwaitedProducer
+from streams.key_book import KeyBook
 from streams.serde.records import Quarantined
 from streams.tenants import SourceSettings
 from streams.topology.model import Topology
@@ -66,4 +67,4 @@ class Admission(Protocol):
         """
 
 
-Admissions = Callable[[AwaitedProducer, Vault, Topology], Admission]
+Admissions = Callable[[AwaitedProducer, Vault, KeyBook, Topology], Admission]

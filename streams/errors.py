@@ -8,7 +8,8 @@
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
-    ├── VaultError             a payload cannot be sealed, found or opened
+    ├── VaultError             a payload or secret cannot be sealed, found or opened
+    │   └── Erased             ... because its tenant was erased, and its keys destroyed
     ├── SecretUnresolved       a reference to a secret leads to none here
     ├── SignatureError         a request is not signed by its source's secret
     ├── Misfit                 a signed body does not give what its source's mapping says
@@ -69,7 +70,14 @@ class StoreDamaged(TidegateError):
 
 
 class VaultError(TidegateError):
-    """A payload cannot be sealed, found or opened."""
+    """A payload or secret cannot be sealed, found or opened."""
+
+
+class Erased(VaultError):
+    """The tenant was erased: nothing opens its bodies, and no more are taken in."""
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(f"tenant {tenant_id} was erased: the keys of its bodies are destroyed")
 
 
 class SecretUnresolved(TidegateError):

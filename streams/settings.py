@@ -11,14 +11,24 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from streams.errors import ConfigError
 
 _KAFKA_PREFIX = "TIDEGATE_KAFKA_"
+
+
+def _split(given: object) -> object:
+    if isinstance(given, str | Path):
+        return tuple(name.strip() for name in str(given).split(",") if name.strip())
+    return given
+
+
+Files = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
+"""One file or several, separated by commas."""
 
 
 class Settings(BaseSettings):
@@ -34,7 +44,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".tidegate")
     instance: str = "0"
     admin_token: SecretStr | None = None
-    vault_key_file: Path | None = None
+    vault_key_file: Files = ()
+    vault_keys: SecretStr | None = None
     cluster_key_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -43,6 +54,7 @@ class Settings(BaseSettings):
     ingress_base_domain: str | None = None
     ingress_jwks_file: Path | None = None
     ingress_tenant_claim: str | None = None
+    in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # May hold passwords and keys.

@@ -29,7 +29,7 @@ def signing_key(vault: Vault, tenant_id: str, source: str, secret: Secret) -> Si
     """The newest key of a source."""
     if isinstance(secret, Reference):
         return SigningKey(None, secret.text)
-    return SigningKey(vault.seal(tenant_id, _purpose(source), secret))
+    return SigningKey(vault.seal(tenant_id, secret_purpose(source), secret))
 
 
 def keys_of(record: TenantRecord) -> tuple[SigningKey, ...]:
@@ -59,8 +59,9 @@ def open_secret(vault: Vault, record: TenantRecord, sealed: bytes) -> bytes:
     Raises:
         VaultError: it was sealed under another vault key.
     """
-    return vault.open(record.tenant_id, _purpose(record.id), sealed)
+    return vault.open(record.tenant_id, secret_purpose(record.id), sealed)
 
 
-def _purpose(source: str) -> str:
+def secret_purpose(source: str) -> str:
+    """What a source's sealed secret is for."""
     return f"source secret {source}"

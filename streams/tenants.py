@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from streams.data_key import key_purpose
 from streams.serde.records import TenantRecord
 from streams.signature_options import OPTIONS
-from streams.source_keys import Secret, signing_key
+from streams.source_keys import Secret, secret_purpose, signing_key
 from streams.vault import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -22,6 +24,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 SCHEMES = tuple(OPTIONS)
 """The signing schemes that ingress verifies; a test holds its table against this list."""
+
+
+DEFAULT_BODY_BYTES = 1024 * 1024
 
 
 class Rate(BaseModel):
@@ -55,6 +60,7 @@ class SourceSettings(BaseModel):
     `mapping` overrides the scheme's preset: `event_type`, `subject`, `occurred_at`,
     `dedup_key` are JMESPath expressions over the JSON body, `attributes` maps names to such.
     `options` are the scheme's own (header names, prefix, encoding, tolerance in seconds).
+    `max_body_bytes` is at most 25 MiB.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,6 +69,7 @@ class SourceSettings(BaseModel):
     mapping: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     callback_url: str | None = None
+    max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
 
 
 def source_record(
@@ -87,3 +94,20 @@ def source_settings(record: TenantRecord) -> SourceSettings:
 def tenant_settings(record: TenantRecord) -> TenantSettings:
     """The settings in a tenant's record."""
     return TenantSettings.model_validate(orjson.loads(record.body))
+
+
+def resealed(vault: Vault, record: TenantRecord) -> TenantRecord:
+    """The record with every secret under the vault's first key; equal if they all were.
+
+    Raises:
+        VaultError: a secret lies under none of the vault's keys.
+    """
+    purpose = key_purpose(record.id) if record.kind == "data_key" else secret_purpose(record.id)
+
+    def again(sealed: bytes) -> bytes:
+        return vault.reseal(record.tenant_id, purpose, sealed)
+
+    keys = (
+        key if key.sealed is None else replace(key, sealed=again(key.sealed)) for key in record.keys
+    )
+    return replace(record, secrets=tuple(map(again, record.secrets)), keys=tuple(keys))

@@ -14,6 +14,7 @@ from webhooks import VAULT, MemoryLog, source, tenant, topology, zendesk_signed
 
 from ingress.connection import Listener
 from ingress.intake import Intake
+from ingress.key_maker import KeyMaker
 from ingress.quarantine import Quarantine
 from ingress.receiver import Receiver
 from ingress.references import References
@@ -52,9 +53,8 @@ class Edge:
 
     def __init__(self, **options: Any) -> None:
         self.sources = Sources()
-        self.log = MemoryLog()
-        sender = options.pop("sender", self.log)
-        intake = Intake(sender, VAULT, 4)
+        self.log = sender = options.pop("sender", None) or MemoryLog()
+        intake = Intake(sender, KeyMaker(sender, VAULT, sender.book, 4), 4)
         wiring = options.pop("wiring", topology())
         receiver = Receiver(self.sources, intake, Quarantine(sender, intake), wiring, **options)
         self.rejections = Rejections(sender, self.sources.table.known, 4)

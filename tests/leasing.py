@@ -9,8 +9,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from streams.app import App
-from streams.serde.codec import COMMAND, REPLY
+from streams.data_key import DataKey, new_key_record
+from streams.key_book import KeyBook
+from streams.serde.codec import COMMAND, REPLY, TENANT
 from streams.serde.ids import new_id
+from streams.serde.keys import tenant_key
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import (
     Claim,
@@ -24,7 +27,7 @@ from streams.serde.records import (
     Reply,
 )
 from streams.topology.model import LeasePolicy, Priority, Topology
-from streams.vault import Vault
+from streams.vault import Vault, local_vault
 from streams.worker.memory_transport import MemoryTransport, Sent
 from streams.worker.worker import Place, Worker
 
@@ -60,11 +63,12 @@ class Bench:
 
     def __init__(self, app: App, slots: int, leases: LeasePolicy, answer: Answer) -> None:
         self.transport = MemoryTransport(self._sent)
-        self.vault = Vault(b"v" * 32)
+        self.vault = local_vault(b"v" * 32)
+        self.book = KeyBook(self.vault)
         self.answer = answer
         self.worker = Worker(
             app, self.transport, topology(leases), Place("w1", slots=slots),
-            cluster_key=CLUSTER_KEY, vault=self.vault,
+            cluster_key=CLUSTER_KEY, book=self.book,
         )  # fmt: skip
         self.leases = leases
         self._news = asyncio.Event()
@@ -165,12 +169,17 @@ async def bench(
     await made.worker.drain(0)
 
 
+def data_key(book: KeyBook, vault: Vault, tenant_id: str) -> DataKey:
+    """A new key of a tenant, known to the book."""
+    record = new_key_record(vault, tenant_id)
+    book.apply(tenant_key(tenant_id, "data_key", record.id), TENANT.encode(record))
+    return DataKey(vault, record)
+
+
 def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> PayloadRef:
     """Seal a body into the memory transport, at partition 2 from offset 100 on."""
-    from streams.vault import chunk_purpose
-
+    key = data_key(bench.book, bench.vault, tenant_id)
     for index, chunk in enumerate(chunks):
-        sealed = bench.vault.seal(tenant_id, chunk_purpose(event_id, index), chunk)
-        bench.transport.payloads[2, 100 + index] = sealed
+        bench.transport.payloads[2, 100 + index] = key.seal(event_id, index, chunk)
     offsets = tuple(100 + index for index in range(len(chunks)))
-    return PayloadRef(2, offsets, sum(map(len, chunks)), bench.vault.key_id)
+    return PayloadRef(2, offsets, sum(map(len, chunks)), key.key_id)

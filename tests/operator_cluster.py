@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -37,6 +37,7 @@ from streams.serde.records import (
     Rejection,
 )
 from streams.settings import Settings
+from streams.topology.cluster import topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
 
@@ -248,22 +249,26 @@ def running(
         loop.close()
 
 
-def make_cluster(bootstrap: str, client: dict[str, str], data_dir: Path) -> Cluster:
-    """New topics under a new prefix."""
+def make_cluster(
+    bootstrap: str, client: dict[str, str], data_dir: Path, compaction_minutes: float = 60
+) -> Cluster:
+    """New topics under a new prefix, `tenants` compacted so soon."""
     topology = load()
     prefix = f"op-{uuid.uuid4().hex[:10]}."
     key = data_dir / "vault.key"
     key.write_bytes(uuid.uuid4().bytes * 2)
     settings = Settings(
         bootstrap=bootstrap, kafka={"log_level": "0", **client}, topic_prefix=prefix,
-        data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=key,
+        data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=(key,),
     )  # fmt: skip
     wanted = [
         topology.topics[name]
         for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received")
     ]
+    lag = round(compaction_minutes * 60_000)
+    wanted = [replace(t, compaction_lag_ms=lag) if t.name == "tenants" else t for t in wanted]
     topics = [
-        NewTopic(prefix + t.name, t.partitions, 1, config={"cleanup.policy": t.cleanup})
+        NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
         for t in wanted
     ]
     admin = AdminClient(settings.client())

@@ -12,16 +12,17 @@ from datetime import UTC, datetime
 import orjson
 
 from streams.errors import KafkaUnavailable
+from streams.key_book import KeyBook
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
-from streams.serde.records import TenantRecord
+from streams.serde.records import Envelope, TenantRecord
 from streams.source_keys import Secret
 from streams.tenants import SourceSettings, source_record
 from streams.topology.model import Priority, Route, Topology
-from streams.vault import Vault
+from streams.vault import Vault, local_vault
 
 SECRET = b"a secret of forty characters, at the least"
-VAULT = Vault(b"k" * 32)
+VAULT = local_vault(b"k" * 32)
 
 
 def topology(*routes: Route, partitions: int = 4) -> Topology:
@@ -104,10 +105,11 @@ class Sent:
 
 @dataclass
 class MemoryLog:
-    """A log in memory that acknowledges at once, or fails while `down`."""
+    """A log in memory that acknowledges at once, or fails while `down`; `book` follows it."""
 
     records: list[Sent] = field(default_factory=list)
     down: bool = False
+    book: KeyBook = field(default_factory=lambda: KeyBook(VAULT))
 
     async def send(
         self,
@@ -122,7 +124,16 @@ class MemoryLog:
             raise KafkaUnavailable(f"{topic}: down")
         offset = len(self.on(topic))
         self.records.append(Sent(topic, key, value, partition, dict(headers), offset))
+        if topic == "tenants":
+            self.book.apply(key, value)
         return offset
 
     def on(self, topic: str) -> list[Sent]:
         return [record for record in self.records if record.topic == topic]
+
+    def body(self, envelope: Envelope) -> bytes:
+        """The raw body that an envelope refers to."""
+        ref = envelope.payload_ref
+        chunks = {r.offset: r.value or b"" for r in self.on("payloads")}
+        key = self.book.find(envelope.tenant_id, ref.key_id).result(0)
+        return key.open(envelope.event_id, [chunks[offset] for offset in ref.offsets], ref.size)

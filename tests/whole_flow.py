@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import orjson
 from dispatching import CLUSTER_KEY, ROUTES, envelope
+from leasing import data_key
 
 from streams import (
     App,
@@ -27,13 +28,14 @@ from streams import (
     dispatcher,
     scheduler,
 )
+from streams.key_book import KeyBook
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.records import TERMINAL, Command, Job, PayloadRef, Submit
 from streams.topology.load import load
-from streams.vault import Vault, chunk_purpose
+from streams.vault import local_vault
 from streams.worker.memory_transport import MemoryTransport, Sent
 from streams.worker.worker import Place, Worker
 
@@ -124,7 +126,8 @@ class Flow:
             dispatcher.stage(self.topology, CLUSTER_KEY),
         ]
         self.driver = TopologyTestDriver(stages, self.topology)
-        self.vault = Vault(b"v" * 32)
+        self.vault = local_vault(b"v" * 32)
+        self.book = KeyBook(self.vault)
         self._payloads: dict[tuple[int, int], bytes] = {}
         self._to_driver: deque[Sent] = deque()
         self._read = {WORK: 0, REPLIES: 0}
@@ -138,7 +141,7 @@ class Flow:
         self.transport.payloads = self._payloads
         self.worker = Worker(
             support(self.outside), self.transport, self.topology, Place("w1", slots=4),
-            cluster_key=CLUSTER_KEY, vault=self.vault, clock=lambda: self.driver.now / 1000,
+            cluster_key=CLUSTER_KEY, book=self.book, clock=lambda: self.driver.now / 1000,
         )  # fmt: skip
         self.worker.start()
         self.transport.assign(WORK_PARTITION)
@@ -154,9 +157,9 @@ class Flow:
         body = orjson.dumps({"id": ticket, "tags": tags})
         event = replace(envelope(tenant, ticket, "ticket.created"), event_id=new_id("evt"))
         offset = len(self._payloads)
-        sealed = self.vault.seal(tenant, chunk_purpose(event.event_id, 0), body)
-        self._payloads[0, offset] = sealed
-        ref = PayloadRef(0, (offset,), len(body), self.vault.key_id)
+        key = self.book.current(tenant) or data_key(self.book, self.vault, tenant)
+        self._payloads[0, offset] = key.seal(event.event_id, 0, body)
+        ref = PayloadRef(0, (offset,), len(body), key.key_id)
         self._pipe("events.received", tenant, ENVELOPE.encode(replace(event, payload_ref=ref)))
         return event_job_id(tenant, "zendesk", ticket)
 

@@ -21,14 +21,14 @@ from streams.vault import KEY_BYTES
 class Credentials:
     """What the processes of one data directory share."""
 
-    vault_key_file: Path
+    vault_key_file: tuple[Path, ...]
     cluster_key_file: Path
     admin_token: str = field(repr=False)
 
     def environment(self) -> dict[str, str]:
         """As the processes read them."""
         return {
-            "TIDEGATE_VAULT_KEY_FILE": str(self.vault_key_file),
+            "TIDEGATE_VAULT_KEY_FILE": ",".join(map(str, self.vault_key_file)),
             "TIDEGATE_CLUSTER_KEY_FILE": str(self.cluster_key_file),
             "TIDEGATE_ADMIN_TOKEN": self.admin_token,
         }
@@ -44,10 +44,16 @@ def credentials(settings: Settings) -> Credentials:
     """
     keys = key_folder(settings.data_dir)
     return Credentials(
-        settings.vault_key_file or _kept(keys / "vault.key", secrets.token_bytes(KEY_BYTES)),
+        _vault_key_files(settings, keys / "vault.key"),
         settings.cluster_key_file or _kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),
         _admin_token(settings),
     )
+
+
+def _vault_key_files(settings: Settings, own: Path) -> tuple[Path, ...]:
+    if settings.vault_keys:
+        return ()  # every process has them from the environment, as this one
+    return settings.vault_key_file or (_kept(own, secrets.token_bytes(KEY_BYTES)),)
 
 
 def _admin_token(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from streams.errors import Misfit
 from streams.operator import queries
 from streams.operator.api_tenants import enabled_tenant
+from streams.operator.bodies import open_body
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
@@ -80,7 +81,7 @@ async def release(request: web.Request) -> web.Response:
 async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined:
     await enabled_tenant(parts, record.tenant_id)
     settings = await _settings(parts, record)
-    body = await parts.bodies.open(record.tenant_id, record.event_id, record.payload_ref)
+    body = await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
     try:
         admitted = await parts.admission.release(record, settings, body)
     except Misfit as misfit:

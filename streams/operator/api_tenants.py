@@ -12,8 +12,6 @@ from streams.operator.parts import PARTS, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.source_request import RotateRequest, SourceRequest
 from streams.operator.views import rfc3339, source_json, tenant_json
-from streams.serde import ids, keys
-from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.source_keys import MOST_KEYS, keys_of, rotated, signing_key
 from streams.tenants import NAME, TenantSettings, source_record, source_settings
@@ -29,6 +27,7 @@ async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or set it anew and enable it."""
     tenant_id = _name(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
+    await refuse_erased(request.app[PARTS], tenant_id)
     body = settings.model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
     return await _set_tenant(request.app[PARTS], record)
@@ -57,6 +56,7 @@ async def put_source(request: web.Request) -> web.Response:
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
     await known_tenant(parts, tenant_id)
+    await refuse_erased(parts, tenant_id)
     secret = wanted.new_secret(wanted.scheme)
     record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
     return await _set_source(parts, record)
@@ -70,9 +70,10 @@ async def rotate_secret(request: web.Request) -> web.Response:
     """
     parts = request.app[PARTS]
     wanted = await read_body(request, RotateRequest)
-    async with parts.rotating:
+    await refuse_erased(parts, request.match_info["tenant_id"])
+    async with parts.tenant_writes:
         record = await _known_source(request)
-        return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
+        return _source_answer(await _write_alone(parts, _rotated(parts, record, wanted, now_ms())))
 
 
 @routes.get(_SOURCE)
@@ -112,6 +113,17 @@ async def enabled_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
         enable = f"PUT /v1/tenants/{tenant_id} enables it"
         raise Refusal(403, "tenant-disabled", f"tenant {tenant_id!r} is disabled: {enable}")
     return record
+
+
+async def refuse_erased(parts: Parts, tenant_id: str) -> None:
+    """Let no erased tenant come back: the ids of its events and jobs still stand on the topics.
+
+    Raises:
+        Refusal: 409.
+    """
+    if await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", "")):
+        raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: its id is not "
+                      "given again, choose another")  # fmt: skip
 
 
 async def _known_source(request: web.Request) -> TenantRecord:
@@ -159,19 +171,19 @@ async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
 
 
 async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
+    async with parts.tenant_writes:
+        return await _write_alone(parts, record)
+
+
+async def _write_alone(parts: Parts, record: TenantRecord) -> TenantRecord:
     """The record as it stands once it is durable: a later one by someone else may show."""
     key = (record.tenant_id, record.kind, record.id)
-    await parts.producer.send(
-        "tenants",
-        keys.tenant_key(*key),
-        TENANT.encode(record),
-        partition=ids.partition_for(record.tenant_id, parts.topology.partitions),
-    )
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
         found = queries.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
+    await parts.set_tenant(key, record)
     return await parts.once(("tenants", key), shown) or record
 
 

@@ -1,83 +1,48 @@
-"""Fetches and opens one raw body for an operator's call: rare, so each time with a new reader."""
+"""Fetches and opens one raw body for an operator's call."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import sqlite3
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-
-from streams.errors import KafkaUnavailable, VaultError
-from streams.kafka import consumer_config
-from streams.operator.kafka_clients import CLIENT
+from streams.data_key import DataKey
+from streams.errors import PermanentError, TransientError, VaultError
+from streams.operator import queries
+from streams.operator.parts import Parts
 from streams.operator.refusal import Refusal
-from streams.serde.records import PayloadRef
-from streams.settings import Settings
-from streams.vault import Vault, chunk_purpose
-
-_TOPIC = "payloads"
-_FETCH_SECONDS = 10.0
-_GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
+from streams.serde.records import PayloadRef, TenantRecord
 
 
-class Bodies:
-    """Reads `payloads`; alike for every request."""
+async def open_body(parts: Parts, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
+    """The plain body, exactly as its vendor signed it.
 
-    def __init__(self, settings: Settings, vault: Vault) -> None:
-        self._settings = settings
-        self._vault = vault
-
-    async def open(self, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
-        """The plain body.
-
-        Raises:
-            Refusal: 410, it is past its retention, or cannot be opened any more.
-            KafkaUnavailable: no broker gave it in time.
-        """
-        chunks = await asyncio.to_thread(self._fetch, ref)
-        try:
-            return b"".join(
-                self._vault.open(tenant_id, chunk_purpose(event_id, index), sealed)
-                for index, sealed in enumerate(chunks)
-            )
-        except VaultError as error:
-            raise _gone(str(error)) from error
-
-    def _fetch(self, ref: PayloadRef) -> list[bytes]:
-        # A group's name is demanded; with partitions assigned by hand there is no group.
-        config = {**CLIENT, "auto.offset.reset": "error", "fetch.message.max.bytes": 1024 * 1024}
-        consumer = Consumer(consumer_config(self._settings, "operator-bodies", **config))
-        try:
-            topic, until = self._settings.topic_prefix + _TOPIC, time.monotonic() + _FETCH_SECONDS
-            return [
-                _chunk(consumer, TopicPartition(topic, ref.partition, offset), until)
-                for offset in ref.offsets
-            ]
-        finally:
-            consumer.close()
+    Raises:
+        Refusal: 410, its tenant was erased, or it is past its retention; 503, ask again.
+    """
+    key = await _key(parts, tenant_id, ref.key_id)
+    try:
+        chunks = await asyncio.wrap_future(parts.payloads.fetch(ref))
+        return await asyncio.to_thread(key.open, event_id, chunks, ref.size)
+    except PermanentError as error:
+        raise Refusal(410, "payload-gone", str(error)) from None
+    except (TransientError, VaultError) as error:
+        raise Refusal(503, "payload-unreadable", str(error)) from None
 
 
-def _chunk(consumer: Consumer, place: TopicPartition, until: float) -> bytes:
-    consumer.assign([place])
-    while (left := until - time.monotonic()) > 0:
-        message = consumer.poll(min(left, 0.5))
-        if message is None or (_has_failed(message) and not _is_gone(message)):
-            continue
-        value = message.value()
-        if _is_gone(message) or message.offset() != place.offset or not isinstance(value, bytes):
-            raise _gone(f"{_TOPIC}:{place.partition}:{place.offset} is past its retention")
-        return value
-    raise KafkaUnavailable(f"{_TOPIC}:{place.partition}:{place.offset} was not read in time")
+async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
+    place = (tenant_id, "data_key", key_id)
 
+    def known(connection: sqlite3.Connection) -> TenantRecord | bool | None:
+        if queries.setting(connection, tenant_id, "erasure", ""):
+            return False
+        return queries.setting(connection, *place)
 
-def _has_failed(message: Message) -> bool:
-    return message.error() is not None
-
-
-def _is_gone(message: Message) -> bool:
-    error = message.error()
-    return error is not None and error.code() in _GONE
-
-
-def _gone(detail: str) -> Refusal:
-    return Refusal(410, "body-gone", f"the raw body cannot be had any more: {detail}")
+    # A body may be shown a moment before the key that its partition of `tenants` holds.
+    record = await parts.once(("tenants", place), known)
+    if isinstance(record, TenantRecord):
+        return DataKey(parts.vault, record)
+    if record is False:
+        raise Refusal(410, "payload-erased", f"tenant {tenant_id} was erased: the keys of its "
+                      "bodies are destroyed")  # fmt: skip
+    raise Refusal(503, "payload-unreadable", f"data key {key_id} of tenant {tenant_id} is not "
+                  "known: see docs/vault.md")  # fmt: skip

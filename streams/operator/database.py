@@ -178,6 +178,8 @@ class Database:
             connection.execute("PRAGMA journal_mode=WAL")
             # A lost power cut loses the last commits, rows and offsets alike: read again.
             connection.execute("PRAGMA synchronous=NORMAL")
+            # A deleted row's bytes are overwritten: a destroyed key must not stay in free pages.
+            connection.execute("PRAGMA secure_delete=ON")
         return connection
 
 

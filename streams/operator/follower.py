@@ -136,6 +136,8 @@ class Follower:
                 if kept_ms is not None:
                     connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
             positions.store_freshness(connection, fresh_at)
+        # What was deleted stays readable in the journal until that is emptied.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
         self._lag = None

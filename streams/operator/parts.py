@@ -16,14 +16,14 @@ from pydantic import BaseModel, ValidationError
 from streams.admission import Admission
 from streams.kafka import AwaitedProducer
 from streams.operator.arrivals import Arrivals
-from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
-from streams.operator.projections import RowKey
+from streams.operator.projections import Row, RowKey
 from streams.operator.refusal import Refusal, invalid, unfit
-from streams.serde import ids
-from streams.serde.codec import COMMAND
-from streams.serde.records import Command, CommandBody
+from streams.payload_reader import PayloadReader
+from streams.serde import ids, keys
+from streams.serde.codec import COMMAND, TENANT
+from streams.serde.records import Command, CommandBody, TenantRecord
 from streams.topology.model import Topology
 from streams.vault import Vault
 
@@ -47,9 +47,10 @@ class Parts:
     follower: Follower
     arrivals: Arrivals
     producer: AwaitedProducer
-    bodies: Bodies
+    payloads: PayloadReader
     admission: Admission
-    rotating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from reading a record of `tenants` to the durable one that replaces it."""
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""
@@ -58,6 +59,29 @@ class Parts:
     async def once(self, row: RowKey, query: Callable[[sqlite3.Connection], T | None]) -> T | None:
         """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`."""
         return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS)
+
+    async def shown(self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]) -> None:
+        """Return once the read model fulfils a condition on a row.
+
+        Raises:
+            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+        """
+        if await self.once(row, lambda db: condition(db) or None) is None:
+            raise Refusal(503, "not-shown", "what was written is durable, but the read model does "
+                          "not show it: send the call again")  # fmt: skip
+
+    async def set_tenant(self, key: Row, record: TenantRecord | None) -> None:
+        """Write a record of `tenants` by its whole key, or delete it; returns once it is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        await self.producer.send(
+            "tenants",
+            keys.tenant_key(*key),
+            None if record is None else TENANT.encode(record),
+            partition=ids.partition_for(key[0], self.topology.partitions),
+        )
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> None:
         """Ask the dispatcher; returns once the command is durable.

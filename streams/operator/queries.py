@@ -162,6 +162,26 @@ def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantR
     return {name: TENANT.decode(record) for name, record in rows}
 
 
+def sealed_settings(
+    connection: sqlite3.Connection, after: tuple[str, str, str], limit: int
+) -> list[TenantRecord]:
+    """Sources and data keys behind a key, in the order of their keys."""
+    rows = connection.execute(
+        "SELECT record FROM tenants WHERE (tenant_id, kind, id) > (?, ?, ?)"
+        " AND kind IN ('source', 'data_key') ORDER BY tenant_id, kind, id LIMIT ?",
+        (*after, limit),
+    )
+    return [TENANT.decode(record) for (record,) in rows]
+
+
+def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Keys of the sources and data keys that an erasure has left, or that came after it."""
+    return connection.execute(
+        "SELECT tenant_id, kind, id FROM tenants WHERE kind IN ('source', 'data_key')"
+        " AND tenant_id IN (SELECT tenant_id FROM tenants WHERE kind = 'erasure')"
+    ).fetchall()
+
+
 def source_names(connection: sqlite3.Connection, tenant_id: str) -> list[str]:
     """A tenant's sources by name, disabled ones too."""
     rows = connection.execute(

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator
 
 import structlog
 import uvloop
 from aiohttp import web
+from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from streams.admission import Admissions
-from streams.errors import ConfigError
+from streams.errors import ConfigError, PoisonRecord
 from streams.kafka import AwaitedProducer
+from streams.key_book import KeyBook
 from streams.operator import (
     api_dead_letters,
     api_events,
     api_jobs,
+    api_payloads,
     api_quarantine,
     api_rejections,
     api_tenants,
+    api_vault,
 )
 from streams.operator.arrivals import Arrivals
-from streams.operator.bodies import Bodies
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.gate import authenticated, caught_up, newline_ended, problems
 from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.parts import PARTS, Parts
+from streams.payload_reader import PayloadReader
 from streams.settings import Settings
+from streams.tenants_follower import TenantsFollower
 from streams.topology.model import Topology
-from streams.vault import Vault, read_key
+from streams.vault import Vault, open_vault
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +46,8 @@ MAX_BODY_BYTES = 256 * 1024
 """Of a request: its job record must still fit one message with result and error beside it."""
 
 _APIS = (
-    api_tenants, api_jobs, api_events, api_dead_letters, api_quarantine, api_rejections,
+    api_tenants, api_vault, api_jobs, api_payloads, api_events, api_dead_letters, api_quarantine,
+    api_rejections,
 )  # fmt: skip
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
@@ -64,7 +71,7 @@ def build(settings: Settings, topology: Topology, admissions: Admissions) -> web
     Raises:
         ConfigError: no admin token or no vault key.
     """
-    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    vault = open_vault(settings)
     guards = [newline_ended, problems, authenticated(_admin_token(settings)), caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
@@ -95,11 +102,19 @@ async def _parts(
         settings, **CLIENT, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS}
     )
     REGISTRY.register(collector)
+    payloads, closed = PayloadReader(settings), threading.Event()
+    reader = threading.Thread(target=payloads.run, args=(closed,), name="payloads", daemon=True)
     follower.start()
+    book = KeyBook(vault)
+    tenants = TenantsFollower(settings, "operator", book.apply, _passed_over)
+    reader.start()
+    tenants.start()
     yield Parts(
         topology, vault, database, follower, arrivals, producer,
-        Bodies(settings, vault), admissions(producer, vault, topology),
+        payloads, admissions(producer, vault, book, topology),
     )  # fmt: skip
+    closed.set()
+    await asyncio.to_thread(tenants.stop)
     await asyncio.to_thread(follower.stop)
     REGISTRY.unregister(collector)
     await producer.close()
@@ -156,3 +171,7 @@ async def _metrics(request: web.Request) -> web.Response:
     async with request.app[SCRAPING]:
         body = await asyncio.to_thread(generate_latest)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _passed_over(message: Message, error: PoisonRecord) -> None:
+    """A record of `tenants` that cannot be used: every ingress makes a dead letter of it."""

@@ -330,7 +330,7 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
-    kind: Literal["tenant", "source"]
+    kind: Literal["tenant", "source", "data_key", "erasure"]
     id: str
     disabled: bool
     body: str

@@ -65,7 +65,7 @@ def topic_config(topic: Topic, replicated: bool) -> dict[str, str]:
         "unclean.leader.election.enable": "false",
         "compression.type": "producer",
         **_segments(topic),
-        **(_compaction() if "compact" in topic.cleanup else {}),
+        **(_compaction(topic) if "compact" in topic.cleanup else {}),
     }
 
 
@@ -77,12 +77,18 @@ def _segments(topic: Topic) -> dict[str, str]:
     return {"segment.ms": str(span), "segment.bytes": str(256 * _MIB)}
 
 
-def _compaction() -> dict[str, str]:
+def _compaction(topic: Topic) -> dict[str, str]:
     # A restore reads what is not yet compacted away: a fifth of dirt at most.
-    return {
+    settings = {
         "min.cleanable.dirty.ratio": "0.2",
         "delete.retention.ms": str(CHANGELOG_DELETE_RETENTION_MS),
     }
+    if topic.compaction_lag_ms is None:
+        return settings
+    # KIP-354: however little dirt. An open segment is never compacted, and is closed by the first
+    # record after its time: with a second, whoever deletes can close it by a record of his own.
+    lag = {"max.compaction.lag.ms": str(topic.compaction_lag_ms), "segment.ms": "1000"}
+    return {**settings, **lag}
 
 
 def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:

@@ -28,6 +28,8 @@ class Topic:
     retention_ms: int | None = None
     timestamp: Literal["create", "append"] = "create"
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    compaction_lag_ms: int | None = None
+    """A replaced or deleted record of a compacted topic leaves the disk about so soon."""
 
     @property
     def addressed(self) -> bool:

@@ -32,6 +32,7 @@ class TopicShape(Shape):
     retention_days: Positive | None = None
     timestamp: Literal["create", "append"] = "create"
     max_message_kib: Positive | None = None
+    compaction_lag_minutes: Positive | None = None
 
 
 class StoreShape(Shape):
@@ -134,6 +135,7 @@ def _days(days: float) -> int:
 
 def _topic(shape: TopicShape, partitions: int) -> model.Topic:
     kib, days = shape.max_message_kib, shape.retention_days
+    lag = shape.compaction_lag_minutes
     return model.Topic(
         name=shape.name,
         partitions=shape.partitions or partitions,
@@ -141,6 +143,7 @@ def _topic(shape: TopicShape, partitions: int) -> model.Topic:
         retention_ms=None if days is None else _days(days),
         timestamp=shape.timestamp,
         max_message_bytes=model.MAX_MESSAGE_BYTES if kib is None else round(kib * 1024),
+        compaction_lag_ms=None if lag is None else max(1, round(lag * 60_000)),
     )
 
 

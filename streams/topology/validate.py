@@ -74,6 +74,11 @@ def _retention(topology: Topology) -> Found:
         path = _days_of(topic.name)
         if "delete" in topic.cleanup and topic.retention_ms is None:
             yield problem(f"cleanup {topic.cleanup} needs a time; set retention_days", path)
+        if topic.compaction_lag_ms is not None and "compact" not in topic.cleanup:
+            yield problem(
+                f"cleanup {topic.cleanup} compacts nothing; remove compaction_lag_minutes",
+                ("topics", topic.name, "compaction_lag_minutes"),
+            )
         if topic.cleanup == "compact" and topic.retention_ms is not None:
             yield problem(
                 "a compacted topic keeps the last value of each key for ever; remove "

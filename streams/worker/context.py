@@ -41,8 +41,9 @@ class Context:
         """The event's raw body, as its vendor signed it.
 
         Raises:
-            PermanentError: the job has none, or `payloads` no longer keeps it.
-            TransientError: the broker does not answer.
+            PermanentError: the job has none, `payloads` no longer keeps it, or the tenant was
+                erased.
+            TransientError: the broker does not answer, or its key is not known here yet.
         """
         self._session.check()
         return await self._payloads.open(self._session.lease)

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable
 from streams.kafka import producer_config
+from streams.payload_reader import PayloadReader
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
-from streams.worker.payload_reader import PayloadReader
 from streams.worker.reply_reader import ReplyReader
 from streams.worker.transport import Done, Inbox
 from streams.worker.work_reader import WorkReader

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.errors import PermanentError, VaultError
+from streams.data_key import CHUNK_BYTES, DataKey
+from streams.errors import Erased, PermanentError, TransientError, VaultError
+from streams.key_book import KeyBook
 from streams.serde.records import Lease
-from streams.vault import Vault, chunk_purpose
 from streams.worker.transport import Transport
+
+KEY_SECONDS = 10.0
+"""How long a key that is not known here yet is waited for."""
 
 
 class Payloads:
     """Reads and opens sealed bodies."""
 
-    def __init__(self, transport: Transport, vault: Vault) -> None:
+    def __init__(self, transport: Transport, book: KeyBook) -> None:
         self._transport = transport
-        self._vault = vault
+        self._book = book
 
     async def open(self, lease: Lease) -> bytes:
         """See `Context.payload`."""
@@ -24,11 +28,24 @@ class Payloads:
             raise PermanentError(
                 f"job {lease.job_id} has no payload: it was submitted directly, read ctx.input"
             )
-        chunks = await asyncio.wrap_future(self._transport.fetch(ref))
         try:
-            return b"".join(
-                self._vault.open(lease.tenant_id, chunk_purpose(event.event_id, index), sealed)
-                for index, sealed in enumerate(chunks)
-            )
+            key = await self._key(lease.tenant_id, ref.key_id)
+            chunks = await asyncio.wrap_future(self._transport.fetch(ref))
+            if ref.size <= CHUNK_BYTES:
+                return key.open(event.event_id, chunks, ref.size)
+            return await asyncio.to_thread(key.open, event.event_id, chunks, ref.size)
+        except Erased as error:
+            raise PermanentError(f"the payload is gone: {error}") from error
         except VaultError as error:
             raise PermanentError(str(error)) from error
+
+    async def _key(self, tenant_id: str, key_id: str) -> DataKey:
+        found = asyncio.wrap_future(self._book.find(tenant_id, key_id))
+        try:
+            async with asyncio.timeout(KEY_SECONDS):
+                return await found
+        except TimeoutError:
+            raise TransientError(
+                f"data key {key_id} of tenant {tenant_id} is not known here: see whether this "
+                "process can read the tenants topic"
+            ) from None

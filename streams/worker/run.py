@@ -7,14 +7,17 @@ import signal
 
 import structlog
 import uvloop
+from confluent_kafka import Message
 
 from streams.app import App
-from streams.errors import ConfigError
+from streams.errors import ConfigError, PoisonRecord
 from streams.kafka import wait_for_broker
+from streams.key_book import KeyBook
 from streams.settings import Settings
 from streams.telemetry import serve_probes
+from streams.tenants_follower import TenantsFollower
 from streams.topology.model import Topology
-from streams.vault import Vault, read_key
+from streams.vault import Vault, open_vault, read_key
 from streams.worker.kafka_transport import KafkaTransport
 from streams.worker.worker import Place, Worker
 
@@ -37,7 +40,7 @@ def run(
         raise ConfigError(f"--slots {slots}: a worker needs at least one")
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
-    vault = Vault(read_key(settings.vault_key_file, "TIDEGATE_VAULT_KEY_FILE"))
+    vault = open_vault(settings)
     cluster_key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
     wait_for_broker(settings)
     place = Place(settings.instance, pool, slots)
@@ -58,11 +61,25 @@ async def _serve(
     vault: Vault,
 ) -> None:
     transport = KafkaTransport(settings, place)
-    worker = Worker(app, transport, topology, place, cluster_key=cluster_key, vault=vault)
+    book = KeyBook(vault)
+    follower = TenantsFollower(settings, "worker", book.apply, _refuse)
+    worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
     serve_probes(settings, lambda: worker.ready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     log.info("worker starts", worker_id=worker.id, app=app.name, types=sorted(app.jobs))
-    await worker.serve(stop)
+    follower.start()
+    try:
+        await worker.serve(stop)
+    finally:
+        await asyncio.to_thread(follower.stop)
     log.info("worker ended", worker_id=worker.id)
+
+
+def _refuse(message: Message, error: PoisonRecord) -> None:
+    """An unusable record is dead-lettered by whoever keeps the sources; here it is said."""
+    log.error(
+        "a record of tenants cannot be used",
+        partition=message.partition(), offset=message.offset(), reason=str(error),
+    )  # fmt: skip

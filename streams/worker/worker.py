@@ -14,9 +14,9 @@ from uuid_utils import uuid7
 
 from streams.app import App
 from streams.errors import LeaseLost
+from streams.key_book import KeyBook
 from streams.serde.records import Ended
 from streams.topology.model import Topology
-from streams.vault import Vault
 from streams.worker import metrics
 from streams.worker.context import Context
 from streams.worker.effects import Claimant, Effects
@@ -58,7 +58,7 @@ class Worker:
         place: Place,
         *,
         cluster_key: bytes,
-        vault: Vault,
+        book: KeyBook,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # With the pool: a worker of another pool is no earlier boot of this one.
@@ -81,7 +81,7 @@ class Worker:
         self._reception = Reception(
             cluster_key, partitions, self.holdings, self.pulse, self._outbox, self._taken, clock
         )
-        self._payloads = Payloads(transport, vault)
+        self._payloads = Payloads(transport, book)
         self.watchdog = Watchdog(self._loop, self.holdings, self.pulse, clock)
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -29,17 +30,21 @@ from webhooks import VAULT, signed, source, tenant, ticket, topology, zendesk_si
 
 from ingress.server import IngressServer
 from streams.broker.embedded import EmbeddedKafka
+from streams.broker.ports import pick_free
+from streams.data_key import CHUNK_BYTES
 from streams.errors import ConfigError
+from streams.key_book import KeyBook
 from streams.serde import ids
 from streams.serde.codec import DEAD_LETTER, ENVELOPE, QUARANTINED, REJECTION
 from streams.serde.keys import tenant_key
+from streams.serde.records import Envelope
 from streams.settings import Settings
-from streams.vault import CHUNK_BYTES, chunk_purpose
 
 pytestmark = pytest.mark.broker
 
 TOPICS = ("payloads", "events.received", "tenants", "dlq", "quarantine", "rejections")
 PARTITIONS = 4
+MIB = 1024 * 1024
 
 
 class World:
@@ -86,6 +91,16 @@ class World:
         finally:
             consumer.close()
         return found
+
+    def body(self, envelope: Envelope) -> bytes:
+        """The raw body that an envelope refers to, opened by what stands on the topics."""
+        book, ref = KeyBook(VAULT), envelope.payload_ref
+        for message in self.scan("tenants"):
+            book.apply(message.key(), message.value())
+        sealed = {(m.partition(), m.offset()): m.value() or b"" for m in self.scan("payloads")}
+        key = book.find(envelope.tenant_id, ref.key_id).result(0)
+        chunks = [sealed[ref.partition, offset] for offset in ref.offsets]
+        return key.open(envelope.event_id, chunks, ref.size)
 
 
 class Hooks:
@@ -167,7 +182,7 @@ async def test_a_202_is_on_both_topics_when_it_is_answered(world: World, hooks: 
     sealed = payload.value()
     assert sealed is not None
     assert body not in sealed
-    assert VAULT.open("acme", chunk_purpose(envelope.event_id, 0), sealed) == body
+    assert world.body(envelope) == body
     home = ids.partition_for("acme", PARTITIONS)
     assert {m.partition() for m in (received, payload)} == {home}
     assert [name for name, _ in received.headers() or []] == [
@@ -206,14 +221,10 @@ async def test_a_body_of_the_full_size_is_stored_and_a_byte_more_is_not(
     refused, _, _ = await hooks.post("acme/shop", larger, signed(larger))
     assert (status, refused) == (202, 413)
     [received] = world.scan("events.received")
-    ref = ENVELOPE.decode(received.value()).payload_ref
-    sealed = {m.offset(): m.value() or b"" for m in world.scan("payloads")}
-    opened = [
-        VAULT.open("acme", chunk_purpose(answer["event_id"], index), sealed[offset])
-        for index, offset in enumerate(ref.offsets)
-    ]
-    assert b"".join(opened) == body
-    assert len(opened) == -(-len(body) // CHUNK_BYTES)
+    envelope = ENVELOPE.decode(received.value())
+    assert envelope.event_id == answer["event_id"]
+    assert world.body(envelope) == body
+    assert len(envelope.payload_ref.offsets) == -(-len(body) // CHUNK_BYTES)
 
 
 async def test_a_source_set_changed_disabled_or_deleted_is_live_within_two_seconds(
@@ -420,6 +431,43 @@ def process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
         child.wait()
 
 
+def peak_memory(pid: int) -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+async def test_many_large_bodies_at_once_are_all_answered_and_take_little_memory(
+    world: World, tmp_path: Path
+) -> None:
+    size, budget, many = 4 * MIB, 10 * MIB, 24
+    world.put(source("acme", "large", "hmac-sha256", max_body_bytes=size))
+    key = tmp_path / "vault.key"
+    key.write_bytes(b"k" * 32)
+    port = pick_free()
+    update = {"port": port, "vault_key_file": (key,), "in_flight_bytes": budget}
+    bodies = [b'{"id":"%d","pad":"' % n + b"x" * (size - 30) + b'"}' for n in range(many)]
+    with process(world.settings.model_copy(update=update)) as child:
+        async with aiohttp.ClientSession() as session:
+            hooks = Hooks(f"http://127.0.0.1:{port}", session)
+            await asyncio.to_thread(
+                eventually, lambda: http_status(f"{hooks.url}/readyz") == 200, 30, what="ready"
+            )
+            quiet = peak_memory(child.pid)
+            answers = await asyncio.gather(
+                *(hooks.post("acme/large", body, signed(body)) for body in bodies)
+            )
+            grown = peak_memory(child.pid) - quiet
+    statuses = [status for status, _, _ in answers]
+    assert set(statuses) <= {202, 503}
+    assert 1 <= statuses.count(202) < many
+    assert all("Retry-After" in headers for status, _, headers in answers if status == 503)
+    events = [ENVELOPE.decode(m.value()) for m in world.scan("events.received")]
+    assert len(events) == statuses.count(202)
+    assert all(world.body(event) in bodies for event in events)
+    assert grown < many * size / 2
+
+
 def http_status(url: str) -> int:
     try:
         with urllib.request.urlopen(url, timeout=5) as response:
@@ -444,7 +492,7 @@ def test_sigterm_first_ends_readiness_then_answers_what_is_under_way(
     key.write_bytes(b"k" * 32)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    update = {"port": port, "vault_key_file": key}
+    update = {"port": port, "vault_key_file": (key,)}
     with process(world.settings.model_copy(update=update)) as child:
         url = f"http://127.0.0.1:{port}"
         eventually(lambda: http_status(f"{url}/readyz") == 200, 20, what="ready")

@@ -31,7 +31,7 @@ from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, SigningKey, Submit
 from streams.source_keys import MOST_KEYS, open_secret
-from streams.vault import Vault
+from streams.vault import local_vault
 
 pytestmark = pytest.mark.broker
 
@@ -320,7 +320,7 @@ def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
         operator.send("PUT", path, body | {"scheme": "md5"})
     record = TENANT.decode(cluster.read("tenants")[-1].value())
     [key] = record.keys
-    vault = Vault(cluster.vault_key)
+    vault = local_vault(cluster.vault_key)
     assert open_secret(vault, record, key.sealed or b"") == SECRET.encode()
     told = [json.dumps(put), str(refused.value), *capfd.readouterr()]
     kept = [m.value() or b"" for m in cluster.read("tenants")]
@@ -369,7 +369,7 @@ def test_a_rotation_puts_the_new_secret_first_and_gives_the_old_one_an_end(
     record = TENANT.decode(cluster.read("tenants")[-1].value())
     newest, older = record.keys
     assert (newest.reference, newest.until) == ("env:THIRD", None)
-    assert open_secret(Vault(cluster.vault_key), record, older.sealed or b"") == b"second"
+    assert open_secret(local_vault(cluster.vault_key), record, older.sealed or b"") == b"second"
 
 
 def test_rotations_of_one_moment_are_all_kept_and_too_many_are_refused(

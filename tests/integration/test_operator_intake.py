@@ -21,12 +21,15 @@ from operator_cluster import (
     running,
 )
 
+from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.key_book import KeyBook
 from streams.operator.client import CallFailed
 from streams.serde import ids
-from streams.serde.codec import ENVELOPE
-from streams.serde.records import PayloadRef, Quarantined, Rejection
+from streams.serde.codec import ENVELOPE, TENANT
+from streams.serde.keys import tenant_key
+from streams.serde.records import Envelope, PayloadRef, Quarantined, Rejection
 from streams.topology.model import Route
-from streams.vault import CHUNK_BYTES, Vault, chunk_purpose
+from streams.vault import local_vault
 
 pytestmark = pytest.mark.broker
 
@@ -63,18 +66,33 @@ def put_source(operator: RunningOperator, dedup_key: str) -> None:
 
 def quarantined(cluster: Cluster, body: bytes = BODY) -> Quarantined:
     """A body in the quarantine, as an ingress puts it there."""
-    home, vault = cluster.home("acme"), Vault(cluster.vault_key)
+    home, vault = cluster.home("acme"), local_vault(cluster.vault_key)
+    wrapped = new_key_record(vault, "acme")
+    data_key = DataKey(vault, wrapped)
+    address = tenant_key("acme", "data_key", wrapped.id)
+    cluster.write(("tenants", home, address, TENANT.encode(wrapped)))
     event_id = make_quarantined(body, PayloadRef(0, (), 0, "")).event_id
     chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
     cluster.write(*(
-        ("payloads", home, b"acme", vault.seal("acme", chunk_purpose(event_id, index), chunk))
+        ("payloads", home, b"acme", data_key.seal(event_id, index, chunk))
         for index, chunk in enumerate(chunks)
     ))  # fmt: skip
     offsets = [m.offset() or 0 for m in cluster.read("payloads") if m.partition() == home]
-    ref = PayloadRef(home, tuple(offsets[-len(chunks) :]), len(body), vault.key_id)
+    ref = PayloadRef(home, tuple(offsets[-len(chunks) :]), len(body), data_key.key_id)
     record = make_quarantined(body, ref)
     cluster.write(record)
     return record
+
+
+def opened(cluster: Cluster, envelope: Envelope) -> bytes:
+    """The raw body of an envelope, under the key that `tenants` holds."""
+    book, ref = KeyBook(local_vault(cluster.vault_key)), envelope.payload_ref
+    for message in cluster.read("tenants"):
+        book.apply(message.key(), message.value())
+    sealed = {m.offset(): m.value() or b"" for m in cluster.read("payloads")
+              if m.partition() == ref.partition}  # fmt: skip
+    data_key = book.find(envelope.tenant_id, ref.key_id).result(5)
+    return data_key.open(envelope.event_id, [sealed[at] for at in ref.offsets], ref.size)
 
 
 def refused(operator: RunningOperator, path: str, body: Any) -> tuple[int, dict[str, Any]]:
@@ -111,15 +129,7 @@ def test_a_quarantined_body_is_listed_with_its_reason_and_released_once_its_mapp
     assert (message.partition(), envelope.callback_url) == (
         cluster.home("acme"), "https://acme.example/done",
     )  # fmt: skip
-    sealed = {m.offset(): m.value() or b"" for m in cluster.read("payloads")}
-    vault = Vault(cluster.vault_key)
-    assert (
-        b"".join(
-            vault.open("acme", chunk_purpose(envelope.event_id, index), sealed[offset])
-            for index, offset in enumerate(envelope.payload_ref.offsets)
-        )
-        == BODY
-    )
+    assert opened(cluster, envelope) == BODY
 
     again = operator.send("POST", f"{path}/release", {"note": "again"})
     assert again == released == operator.get(path)
@@ -168,10 +178,10 @@ def test_what_cannot_be_released(cluster: Cluster, operator: RunningOperator) ->
 
     assert told() == (409, "source-disabled")
     put_source(operator, "order.id")
-    ref = PayloadRef(record.payload_ref.partition, (10_000,), 1, "kek")
+    ref = replace(record.payload_ref, offsets=(10_000,), size=1)
     cluster.write(replace(record, payload_ref=ref))
     eventually(lambda: operator.get(path)["payload_ref"]["offsets"] == [10_000], what="it moved")
-    assert told() == (410, "body-gone")
+    assert told() == (410, "payload-gone")
     operator.send("DELETE", "/v1/tenants/acme")
     assert told() == (403, "tenant-disabled")
     with pytest.raises(CallFailed, match="no quarantined body"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -25,8 +26,10 @@ from leasing import CLUSTER_KEY
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import pick_free
-from streams.serde.codec import COMMAND, DEAD_LETTER, PROGRESS, REPLY
+from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.serde.codec import COMMAND, DEAD_LETTER, PROGRESS, REPLY, TENANT
 from streams.serde.ids import new_id
+from streams.serde.keys import tenant_key
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import (
     Checkpoint,
@@ -40,8 +43,9 @@ from streams.serde.records import (
     Outcome,
     PayloadRef,
     Reply,
+    TenantRecord,
 )
-from streams.vault import Vault, chunk_purpose
+from streams.vault import local_vault
 
 pytestmark = pytest.mark.broker
 
@@ -49,7 +53,7 @@ B = TypeVar("B")
 VAULT_KEY = b"v" * 32
 PARTITIONS = 2
 APP = """
-import asyncio, os, time
+import asyncio, hashlib, os, time
 from streams import App, Context
 app = App("test")
 
@@ -62,6 +66,11 @@ async def whole(ctx: Context):
     draft = await ctx.step("draft", str.upper, body)
     await ctx.progress({"pct": 50})
     return await ctx.effect("email:send", send, key="reply", text=draft)
+
+@app.job("measures")
+async def measures(ctx: Context):
+    body = await ctx.payload()
+    return [len(body), hashlib.sha256(body).hexdigest()]
 
 @app.job("waits")
 async def waits(ctx: Context):
@@ -93,7 +102,9 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         self.producer = Producer(self.client)
-        self.vault = Vault(VAULT_KEY)
+        vault = local_vault(VAULT_KEY)
+        self.key = new_key_record(vault, "acme")
+        self.data_key = DataKey(vault, self.key)
         self.consumer = self.reader("jobs.commands")
 
     def reader(self, topic: str) -> Consumer:
@@ -161,16 +172,21 @@ class Dispatcher:
         self.write("jobs.work.default", body.work_partition, b"acme", value)
         return lease
 
-    def payload(self, body: bytes) -> dict[str, Any]:
-        """Store a body in two chunks, between others; returns what a lease says of it."""
+    def put_tenant(self, kind: str, id_: str, record: TenantRecord) -> None:
+        self.write("tenants", 1, tenant_key("acme", kind, id_), TENANT.encode(record))
+
+    def payload(self, body: bytes, chunk_bytes: int = 6) -> dict[str, Any]:
+        """Store a body in chunks, between others; returns what a lease says of it."""
         event_id, offsets = new_id("evt"), []
-        for index, chunk in enumerate((body[:5], body[5:])):
-            sealed = self.vault.seal("acme", chunk_purpose(event_id, index), chunk)
+        self.put_tenant("data_key", self.key.id, self.key)
+        chunks = [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
+        for index, chunk in enumerate(chunks):
+            sealed = self.data_key.seal(event_id, index, chunk)
             self.write("payloads", 1, b"acme", b"another's")
             offsets.append(self.write("payloads", 1, b"acme", sealed))
         event = EventInfo(event_id, "zendesk", "ticket.created", None, None, 1, "text/plain",
                           None, None, "k", {})  # fmt: skip
-        ref = PayloadRef(1, tuple(offsets), len(body), self.vault.key_id)
+        ref = PayloadRef(1, tuple(offsets), len(body), self.key.id)
         return {"event": event, "payload_ref": ref}
 
     def grant(self, lease: Lease) -> Claim:
@@ -232,7 +248,7 @@ def dispatcher(cluster: Any) -> Iterator[Dispatcher]:
     prefix = f"test-{uuid.uuid4().hex[:8]}."
     admin = AdminClient(cluster.client())
     four = ("jobs.work.default", "jobs.replies")
-    names = (*four, "jobs.commands", "jobs.progress", "payloads", "dlq")
+    names = (*four, "jobs.commands", "jobs.progress", "payloads", "tenants", "dlq")
     topics = [NewTopic(prefix + n, 4 if n in four else PARTITIONS, 1) for n in names]
     for future in admin.create_topics(topics).values():
         future.result(30)
@@ -293,6 +309,27 @@ def test_a_job_from_lease_to_end(dispatcher: Dispatcher, start: Start) -> None:
     outcome = dispatcher.find(Outcome, lambda c: c.job_id == lease.job_id)
     assert (outcome.claim_id, outcome.status) == (claim.claim_id, "done")
     dispatcher.begun(lease)
+
+
+def test_a_body_of_50_chunks_is_put_together(dispatcher: Dispatcher, start: Start) -> None:
+    body = os.urandom(1024) * (25 * 1024)
+    stored = dispatcher.payload(body, CHUNK_BYTES)
+    assert len(stored["payload_ref"].offsets) == 50
+    start()
+    ended = dispatcher.ended(dispatcher.lease("measures", **stored))
+    assert (ended.status, ended.error) == ("succeeded", None)
+    assert ended.result == f'[{len(body)},"{hashlib.sha256(body).hexdigest()}"]'
+
+
+def test_an_erased_tenants_job_fails_for_good_and_says_why(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    stored = dispatcher.payload(b"hello world")
+    dispatcher.put_tenant("erasure", "", TenantRecord("acme", "erasure", "", True, "{}"))
+    start()
+    ended = dispatcher.ended(dispatcher.lease("whole", **stored))
+    assert ended.status == "failed"
+    assert "tenant acme was erased" in (ended.error or "")
 
 
 def test_a_chunk_beyond_retention_fails_the_job_and_is_named(

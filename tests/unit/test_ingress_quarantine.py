@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from edge import Edge, running
-from webhooks import VAULT, MemoryLog, signed, source
+from webhooks import MemoryLog, signed, source
 
 from streams.serde import ids
 from streams.serde.codec import QUARANTINED
 from streams.serde.keys import quarantine_key
-from streams.vault import chunk_purpose
 
 PATH = "/v1/hooks/acme/mapped"
 MISFIT = b'{"type":"paid","id":"e1"}'
@@ -49,8 +48,8 @@ async def test_a_body_that_does_not_fit_is_sealed_recorded_with_its_reason_and_a
     assert "order.id" in record.detail
     assert (record.content_type, record.request_id) == ("application/json", "r-1")
     assert (record.payload_ref.offsets, record.payload_ref.size) == ((0,), len(MISFIT))
-    assert payload.value is not None
-    assert VAULT.open("acme", chunk_purpose(event_id, 0), payload.value) == MISFIT
+    data_key = edge.log.book.find("acme", record.payload_ref.key_id).result(0)
+    assert data_key.open(event_id, [payload.value or b""], len(MISFIT)) == MISFIT
     assert kept.key == quarantine_key("acme", "mapped", digest)
     assert kept.partition == payload.partition == ids.partition_for("acme", 4)
     assert not any(text in (kept.value or b"") for text in (MISFIT, b"paid", b"hunter2"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge import running
-from webhooks import MemoryLog, signed, zendesk_signed
+from webhooks import MemoryLog, signed, source, zendesk_signed
 
 from ingress.problems import BAD_REQUEST
 from ingress.rejections import Rejections
@@ -25,7 +25,8 @@ def records(log: MemoryLog) -> list[Rejection]:
 
 
 async def test_refusals_are_one_record_a_kind_without_the_names_that_senders_invent() -> None:
-    async with running(max_body_bytes=50) as edge:
+    async with running() as edge:
+        edge.sources.table.apply(*source("acme", "shop", "hmac-sha256", max_body_bytes=50))
         wrong = signed(b"{}", b"wrong")
         for _ in range(3):
             await edge.post("/v1/hooks/acme/shop", b"{}", wrong)

@@ -18,7 +18,7 @@ from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.source_keys import rotated, signing_key
 from streams.tenants import Rate
-from streams.vault import Vault
+from streams.vault import local_vault
 
 
 @pytest.fixture
@@ -124,7 +124,11 @@ KEY, GOOD = source("acme", "zendesk", "zendesk")
         (KEY, _with({"scheme": "zendesk", "secret": "hunter2"}), "bad_source"),
         (KEY, _with({"scheme": "zendesk", "options": {"secret": "hunter2"}}), "bad_source"),
         (KEY, _with({"scheme": "zendesk", "mapping": {"subject": "a..b"}}), "bad_source"),
-        (KEY, source("acme", "zendesk", "zendesk", vault=Vault(b"x" * 32))[1], "sealed_elsewhere"),
+        (
+            KEY,
+            source("acme", "zendesk", "zendesk", vault=local_vault(b"x" * 32))[1],
+            "sealed_elsewhere",
+        ),
     ],
 )
 def test_a_record_that_cannot_be_used_is_poison_and_closes_its_source(

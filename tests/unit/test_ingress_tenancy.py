@@ -20,6 +20,7 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from webhooks import VAULT, MemoryLog, signed, source, topology
 
 from ingress.intake import Intake
+from ingress.key_maker import KeyMaker
 from ingress.quarantine import Quarantine
 from ingress.receiver import Receiver
 from ingress.references import References
@@ -66,7 +67,7 @@ class Edge:
 
     def __init__(self, settings: Settings) -> None:
         self._log = MemoryLog()
-        intake = Intake(self._log, VAULT, 4)
+        intake = Intake(self._log, KeyMaker(self._log, VAULT, self._log.book, 4), 4)
         receiver = Receiver(Sources(), intake, Quarantine(self._log, intake), topology())
         rejections = Rejections(self._log, lambda tenant_id, name: (tenant_id, name), 4)
         self.router = Router(receiver, lambda: True, rejections, addressing(settings))

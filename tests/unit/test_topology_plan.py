@@ -188,6 +188,14 @@ def test_settings_of_a_changelog() -> None:
     assert window["retention.ms"] == "1814400000"
 
 
+def test_a_deleted_record_of_tenants_leaves_the_disk_within_an_hour() -> None:
+    tenants = topic_config(load().topics["tenants"], replicated=True)
+    assert tenants["max.compaction.lag.ms"] == "3600000"
+    assert tenants["segment.ms"] == "1000"  # an erasure waits for so long, then closes the segment
+    assert tenants["message.timestamp.type"] == "LogAppendTime"
+    assert "max.compaction.lag.ms" not in topic_config(load().topics["ledger"], replicated=True)
+
+
 def test_a_segment_closes_well_within_its_retention() -> None:
     """Kafka deletes closed segments only: one that stays open keeps everything."""
     for days in (0.01, 1, 8, 31):

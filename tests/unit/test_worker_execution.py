@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 import structlog
-from leasing import Bench, bench, payload_ref
+from leasing import Bench, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
+from streams.data_key import DataKey, new_key_record
 from streams.errors import LeaseLost
-from streams.serde.codec import PROGRESS
+from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
-from streams.serde.records import Ended, EventInfo, PayloadRef
+from streams.serde.keys import tenant_key
+from streams.serde.records import Ended, EventInfo, PayloadRef, TenantRecord
 from streams.topology.model import LeasePolicy
 from streams.worker import execution
 
@@ -289,22 +292,61 @@ async def test_the_payload_is_the_body_of_every_chunk() -> None:
 async def test_another_tenants_payload_does_not_open() -> None:
     async with bench(app_of(echo)) as at:
         ref = payload_ref(at, "rival", "evt_1", b"secret")
-        ended = await read_payload(at, event=EVENT, payload_ref=ref)
+        own = data_key(at.book, at.vault, "acme")
+        ended = await read_payload(at, event=EVENT, payload_ref=replace(ref, key_id=own.key_id))
     assert ended.status == "failed"
     assert "cannot open" in (ended.error or "")
 
 
-@pytest.mark.parametrize(
-    ("event", "ref", "named"),
-    [(None, None, "no payload"), (EVENT, PayloadRef(2, (55,), 1, "k"), "payloads:2:55 is gone")],
-)
-async def test_a_payload_that_is_not_there_fails_the_job(
-    event: EventInfo | None, ref: PayloadRef | None, named: str
-) -> None:
+async def test_a_payload_that_is_not_there_fails_the_job() -> None:
     async with bench(app_of(echo)) as at:
-        ended = await read_payload(at, event=event, payload_ref=ref)
+        key = data_key(at.book, at.vault, "acme")
+        none = await read_payload(at)
+        gone = await read_payload(at, event=EVENT, payload_ref=PayloadRef(2, (55,), 1, key.key_id))
+    assert [none.status, gone.status] == ["failed", "failed"]
+    assert "no payload" in (none.error or "")
+    assert "payloads:2:55 is gone" in (gone.error or "")
+
+
+async def test_a_payload_with_a_chunk_cut_off_fails_the_job() -> None:
+    async with bench(app_of(echo)) as at:
+        ref = payload_ref(at, "acme", "evt_1", b"hello ", b"world")
+        ended = await read_payload(at, event=EVENT, payload_ref=replace(ref, offsets=(100,)))
     assert ended.status == "failed"
-    assert named in (ended.error or "")
+    assert "6 bytes, not 11" in (ended.error or "")
+
+
+async def test_a_payload_whose_key_comes_later_is_waited_for() -> None:
+    async with bench(app_of(echo)) as at:
+        record = new_key_record(at.vault, "acme")
+        at.transport.payloads[2, 1] = DataKey(at.vault, record).seal("evt_1", 0, b"late")
+        lease = at.give(event=EVENT, payload_ref=PayloadRef(2, (1,), 4, record.id))
+        async with asyncio.timeout(10):
+            while not at.book._waiting:  # until the handler asks for the key
+                await asyncio.sleep(0)
+        at.book.apply(tenant_key("acme", "data_key", record.id), TENANT.encode(record))
+        assert (await at.ended(lease)).result == '"late"'
+
+
+async def test_a_payload_whose_key_does_not_come_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streams.worker.payloads.KEY_SECONDS", 0.05)
+    async with bench(app_of(echo)) as at:
+        ended = await read_payload(at, event=EVENT, payload_ref=PayloadRef(2, (1,), 4, "key_x"))
+        assert not at.book._waiting
+    assert ended.status == "retry"
+    assert "data key key_x" in (ended.error or "")
+
+
+async def test_an_erased_tenants_payload_fails_the_job_and_says_why() -> None:
+    async with bench(app_of(echo)) as at:
+        ref = payload_ref(at, "acme", "evt_1", b"hello")
+        erasure = TENANT.encode(TenantRecord("acme", "erasure", "", True, "{}"))
+        at.book.apply(tenant_key("acme", "erasure", ""), erasure)
+        ended = await read_payload(at, event=EVENT, payload_ref=ref)
+    assert ended.status == "failed"
+    assert "tenant acme was erased" in (ended.error or "")
 
 
 async def test_an_error_that_is_no_utf_8_ends_the_run_all_the_same() -> None:

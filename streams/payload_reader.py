@@ -31,7 +31,7 @@ class PayloadReader:
         self._consumer = Consumer(
             consumer_config(
                 settings,
-                "worker-payloads",
+                "payloads",
                 **{
                     "auto.offset.reset": "error",
                     "fetch.wait.max.ms": 10,
@@ -45,7 +45,7 @@ class PayloadReader:
         self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
     def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
-        """See `Transport.fetch`."""
+        """The sealed chunks of a raw body, in order."""
         future: Future[list[bytes]] = Future()
         self._requests.put((ref, future))
         return future

@@ -1,0 +1,32 @@
+"""The call that yields a job's raw body."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from streams.operator.api_jobs import known_job
+from streams.operator.bodies import open_body
+from streams.operator.parts import PARTS
+from streams.operator.refusal import Refusal
+
+routes = web.RouteTableDef()
+
+_HEADERS = {
+    "Content-Disposition": 'attachment; filename="payload"',
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""Bytes that a stranger sent: no browser shall take them for a page."""
+
+
+@routes.get("/v1/jobs/{job_id}/payload")
+async def get_payload(request: web.Request) -> web.Response:
+    """The raw body of the event that gave the job, exactly as its vendor signed it."""
+    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    job = await known_job(parts, job_id)
+    ref, event = job.payload_ref, job.event
+    if ref is None or event is None:
+        raise Refusal(404, "payload-none", f"job {job_id} has no payload: it was submitted "
+                      "directly")  # fmt: skip
+    body = await open_body(parts, job.tenant_id, event.event_id, ref)
+    return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)

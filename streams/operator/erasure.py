@@ -1,0 +1,107 @@
+"""Erases a tenant: a mark that nothing takes back, then the end of its keys and secrets.
+
+Whoever reads the mark refuses every data key of the tenant that stands behind it. So once the
+read model shows the mark, it shows every key under which a body can lie, and those are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import orjson
+import structlog
+
+from streams.operator import queries
+from streams.operator.parts import SUBMITTED_BY, Parts, now_ms
+from streams.operator.projections import Row
+from streams.serde.records import TenantRecord
+from streams.tenants import TenantSettings
+
+log = structlog.get_logger(__name__)
+
+_SEGMENT_SECONDS = 1.1
+"""Just over `segment.ms` of `tenants`. Kafka compacts closed segments only, and closes one when
+a record comes after its time: the second mark is that record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """Body of the mark; `at` in milliseconds. The counts are of what was deleted so far."""
+
+    note: str
+    by: str
+    at: int
+    data_keys: int = 0
+    sources: int = 0
+
+
+async def erase(parts: Parts, tenant_id: str, note: str) -> Erasure:
+    """Erase a known tenant; asked again, it finishes what was left, under the first note.
+
+    Raises:
+        Refusal: 503, the read model does not follow: ask again.
+        KafkaUnavailable: a record was not acknowledged: ask again.
+    """
+    async with parts.tenant_writes:
+        erasure = await _marked(parts, tenant_id) or Erasure(note, SUBMITTED_BY, now_ms())
+        await _mark(parts, tenant_id, erasure)
+        await _forget_settings(parts, tenant_id)
+        gone = [key for key in await destroy_erased(parts) if key[0] == tenant_id]
+        await asyncio.sleep(_SEGMENT_SECONDS)
+        erasure = replace(
+            erasure,
+            data_keys=erasure.data_keys + sum(kind == "data_key" for _, kind, _ in gone),
+            sources=erasure.sources + sum(kind == "source" for _, kind, _ in gone),
+        )
+        await _mark(parts, tenant_id, erasure)
+    log.warning("tenant erased", tenant_id=tenant_id, data_keys=erasure.data_keys)
+    return erasure
+
+
+async def destroy_erased(parts: Parts) -> list[Row]:
+    """Delete what is left of all erased tenants; returns the keys of the deleted records.
+
+    Raises:
+        Refusal: 503, the read model does not follow.
+        KafkaUnavailable: a deletion was not acknowledged.
+    """
+    left: list[Row] = await parts.ask(queries.undestroyed)
+    await asyncio.gather(*(parts.set_tenant(key, None) for key in left))
+    for key in left:
+        await parts.shown(("tenants", key), partial(_is_gone, key=key))
+    return left
+
+
+def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
+    return queries.setting(connection, *key) is None
+
+
+async def _marked(parts: Parts, tenant_id: str) -> Erasure | None:
+    record = await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", ""))
+    return None if record is None else Erasure(**orjson.loads(record.body))
+
+
+async def _mark(parts: Parts, tenant_id: str, erasure: Erasure) -> None:
+    body = orjson.dumps(asdict(erasure)).decode()
+    record = TenantRecord(tenant_id, "erasure", "", True, body, updated_at=now_ms())
+    await parts.set_tenant(_mark_key(tenant_id), record)
+
+    def stands(connection: sqlite3.Connection) -> bool:
+        found = queries.setting(connection, *_mark_key(tenant_id))
+        return found is not None and found.updated_at >= record.updated_at
+
+    await parts.shown(("tenants", _mark_key(tenant_id)), stands)
+
+
+def _mark_key(tenant_id: str) -> Row:
+    return tenant_id, "erasure", ""
+
+
+async def _forget_settings(parts: Parts, tenant_id: str) -> None:
+    """Disable the tenant, and keep of its own settings nothing."""
+    body = TenantSettings().model_dump_json()
+    record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=now_ms())
+    await parts.set_tenant((tenant_id, "tenant", ""), record)
