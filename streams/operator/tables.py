@@ -19,10 +19,11 @@ _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", 
 
 _WHOLE = {"id", "job_id", "status", "at", "created_at", "received_at", "updated_at"}
 """Columns to copy and to compare: never wrapped, never cut short."""
-_DISPENSABLE = ("attempts", "kind", "at", "created_at", "received_at")
+_DISPENSABLE = ("attempts", "kind", "at", "created_at", "received_at", "job_id")
 """What a list leaves out where a terminal has no room for it, in this order."""
-_LEAST = 10
-"""So many characters the last column, the one that is cut short first, keeps."""
+_TITLES = {"tenant_id": "tenant", "last_error": "error"}
+_LEAST = 8
+"""So many characters a column that is cut short keeps."""
 _GAP = 2
 _ENDLESS = 1_000_000
 """A pipe has no width."""
@@ -95,7 +96,7 @@ def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
     for column in _DISPENSABLE:
         if _needed(widths, shown) <= room:
             break
-        if column in shown:
+        if column in shown[1:]:
             shown.remove(column)
     return shown
 
@@ -118,7 +119,7 @@ def _lines(
         table.add_column(
             Text(_title(column), no_wrap=True, overflow="ellipsis"),
             no_wrap=whole,
-            min_width=widths[column] if whole else None,
+            min_width=widths[column] if whole else min(widths[column], _LEAST),
             max_width=max(_LEAST, left) if column == last and not whole else None,
         )
     for row in zip(*(cells[column] for column in shown), strict=True):
@@ -127,7 +128,7 @@ def _lines(
 
 
 def _title(column: str) -> str:
-    return column.replace("_", " ")
+    return _TITLES.get(column, column.replace("_", " "))
 
 
 def _line(column: str, value: Any) -> Text:

@@ -45,6 +45,20 @@ def test_at_80_characters_ids_and_states_are_whole_and_a_job_is_one_line(
     assert lines[3] == "no room for: attempts, created at; --json shows all"
 
 
+def test_another_jobs_id_gives_way_to_what_a_quarantined_body_is_about(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event_id = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
+    body = {
+        "id": event_id, "tenant_id": "acme", "source": "zendesk", "status": "waiting",
+        "reason": "event_type", "received_at": "2026-11-21T14:00:22.123Z", "job_id": ID,
+    }  # fmt: skip
+    tables.quarantined({"quarantine": [body], "next_cursor": None})
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert text.splitlines()[1].split() == [event_id, "acme", "zendesk", "waiting", "event_type"]
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_the_error_is_cut_before_anything_else(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
