@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from streams.operator import queries
 from streams.operator.listing import list_answer, page_wanted
+from streams.operator.notes import noted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, idempotency_key, now_ms, read_body
 from streams.operator.pending import pending_replay
 from streams.operator.refusal import Refusal, unknown
@@ -26,15 +28,8 @@ class ReplayRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    incident_note: str
+    incident_note: Annotated[str, noted("must say why the job may run again")]
     fresh_scope: bool = False
-
-    @field_validator("incident_note")
-    @classmethod
-    def _said(cls, note: str) -> str:
-        if not note.strip():
-            raise ValueError("must say why the job may run again")
-        return note.strip()
 
 
 @routes.get("/v1/dlq")

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Misfit
 from streams.operator import queries
 from streams.operator.api_tenants import enabled_tenant
 from streams.operator.bodies import open_body
 from streams.operator.listing import list_answer, page_wanted
+from streams.operator.notes import noted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.views import quarantined_json
@@ -35,14 +37,7 @@ class ReleaseRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    note: str
-
-    @field_validator("note")
-    @classmethod
-    def _said(cls, note: str) -> str:
-        if not note.strip():
-            raise ValueError("must say what was mended")
-        return note.strip()
+    note: Annotated[str, noted("must say what was mended")]
 
 
 @routes.get("/v1/quarantine")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from streams.operator.api_tenants import known_tenant
 from streams.operator.erasure import erase
+from streams.operator.notes import noted
 from streams.operator.parts import PARTS, read_body
 from streams.operator.rewrap import rewrap
 from streams.operator.views import rfc3339
@@ -19,14 +22,7 @@ class ErasureRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    note: str
-
-    @field_validator("note")
-    @classmethod
-    def _said(cls, note: str) -> str:
-        if not note.strip():
-            raise ValueError("must say why the tenant is erased; name nobody in it")
-        return note.strip()
+    note: Annotated[str, noted("must say why the tenant is erased; name nobody in it")]
 
 
 @routes.post("/v1/vault/rewrap")
