@@ -34,12 +34,12 @@ def tenant_from_body(module: ModuleType) -> None:
     """Ingress believes the tenant that a body names."""
     event = module.Receiver._event
 
-    def believing(self: Any, request: Any, source: Any, body: bytes) -> Any:
+    def believing(self: Any, source: Any, headers: Any, verified: Any, body: bytes) -> Any:
         try:
             named = module.orjson.loads(body).get("tenant_id", source.tenant_id)
         except ValueError:
             named = source.tenant_id
-        return event(self, request, replace(source, tenant_id=named), body)
+        return event(self, replace(source, tenant_id=named), headers, verified, body)
 
     module.Receiver._event = believing
 
