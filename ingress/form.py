@@ -7,16 +7,21 @@ from urllib.parse import unquote_to_bytes
 from streams.errors import MalformedBody
 
 MAX_FIELDS = 1000
+MAX_ESCAPES = 100_000
+"""Each becomes an object of its own while it is decoded: a body full of them would take a hundred
+times its size."""
 
 
 def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
     """Names and values as they were before they were encoded, in the order of the body.
 
     Raises:
-        MalformedBody: it has more than 1,000 fields.
+        MalformedBody: it has more than 1,000 fields, or more than 100,000 escaped bytes.
     """
     if body.count(b"&") >= MAX_FIELDS:
         raise MalformedBody(f"the form has more than {MAX_FIELDS} fields")
+    if body.count(b"%") > MAX_ESCAPES:
+        raise MalformedBody(f"the form has more than {MAX_ESCAPES} escaped bytes")
     pairs = (pair.partition(b"=") for pair in body.split(b"&") if pair)
     return [(_plain(name), _plain(value)) for name, _, value in pairs]
 

@@ -12,8 +12,9 @@ from weakref import WeakSet
 import structlog
 from prometheus_client import Gauge
 
-from streams.errors import SecretUnresolved
+from streams.errors import SecretUnresolved, SignatureError
 from streams.secret_reference import resolve
+from streams.signing_keys import check_secret
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +28,9 @@ _REFRESH_SECONDS = 1.0
 class NamedSecret:
     """One key's secret, by its reference; `secret` is None while it leads to nothing."""
 
-    def __init__(self, reference: str, tenant_id: str, source: str) -> None:
+    def __init__(self, reference: str, scheme: str, tenant_id: str, source: str) -> None:
         self._reference = reference
+        self._scheme = scheme
         self._whose = {"tenant_id": tenant_id, "source": source, "reference": reference}
         self._known = True
         self.secret: bytes | None = None
@@ -37,7 +39,8 @@ class NamedSecret:
         """Resolve it anew; say once that it leads to nothing, and once that it does again."""
         try:
             found = resolve(self._reference)
-        except SecretUnresolved as error:
+            check_secret(self._scheme, found)  # one of no use must not stand before one that is
+        except (SecretUnresolved, SignatureError) as error:
             if self._known:
                 log.error("a source's secret cannot be resolved", **self._whose, reason=str(error))
             self._known, self.secret = False, None
@@ -61,9 +64,9 @@ class References:
             target=context.run, args=(self._run,), name="references", daemon=True
         )
 
-    def named(self, reference: str, tenant_id: str, source: str) -> NamedSecret:
+    def named(self, reference: str, scheme: str, tenant_id: str, source: str) -> NamedSecret:
         """A secret by reference, resolved now and kept current for as long as it is held."""
-        found = NamedSecret(reference, tenant_id, source)
+        found = NamedSecret(reference, scheme, tenant_id, source)
         found.refresh()
         with self._lock:
             self._named.add(found)

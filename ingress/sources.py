@@ -132,7 +132,7 @@ class SourceTable:
             settings = source_settings(record)
             verify = verifier(settings.scheme, settings.options)
             normalizer = Normalizer(settings.scheme, settings.mapping)
-            keys = tuple(self._key(record, key) for key in keys_of(record))
+            keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
         except ValidationError as error:  # its own text would show the offending value
             raise PoisonRecord("bad_source", _without_values(error)) from None
         except (SignatureError, ConfigError) as error:
@@ -143,11 +143,11 @@ class SourceTable:
             raise PoisonRecord("bad_source", "its settings are not JSON") from None
         return Source(record.tenant_id, record.id, settings, verify, normalizer, keys)
 
-    def _key(self, record: TenantRecord, key: SigningKey) -> Key:
+    def _key(self, record: TenantRecord, scheme: str, key: SigningKey) -> Key:
         until = None if key.until is None else key.until / 1000
         if key.sealed is not None:
             return Key(open_secret(self._vault, record, key.sealed), until)
-        named = self._references.named(key.reference or "", record.tenant_id, record.id)
+        named = self._references.named(key.reference or "", scheme, record.tenant_id, record.id)
         return Key(named, until)
 
 

@@ -56,6 +56,7 @@ class Admission(Protocol):
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still have been written.
+            Erased: the tenant was erased.
         """
 
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
@@ -63,6 +64,7 @@ class Admission(Protocol):
 
         Raises:
             Misfit: it does not fit these either; nothing is written.
+            Erased: the tenant was erased.
             KafkaUnavailable: it was not acknowledged; it may still have been written.
         """
 

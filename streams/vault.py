@@ -1,7 +1,7 @@
 """Key-encryption keys: under them lie data keys and sources' secrets, and nothing larger.
 
 What a sealed secret is for (tenant, purpose, key) is its associated data: moved elsewhere it
-does not open. Raw bodies are sealed under data keys, see `streams/data_keys.py`.
+does not open. Raw bodies are sealed under data keys, see `streams/data_key.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from streams.admission import Admission
-from streams.errors import KafkaUnavailable
+from streams.errors import Erased, KafkaUnavailable
 from streams.http_problem import problem_json
 from streams.operator import queries
 from streams.operator.api_jobs import traceparent
@@ -62,6 +62,8 @@ async def _result(batch: _Batch, item: Any) -> Json:
         return await _submitted(batch, _validated(item))
     except Refusal as refusal:
         told = problem_json(refusal.status, refusal.name, refusal.detail, **refusal.extra)
+    except Erased as error:
+        told = problem_json(410, "tenant-erased", str(error))
     except KafkaUnavailable:
         told = problem_json(
             503, "kafka-unavailable", "not acknowledged by Kafka: send it again, with its dedup_key"

@@ -13,7 +13,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
-from streams.errors import Misfit
+from streams.errors import Erased, Misfit
 from streams.operator import queries
 from streams.operator.api_tenants import enabled_tenant
 from streams.operator.bodies import open_body
@@ -79,6 +79,8 @@ async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined
     body = await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
     try:
         admitted = await parts.admission.release(record, settings, body)
+    except Erased as error:
+        raise Refusal(410, "payload-erased", str(error)) from None
     except Misfit as misfit:
         raise Refusal(
             409,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from aiohttp import web
@@ -27,10 +29,10 @@ async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or set it anew and enable it."""
     tenant_id = _name(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
-    await refuse_erased(request.app[PARTS], tenant_id)
     body = settings.model_dump_json()
-    record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
-    return await _set_tenant(request.app[PARTS], record)
+    async with _changing(request.app[PARTS], tenant_id):
+        record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
+        return await _set_tenant(request.app[PARTS], record)
 
 
 @routes.get(_TENANT)
@@ -44,9 +46,10 @@ async def get_tenant(request: web.Request) -> web.Response:
 @routes.delete(_TENANT)
 async def disable_tenant(request: web.Request) -> web.Response:
     """Disable a tenant: its hooks and submissions are refused, what it has stays."""
-    parts = request.app[PARTS]
-    record = await known_tenant(parts, request.match_info["tenant_id"])
-    return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    async with _changing(parts, tenant_id):
+        record = await known_tenant(parts, tenant_id)
+        return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
 
 
 @routes.put(_SOURCE)
@@ -55,25 +58,21 @@ async def put_source(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
-    await known_tenant(parts, tenant_id)
-    await refuse_erased(parts, tenant_id)
     secret = wanted.new_secret(wanted.scheme)
-    record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
-    return await _set_source(parts, record)
+    async with _changing(parts, tenant_id):
+        await known_tenant(parts, tenant_id)
+        record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
+        return await _set_source(parts, record)
 
 
 @routes.post(_SOURCE + "/rotate")
 async def rotate_secret(request: web.Request) -> web.Response:
-    """Set a source's new secret; the old one verifies until the overlap is over.
-
-    One rotation at a time, or of two at once one would be lost.
-    """
+    """Set a source's new secret; the old one verifies until the overlap is over."""
     parts = request.app[PARTS]
     wanted = await read_body(request, RotateRequest)
-    await refuse_erased(parts, request.match_info["tenant_id"])
-    async with parts.tenant_writes:
+    async with _changing(parts, request.match_info["tenant_id"]):
         record = await _known_source(request)
-        return _source_answer(await _write_alone(parts, _rotated(parts, record, wanted, now_ms())))
+        return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
 
 
 @routes.get(_SOURCE)
@@ -85,9 +84,11 @@ async def get_source(request: web.Request) -> web.Response:
 @routes.delete(_SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and forget its secrets; a PUT sets it up again."""
-    record = await _known_source(request)
-    gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
-    return await _set_source(request.app[PARTS], gone)
+    parts = request.app[PARTS]
+    async with _changing(parts, request.match_info["tenant_id"]):
+        record = await _known_source(request)
+        gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
+        return await _set_source(parts, gone)
 
 
 async def known_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
@@ -170,12 +171,20 @@ async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
     return web.json_response(tenant_json(record, sources))
 
 
-async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
+@asynccontextmanager
+async def _changing(parts: Parts, tenant_id: str) -> AsyncIterator[None]:
+    """Alone from the look to the write: of two rotations at once one would be lost, and a write
+    that looked before an erasure would bring back what that destroyed.
+
+    Raises:
+        Refusal: 409, the tenant was erased.
+    """
     async with parts.tenant_writes:
-        return await _write_alone(parts, record)
+        await refuse_erased(parts, tenant_id)
+        yield
 
 
-async def _write_alone(parts: Parts, record: TenantRecord) -> TenantRecord:
+async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
     """The record as it stands once it is durable: a later one by someone else may show."""
     key = (record.tenant_id, record.kind, record.id)
 

@@ -60,7 +60,7 @@ class Edge:
 
     def ready(self) -> None:
         for process in self.processes:
-            process.wait_for("sources are known")
+            process.wait_for("tenants are known")
 
     async def statuses(self, secret: bytes, path: str = "acme/shop") -> list[int]:
         """What each process answers to a new event, signed so."""

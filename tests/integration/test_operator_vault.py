@@ -6,6 +6,8 @@ import os
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
@@ -143,9 +145,32 @@ def test_an_erased_tenants_bodies_are_410_and_nothing_that_stands_opens_them(
     assert payload(operator, "job_bolt")[2] == b"body"
     left = {key: record for key, record in standing(cluster).items() if key[0] == "acme"}
     assert {kind for _, kind, _ in left} == {"tenant", "erasure"}
-    assert not any(record.secrets for record in left.values())
+    assert not any(record.secrets or record.keys for record in left.values())
     assert "Acme" not in str(left)
     assert operator.get("/v1/tenants/acme")["disabled"] is True
+
+
+def test_what_is_set_while_a_tenant_is_erased_does_not_stand_afterwards(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    operator.send("PUT", "/v1/tenants/acme/sources/shop", SHOP)
+
+    def change(path: str, body: dict[str, str]) -> None:
+        with suppress(CallFailed):
+            operator.send("PUT", path, body)
+
+    with ThreadPoolExecutor(5) as pool:
+        erasing = pool.submit(operator.send, "POST", "/v1/tenants/acme/erase", NOTE)
+        while not erasing.done():
+            changes = [
+                pool.submit(change, "/v1/tenants/acme/sources/shop", SHOP),
+                pool.submit(change, "/v1/tenants/acme", {"display_name": "Jane Doe"}),
+            ]
+            wait([*changes, erasing], return_when="FIRST_COMPLETED")
+    left = {key: record for key, record in standing(cluster).items() if key[0] == "acme"}
+    assert {kind for _, kind, _ in left} == {"tenant", "erasure"}
+    assert left["acme", "tenant", ""].disabled
+    assert "Jane Doe" not in str(left)
 
 
 def test_a_tenant_is_erased_with_a_note_alone_and_never_comes_back(
@@ -236,7 +261,8 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
             operator.send("PUT", "/v1/tenants/acme", {})
             operator.send("PUT", "/v1/tenants/acme/sources/shop", SHOP)
             _, record = with_body(cluster, b"body")
-            sealed = [record.secrets[0], standing(cluster)["acme", "source", "shop"].secrets[0]]
+            [shop] = keys_of(standing(cluster)["acme", "source", "shop"])
+            sealed = [record.secrets[0], shop.sealed or b""]
             for folder in (tmp_path / "kafka", data_dir):
                 eventually(lambda f=folder: all(_on_disk(f, s) for s in sealed), what="on disk")
             began = time.monotonic()

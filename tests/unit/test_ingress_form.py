@@ -38,3 +38,9 @@ def test_no_body_raises_anything_else(body: bytes) -> None:
         form_document(body)
     except MalformedBody:
         return
+
+
+def test_a_form_full_of_escapes_is_refused_before_it_is_decoded() -> None:
+    assert form_fields(b"a=" + b"%41" * 100_000)[0][1] == b"A" * 100_000
+    with pytest.raises(MalformedBody, match="100000 escaped bytes"):
+        form_fields(b"a=" + b"%41" * 100_001)

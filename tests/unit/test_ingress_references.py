@@ -125,3 +125,18 @@ def test_a_file_larger_than_any_secret_is_not_read(tmp_path: Path) -> None:
     file.write_bytes(b"x" * (64 * 1024 + 1))
     with pytest.raises(SecretUnresolved, match="no file of at most"):
         resolve(f"file:{file}")
+
+
+def test_a_reference_to_what_its_scheme_cannot_use_does_not_stand_before_a_secret_that_holds(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text("whsec_not base64!")
+    references = References()
+    with structlog.testing.capture_logs() as lines:
+        named = references.named(f"file:{file}", "standard-webhooks", "acme", "shop")
+    assert named.secret is None
+    assert "whsec_not" not in str(lines)
+    file.write_text("whsec_c3ZpeA==")
+    references.refresh()
+    assert named.secret == b"whsec_c3ZpeA=="
