@@ -22,7 +22,8 @@ def made(count: int, size: int = 1024) -> list[bytes]:
 
 def github(count: int) -> list[bytes]:
     """Real bodies of GitHub over and over, each made new by a field of its own; [] without them."""
-    found = [(path.parent.name, path.read_bytes()) for path in sorted(SAMPLES.glob("*/*.json"))]
+    bodies = ((path.parent.name, path.read_bytes()) for path in sorted(SAMPLES.glob("*/*.json")))
+    found = [(event, body) for event, body in bodies if body]
     run = os.urandom(4).hex()
     return [
         _github(number, f"{run}-{number}", *found[number % len(found)])
