@@ -51,6 +51,7 @@ def process(cluster: Cluster, tmp_path: Path) -> Iterator[StageProcess]:
     running.wait_for("running")
     yield running
     running.kill()
+    print(running.lines)  # shown where the test failed
 
 
 def kill(broker: EmbeddedKafka) -> None:
@@ -73,7 +74,7 @@ def test_a_broker_killed_under_load_loses_and_repeats_nothing(
         process.wait_for(SILENT)
         broker.start()
         assert len(sent.result(120)) == 400
-    eventually(lambda: len(cluster.pairs("out")) == 20_000, 60, what="every record counted")
+    eventually(lambda: len(cluster.pairs("out")) >= 20_000, 60, what="every record counted")
     assert counted_exactly(cluster, 20_000)
     assert process.lines.count(SILENT) == 1
     assert process.stop() == 0
