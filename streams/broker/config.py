@@ -23,6 +23,8 @@ _OWNED = frozenset({
     "inter.broker.listener.name", "log.dirs", "log.dir",
 })  # fmt: skip
 
+_OF_A_BROKER = frozenset({"advertised.listeners", "inter.broker.listener.name"})
+
 _SINGLE_NODE = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
@@ -46,9 +48,11 @@ _BEHAVIOUR = {
     # Kafka looks for expired transactions every 10 s; a killed producer would hold back the last
     # stable offset for that long beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A killed broker can register again only when its former session is over (9 s by default).
+    # Nobody could take over from the only broker: a busy machine must not cost it its leaderships,
+    # nor an orderly stop (see `fencing`).
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": "3600000",
+    "controlled.shutdown.enable": "false",
     # A payload chunk is 1 MiB; the rest is room for key, headers and batch overhead.
     "message.max.bytes": str(2 * 1024 * 1024),
     "replica.fetch.max.bytes": str(2 * 1024 * 1024),
@@ -124,6 +128,20 @@ def server_properties(
         **_listeners(port, controller_port, "SASL_SSL" if security else "PLAINTEXT"),
         **(_security(security) if security else {}),
         **(extra or {}),
+    }
+
+
+def controller_properties(server: Mapping[str, str]) -> dict[str, str]:
+    """A server's settings for its controller alone, to which a silent broker is gone at once."""
+    controller = next(
+        each for each in server["listeners"].split(",") if each.startswith(_CONTROLLER)
+    )
+    return {
+        **{name: value for name, value in server.items() if name not in _OF_A_BROKER},
+        "process.roles": "controller",
+        "listeners": controller,
+        "broker.heartbeat.interval.ms": "100",
+        "broker.session.timeout.ms": "200",
     }
 
 

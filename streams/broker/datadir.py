@@ -125,9 +125,11 @@ class DataDir:
         """Whether Kafka's format command has finished here."""
         return self._meta.exists()
 
-    def write_properties(self, text: str) -> None:
-        """Write server.properties, readable by the owner alone: it may hold a password and key."""
-        write_atomically(self.kafka / "server.properties", text)
+    def write_properties(self, name: str, text: str) -> Path:
+        """Write a file of settings, readable by the owner alone: it may hold a password and key."""
+        path = self.kafka / name
+        write_atomically(path, text)
+        return path
 
     def _read_instance(self) -> Instance | None:
         try:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 from streams.broker import diagnosis, ports
-from streams.broker.config import BrokerSecurity, render, server_properties
+from streams.broker.config import BrokerSecurity, controller_properties, render, server_properties
 from streams.broker.datadir import DataDir, Instance, new_cluster_id, write_atomically
+from streams.broker.fencing import await_fenced, metadata_log
 from streams.broker.jars import ensure_jars, kafka_version
 from streams.broker.java import environment, format_command, server_command
 from streams.broker.process import KeptProcess
@@ -79,7 +81,8 @@ class EmbeddedKafka:
     def start(self, timeout: float = 60.0) -> Self:
         """Start and return once the broker answers a metadata request, within `timeout` seconds.
 
-        The first start on a machine fetches Kafka's jars (45 MB); that time is not counted.
+        The first start on a machine fetches Kafka's jars (45 MB); that time is not counted. A
+        restart first has the controller give the former broker up (`fencing`).
 
         Raises:
             BrokerError: what is wrong and what to do: a taken port, a full disk, a directory in
@@ -91,10 +94,13 @@ class EmbeddedKafka:
         with self._dir.claimed() as lock:
             self._dir.clear_temporary()
             self._instance = self._settle(self._dir.load())
-            self._dir.write_properties(self._properties(self._instance))
+            deadline = time.monotonic() + timeout
+            if self._dir.formatted:
+                self._fence_former(jars, lock, self._instance, deadline)
+            properties = self._write("server.properties", self._properties(self._instance))
             if not self._dir.formatted:
-                self._format(jars, lock, self._instance)
-            self._launch(jars, lock, self._instance, timeout)
+                self._format(jars, properties, lock, self._instance)
+            self._launch(jars, properties, lock, self._instance, deadline)
         return self
 
     def stop(self) -> None:
@@ -143,16 +149,19 @@ class EmbeddedKafka:
         self._dir.save(instance)
         return instance
 
-    def _properties(self, instance: Instance) -> str:
-        return render(
-            server_properties(
-                self._dir.data, instance.port, instance.controller_port, self._security, self._extra
-            )
+    def _properties(self, instance: Instance) -> dict[str, str]:
+        return server_properties(
+            self._dir.data, instance.port, instance.controller_port, self._security, self._extra
         )
 
-    def _format(self, jars: tuple[Path, ...], lock: int, instance: Instance) -> None:
+    def _write(self, name: str, properties: Mapping[str, str]) -> Path:
+        return self._dir.write_properties(name, render(properties))
+
+    def _format(
+        self, jars: tuple[Path, ...], properties: Path, lock: int, instance: Instance
+    ) -> None:
         done = subprocess.run(  # noqa: S603 - our own Java
-            format_command(jars, self._dir.kafka, instance.cluster_id),
+            format_command(jars, properties, instance.cluster_id),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment(), timeout=_FORMAT_SECONDS, check=False, pass_fds=(lock,),
         )  # fmt: skip
@@ -161,16 +170,36 @@ class EmbeddedKafka:
             attempt = diagnosis.Attempt(self._dir.root, instance.port, log)
             raise diagnosis.explain(attempt, f"Kafka cannot format {self._dir.data}")
 
-    def _launch(
-        self, jars: tuple[Path, ...], lock: int, instance: Instance, timeout: float
+    def _fence_former(
+        self, jars: tuple[Path, ...], lock: int, instance: Instance, deadline: float
     ) -> None:
+        alone = controller_properties(self._properties(instance))
+        properties = self._write("controller.properties", alone)
+        logged = diagnosis.size_of(self._dir.server_log)
+        before = metadata_log(self._dir.data)
+        controller = KeptProcess.start(
+            server_command(jars, self._dir.kafka, self._heap_mb, properties),
+            lock_fd=lock, output=self._dir.jvm_log,
+        )  # fmt: skip
+        try:
+            log = partial(diagnosis.read_since, self._dir.server_log, logged)
+            fenced = await_fenced(controller, self._dir.data, before, log, deadline)
+        finally:
+            controller.kill()
+        if not fenced:
+            raise self._explain(instance, logged, "Kafka's controller does not start")
+
+    def _launch(
+        self, jars: tuple[Path, ...], properties: Path, lock: int, instance: Instance,
+        deadline: float,
+    ) -> None:  # fmt: skip
         logged = diagnosis.size_of(self._dir.server_log)
         self._process = KeptProcess.start(
-            server_command(jars, self._dir.kafka, self._heap_mb),
+            server_command(jars, self._dir.kafka, self._heap_mb, properties),
             lock_fd=lock, output=self._dir.jvm_log, detached=self._detached,
         )  # fmt: skip
         try:
-            self._await_ready(instance, time.monotonic() + timeout, logged)
+            self._await_ready(instance, deadline, logged)
             text = status_text(self.bootstrap, self._process.pid, kafka_version())
             write_atomically(status_file(self._dir.root), text)
         except BaseException:

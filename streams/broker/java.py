@@ -50,26 +50,28 @@ def java_binary() -> Path:
     return java
 
 
-def server_command(jars: Sequence[Path], kafka_dir: Path, heap_mb: int) -> list[str]:
-    """Arguments that run the server on `kafka_dir`/server.properties; they hold no secret."""
+def server_command(
+    jars: Sequence[Path], kafka_dir: Path, heap_mb: int, properties: Path
+) -> list[str]:
+    """Arguments that run the server with the settings of that file; they hold no secret."""
     return [
         *_virtual_machine(jars, heap_mb),
         process_mark(kafka_dir),
         f"-Dlog4j2.configurationFile={_LOGGING}",
         f"-Djava.io.tmpdir={kafka_dir / 'tmp'}",
         "kafka.Kafka",
-        str(kafka_dir / "server.properties"),
+        str(properties),
     ]
 
 
-def format_command(jars: Sequence[Path], kafka_dir: Path, cluster_id: str) -> list[str]:
+def format_command(jars: Sequence[Path], properties: Path, cluster_id: str) -> list[str]:
     """Arguments that write an empty node's identity and feature levels (KIP-631, KIP-853)."""
     return [
         *_virtual_machine(jars, heap_mb=64),
         "kafka.tools.StorageTool",
         "format",
         f"--cluster-id={cluster_id}",
-        f"--config={kafka_dir / 'server.properties'}",
+        f"--config={properties}",
         "--ignore-formatted",
     ]
 

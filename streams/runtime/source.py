@@ -6,7 +6,6 @@ assignment delivers nothing until `start` names its offsets.
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,14 +53,10 @@ class Source:
         self._consumer = self._join()
 
     def rejoin(self) -> None:
-        """Join anew with a new consumer; the assignment is empty until then.
-
-        The old one is closed beside: librdkafka's close of a consumer that was fenced may never
-        return, and there is nothing that a fenced one could still commit.
-        """
-        fenced, self._consumer = self._consumer, self._join()
-        threading.Thread(target=fenced.close, name="fenced consumer", daemon=True).start()
+        """Join anew with a new consumer; the assignment is empty until then."""
+        self._consumer.close()
         self._note(frozenset())
+        self._consumer = self._join()
 
     def read(self, timeout: float, most: int) -> list[Record]:
         """Wait up to `timeout` seconds for a record, then take at most `most` that are there.
@@ -133,8 +128,6 @@ class Source:
         return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is not self._consumer:  # one that was replaced
-            return
         inputs = defaultdict(set)
         for assigned in partitions:
             inputs[assigned.partition].add(assigned.topic)
@@ -144,13 +137,11 @@ class Source:
         self.assigned_once = True
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is self._consumer:
-            self._note(frozenset())
+        self._note(frozenset())
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is self._consumer:
-            log.warning("partitions lost: what is not committed is dropped")
-            self._note(frozenset())
+        log.warning("partitions lost: what is not committed is dropped")
+        self._note(frozenset())
 
     def _note(self, partitions: frozenset[int]) -> None:
         self.partitions = partitions

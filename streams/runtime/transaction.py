@@ -184,8 +184,9 @@ class KafkaTransactions:
                 f"another process runs as this instance of {self._stage} ({failed}): "
                 "give each its own --instance"
             )
+        if self._producer is not None:  # else it was said, and an outage goes on
+            log.warning("producer is replaced", error=str(failed))
         self._producer = None
-        log.warning("producer is replaced", error=str(failed))
         raise ProducerLost(str(failed))
 
     def _resume(self, call: Callable[[], object]) -> None:

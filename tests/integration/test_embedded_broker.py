@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from conditions import eventually
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 from secured import self_signed
 from typer.testing import CliRunner
@@ -58,9 +58,9 @@ def data_dir(formatted: Path, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def create_topic(kafka: EmbeddedKafka, name: str = "orders") -> None:
+def create_topic(kafka: EmbeddedKafka, name: str = "orders", partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **kafka.client_settings})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
 
 
 def produce(kafka: EmbeddedKafka, value: bytes, topic: str = "orders") -> None:
@@ -149,6 +149,53 @@ def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path)
         assert broker.bootstrap == address
         assert broker.pid != pid
         assert consume(address) == [b"acknowledged"]
+
+
+def open_transactions(kafka: EmbeddedKafka, topic: str, number: int) -> list[Producer]:
+    """Producers that wrote a record each, to a partition each, and did not commit."""
+    producers = [
+        Producer({
+            "bootstrap.servers": kafka.bootstrap, "log_level": 0,
+            "transactional.id": f"{topic}-{index}", "transaction.timeout.ms": 1_000,
+        })
+        for index in range(number)
+    ]  # fmt: skip
+    for index, producer in enumerate(producers):
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, b"open", partition=index)
+    assert [producer.flush(20) for producer in producers] == [0] * number
+    return producers
+
+
+def open_partitions(kafka: EmbeddedKafka, topic: str, width: int) -> list[int] | None:
+    """Partitions whose last stable offset is not their end; None while they are not all led."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(width)}
+    levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+    try:
+        ends, stable = (
+            [answer.result(20).offset for answer in
+             admin.list_offsets(asked, isolation_level=level).values()]
+            for level in levels
+        )  # fmt: skip
+    except KafkaException:
+        return None
+    return [p for p in range(width) if stable[p] < ends[p]]
+
+
+def test_no_transaction_stays_open_over_a_crash(data_dir: Path) -> None:
+    """Each is aborted when its time is over, though its markers were due while nobody led."""
+    width = 16
+    broker = EmbeddedKafka(data_dir).start()
+    create_topic(broker, "open", width)
+    producers = open_transactions(broker, "open", width)
+    assert open_partitions(broker, "open", width) == list(range(width))
+    broker.kill()
+    del producers
+
+    with broker.start():
+        eventually(lambda: open_partitions(broker, "open", width) == [], 20, what="all are aborted")
 
 
 def test_another_object_finds_the_same_address_without_network(
@@ -249,7 +296,7 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
         assert is_broker(found["pid"], data_dir)
     finally:
         assert runner.invoke(app, ["stop", *where]).exit_code == 0
-    assert gone(found["pid"])
+    eventually(lambda: gone(found["pid"]), 5, what="the keeper has reaped the JVM")
     after = runner.invoke(app, ["status", *where, "--json"])
     assert after.exit_code == 1
     assert json.loads(after.stdout) == dict.fromkeys(found) | {"running": False}

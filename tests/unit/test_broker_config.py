@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from streams.broker.config import BrokerSecurity, render, server_properties
+from streams.broker.config import (
+    BrokerSecurity,
+    controller_properties,
+    render,
+    server_properties,
+)
 from streams.errors import BrokerError, ConfigError
 
 LOGS = Path("/data/kafka")
@@ -48,6 +53,17 @@ def test_extra_overrides_a_default_but_not_the_address() -> None:
 def test_a_comma_in_the_path_is_refused_since_kafka_reads_two_directories() -> None:
     with pytest.raises(BrokerError, match="comma"):
         server_properties(Path("/a,b"), 1, 2)
+
+
+def test_the_controller_alone_is_the_same_node_without_a_broker() -> None:
+    server = server_properties(LOGS, 21_001, 21_002, extra={"num.io.threads": "9"})
+    alone = controller_properties(server)
+
+    assert (alone["process.roles"], alone["listeners"]) == (
+        "controller", "CONTROLLER://127.0.0.1:21002"
+    )  # fmt: skip
+    for name in ("node.id", "log.dirs", "controller.quorum.voters", "num.io.threads"):
+        assert alone[name] == server[name]
 
 
 @pytest.mark.parametrize(

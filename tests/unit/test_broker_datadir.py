@@ -84,8 +84,8 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 
 def test_the_properties_file_is_the_owners_alone(directory: DataDir) -> None:
-    directory.write_properties("secret=1\n")
-    assert (directory.kafka / "server.properties").stat().st_mode & 0o777 == 0o600
+    path = directory.write_properties("server.properties", "secret=1\n")
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_java_that_must_not_be_executed_is_named(

@@ -1,0 +1,71 @@
+"""Has the controller give up the broker that ran before, ahead of the next one's start.
+
+Kafka 4.3 and 4.4 drop the transaction markers of a partition that has no leader, instead of keeping
+them until it has one (KAFKA-20734): what the transaction wrote stays pending for ever, and with it
+all that `read_committed` consumers and the group's offsets wait for. A restarted node takes itself
+for the leader that it was, resumes its transactions, and loses all leaderships for a moment when
+its controller finds out that the former broker is gone.
+
+So the controller first runs alone, with no transaction to resume, until it has written that down.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from streams.broker.config import NODE_ID
+from streams.broker.process import KeptProcess
+
+_POLL_SECONDS = 0.025
+_ACTIVE, _FENCING = "Performing controller activation", f"Fencing broker {NODE_ID} "
+_FENCED = re.compile(rb"\x01\x11." + NODE_ID.to_bytes(4, "big") + rb".{8}[^\0]\0\x01\x01", re.S)
+"""BrokerRegistrationChangeRecord in the metadata log: frame 1, type 17, version, broker, its epoch,
+then the tagged fields, the first of which (tag 0, one byte) says 1: fenced (KIP-631)."""
+_NOBODY_SECONDS = 3.0
+"""An active controller looks for ended sessions of 200 ms every 25 ms (`controller_properties`): it
+finds one in this time, or there is none, as after a start that failed before it served anybody."""
+
+
+def metadata_log(data: Path) -> dict[Path, int]:
+    """Bytes in each segment of the cluster's metadata, under Kafka's log directory."""
+    segments = (data / "__cluster_metadata-0").glob("*.log")
+    return {segment: segment.stat().st_size for segment in segments}
+
+
+def await_fenced(
+    controller: KeptProcess,
+    data: Path,
+    before: Mapping[Path, int],
+    log: Callable[[], str],
+    deadline: float,
+) -> bool:
+    """Wait until the controller, whose log is `log`, has written that no broker is alive.
+
+    `before` is the metadata log as it was when the controller started. False if the controller
+    ended, or if `deadline`, on the monotonic clock, passed.
+    """
+    active_at: float | None = None
+    while time.monotonic() < deadline:
+        if _FENCED.search(_appended(data, before)):
+            return True
+        logged = log()
+        if active_at is None and _ACTIVE in logged:
+            active_at = time.monotonic()
+        waited = 0.0 if active_at is None else time.monotonic() - active_at
+        if waited > _NOBODY_SECONDS and _FENCING not in logged:
+            return True
+        if controller.ended_within(_POLL_SECONDS):
+            return False
+    return False
+
+
+def _appended(data: Path, before: Mapping[Path, int]) -> bytes:
+    pieces = []
+    for segment in sorted(metadata_log(data)):
+        with segment.open("rb") as file:
+            file.seek(before.get(segment, 0))
+            pieces.append(file.read())
+    return b"".join(pieces)
