@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
+from typing import Self
 
 from aiohttp import web
 
 from ingress.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
 
 BODY_SECONDS = 10.0
+SMALL_BYTES = 64 * 1024
+_FOR_SMALL = 8
+"""One part in so many of the room is kept for bodies up to `SMALL_BYTES`, as most webhooks are: who
+fills the rest with large ones does not shut them out."""
 
 
 class Room:
@@ -19,21 +22,20 @@ class Room:
 
     def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
+        self._kept = total_bytes // _FOR_SMALL
 
-    @contextmanager
-    def share(self) -> Iterator[Share]:
-        """One request's part, given back at its end."""
-        share = Share(self)
-        try:
-            yield share
-        finally:
-            self._free += share.held
+    def share(self) -> Share:
+        """One request's part; as a context it gives its bytes back at its end."""
+        return Share(self)
 
-    def take(self, count: int) -> None:
+    def take(self, count: int, *, small: bool) -> None:
         """Take bytes; raises `Refused`, 429, where they are not free."""
-        if count > self._free:
+        if count > self._free - (0 if small else self._kept):
             raise Refused(BUSY)
         self._free -= count
+
+    def give_back(self, count: int) -> None:
+        self._free += count
 
 
 class Share:
@@ -41,7 +43,13 @@ class Share:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self.held = 0
+        self._held = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._room.give_back(self._held)
 
     def grow(self, size: int) -> None:
         """Hold `size` bytes in all.
@@ -52,8 +60,8 @@ class Share:
         Raises:
             Refused: 429, the room is full.
         """
-        self._room.take(size - self.held)
-        self.held = size
+        self._room.take(size - self._held, small=size <= SMALL_BYTES)
+        self._held = size
 
 
 async def read_body(

@@ -31,9 +31,9 @@ def check(headers: Headers) -> None:
         Refused: 415 for a content or transfer coding (RFC 9110, section 8.4; RFC 9112, section 7)
             or such a type.
     """
-    if _codings(headers, "Content-Encoding") - {"identity"}:
+    if "Content-Encoding" in headers and _codings(headers, "Content-Encoding") - {"identity"}:
         raise Refused(UNSUPPORTED, "send the body without a content encoding")
-    if _codings(headers, "Transfer-Encoding") - {"chunked"}:
+    if "Transfer-Encoding" in headers and _codings(headers, "Transfer-Encoding") - {"chunked"}:
         raise Refused(UNSUPPORTED, "send the body chunked or with its length")
     type_ = media_type(headers)
     if type_.startswith(_NEVER_AN_EVENT) or type_ in _NEVER_AN_EVENT_EITHER:
@@ -51,9 +51,9 @@ def unambiguous(headers: Headers) -> Headers:
     A second signature is neither the one that counts nor one that is overlooked: whoever reads the
     first, the last or both of them sees that there is none.
     """
-    names = [name.lower() for name, _ in headers.items()]
-    if len(set(names)) == len(names):
+    if len(set(map(str.lower, headers))) == len(headers):
         return headers
+    names = [name.lower() for name, _ in headers.items()]
     once = ((name, value) for name, value in headers.items() if names.count(name.lower()) == 1)
     return CIMultiDictProxy(CIMultiDict(once))
 

@@ -27,6 +27,9 @@ from streams.errors import ConfigError, MalformedBody, Misfit
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
+_MOST_VALUES = 1_000_000
+"""In one document. To read it holds everybody up and takes some 100 bytes a value, while a body of
+25 MiB can name ten times as many."""
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
 _REQUIRED = ("event_type", "dedup_key")
@@ -84,7 +87,8 @@ class Normalizer:
         Raises:
             MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
                 where the preset takes one.
-            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable.
+            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable, or
+                there are more than a million values.
         """
         document = parse(self._preset, body)
         digest = hashlib.sha256(body)
@@ -156,6 +160,7 @@ def parse(preset: Preset, body: bytes) -> Any:
 
     Raises:
         MalformedBody: it is neither.
+        Misfit: it has more values than one document may have.
     """
     if not body and preset.may_be_empty:
         return None
@@ -163,15 +168,22 @@ def parse(preset: Preset, body: bytes) -> Any:
         return _json(body)
     fields = form_document(body)
     payload = fields.get("payload") if preset.form == "payload" else None
-    return _json(payload) if isinstance(payload, str) else fields
+    return _json(payload.encode()) if isinstance(payload, str) else fields
 
 
-def _json(body: bytes | str) -> Any:
+def _json(body: bytes) -> Any:
+    if len(body) > _MOST_VALUES < _values(body):
+        raise Misfit("too_many_values", f"the body has more than {_MOST_VALUES:,} values")
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
+
+
+def _values(body: bytes) -> int:
+    """No fewer than the body has: each is the first in its brackets or follows a comma."""
+    return 1 + sum(map(body.count, (b",", b"[", b"{")))
 
 
 def _signed_key(body: bytes, verified: Verified) -> str | None:

@@ -1,7 +1,7 @@
 """Tells the other ingress processes of this one's demand, and hears theirs, over `ingress.rates`.
 
-All reports go to one partition: their order is what shares are computed by. While no tenant has
-a rate there is no consumer, no producer and no report.
+All reports go to one partition: their order is what shares are computed by. A process reports also
+while no tenant has a rate, so that it has its share of the first one at once.
 """
 
 from __future__ import annotations
@@ -62,14 +62,13 @@ class RateGossip:
 
     def _run(self) -> None:
         while not self._stopping.wait(TICK_SECONDS):
-            if self._rates.needed:
-                try:
-                    self._talk()
-                except KafkaException as error:
-                    self._say_lost(str(error.args[0]))
+            try:
+                self._talk()
+            except KafkaException as error:
+                self._say_lost(str(error.args[0]))
 
     def _talk(self) -> None:
-        """Until it is stopped, or no tenant has a rate any more."""
+        """Until it is stopped."""
         consumer = Consumer(consumer_config(self._settings, "ingress-rates"))
         producer = Producer(
             producer_config(
@@ -80,7 +79,7 @@ class RateGossip:
             self._join(consumer)
             joined = time.monotonic()
             due = joined + _LISTEN_SECONDS
-            while self._rates.needed and not self._stopping.is_set():
+            while not self._stopping.is_set():
                 message = consumer.poll(max(0.0, due - time.monotonic()))
                 if message is not None:
                     self._hear(message)
@@ -120,7 +119,9 @@ class RateGossip:
         producer.poll(0)
 
     def _say_lost(self, reason: str) -> None:
-        """Once for each time that the others cannot be heard."""
+        """Once for each time that the others cannot be heard, if a tenant has a rate."""
+        if not self._rates.needed:
+            return
         if not self._lost:
             log.warning(
                 "rates cannot be kept: deliveries of tenants that have one are answered 503",

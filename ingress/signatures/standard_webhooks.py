@@ -24,7 +24,7 @@ from streams.errors import SignatureError
 from streams.signing_keys import standard_webhooks_key
 
 _TOLERANCE_SECONDS = 300
-_MOST_SIGNATURES = 16
+_MOST_SIGNATURES = 4
 """Of one header: a stranger's list must not cost more than a sender's."""
 
 

@@ -161,6 +161,8 @@ def test_each_stage_is_a_process_that_ps_shows_by_name_and_without_secrets(dev: 
     shown = {name: command_line(pid) for name, pid in dev.pids.items()}
     for stage in STAGES:
         assert f"tidegate {stage} " in shown[f"{stage}-0"]
+        pid = dev.pids[f"{stage}-0"]
+        assert os.getsid(pid) == pid, "Linux shares the cores between sessions"
     assert dev.token
     assert not [line for line in shown.values() if dev.token in line]
 

@@ -228,16 +228,23 @@ class Flood:
         return bisect_left(self.passed, until) - bisect_left(self.passed, since)
 
 
+def reporting(edge: Edge) -> set[bytes | None]:
+    """The ingress processes that have told of their demand."""
+    return {process for process, _ in edge.cluster.pairs("ingress.rates")}
+
+
 def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_one(
     edge: Edge,
 ) -> None:
     per_second = 50
     edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
     edge.live(202, b"s")
+    eventually(lambda: len(reporting(edge)) == 2, what="both processes tell of their demand")
     rate = {"count": per_second * 2, "seconds": 2}
     edge.operator.send("PUT", "/v1/tenants/acme", {"rate": rate})
     flood = Flood(edge, {0: 6, 1: 2})
     marks: list[float] = []
+    before_the_kill: set[int] = set()
 
     async def passes(seconds: float) -> None:
         marks.append(time.monotonic())
@@ -247,6 +254,7 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
     async def script() -> None:
         await passes(4)  # the rate becomes known, shares settle
         await passes(6)
+        before_the_kill.update(status for status, _ in flood.told)
         edge.processes[0].kill()
         await asyncio.to_thread(edge.start, 0)
         await passes(6)
@@ -261,6 +269,7 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
     windows = [flood.count(at, at + 2) for at in flood.passed if at >= settled]
     answered_late = 0.1 * per_second  # as seen from here, an answer's way moves it to a later span
     assert max(windows) <= 1.1 * per_second * 2 + answered_late
+    assert before_the_kill == {202, 429}, "a tenant's first rate is kept at once"
     assert {status for status, _ in flood.told} <= {202, 429, 503}
     assert all(seconds >= 1 for status, seconds in flood.told if status == 429)
 

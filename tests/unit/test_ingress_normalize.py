@@ -218,3 +218,12 @@ def test_only_what_the_sources_own_mapping_names_must_be_there(
         own.normalize({}, misfits)
     assert raised.value.reason == field
     Normalizer("hmac-sha256", {"subject": "none", "occurred_at": "none"}).normalize({}, misfits)
+
+
+def test_a_body_of_too_many_values_is_not_looked_into() -> None:
+    dense = b'{"id":"e1","rows":[' + b"1," * 1_000_000 + b"1]}"
+    with pytest.raises(Misfit, match="more than 1,000,000 values") as misfit:
+        GENERIC.normalize({}, dense)
+    assert misfit.value.reason == "too_many_values"
+    long = b'{"id":"e1","text":"' + b"x" * 2_000_000 + b'"}'
+    assert GENERIC.normalize({}, long).dedup_key == "e1"

@@ -1,0 +1,72 @@
+"""In which order a transaction is built, and that a new one is needed after an outage."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from streams.runtime import transaction
+from streams.runtime.failures import Outage
+from streams.runtime.task import Task
+from streams.runtime.transaction import KafkaTransactions
+
+
+class Recorded:
+    """A producer that does nothing but remember what it was asked, in order."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.asked.append(name)
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
+    made: list[Recorded] = []
+
+    def make(config: dict[str, Any]) -> Recorded:
+        made.append(Recorded(config))
+        return made[-1]
+
+    monkeypatch.setattr(transaction, "Producer", make)
+    return made
+
+
+def transactions(outage: Outage) -> KafkaTransactions:
+    return KafkaTransactions(
+        "counting", "counting-0", "", {}, object, lambda topic, partition: True, outage,
+        lambda: False,
+    )  # fmt: skip
+
+
+def task() -> Task:
+    return cast(Task, SimpleNamespace(
+        partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list,
+        ctx=SimpleNamespace(outputs=[("out", b"k", b"v", 0, (), None)]),
+    ))  # fmt: skip
+
+
+def test_positions_go_before_records(producers: list[Recorded]) -> None:
+    """The other way round each transaction waits 20 ms for the end of the one before."""
+    transactions(Outage()).commit([task()])
+    (producer,) = producers
+    assert producer.config["transactional.id"] == "counting-0"
+    assert producer.asked == [
+        "init_transactions", "begin_transaction", "send_offsets_to_transaction", "produce",
+        "commit_transaction",
+    ]  # fmt: skip
+
+
+def test_a_producer_is_kept_until_a_request_fails(producers: list[Recorded]) -> None:
+    outage = Outage()
+    under_test = transactions(outage)
+    under_test.commit([task()])
+    under_test.commit([task()])
+    assert len(producers) == 1
+    outage.failed("away")
+    under_test.commit([task()])
+    assert len(producers) == 2
