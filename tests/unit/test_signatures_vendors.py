@@ -291,7 +291,8 @@ def test_every_key_is_checked_whichever_holds_and_also_without_a_signature(
     assert checked == [64, 64, 64, 64]
 
 
-# --- Intercom and Linear publish no vector: unverified but for HMAC itself, written out here
+# --- Intercom publishes no vector: unverified but for HMAC itself, written out here; Linear's own
+# --- SDK (npm, @linear/sdk 98.0.0, LinearWebhookClient.verify) is the oracle for its signature
 
 
 def written_out(digest: str, secret: bytes, message: bytes) -> bytes:
@@ -322,6 +323,17 @@ def test_linear_signs_the_body_that_holds_its_time() -> None:
     for now in (NOW - 60, NOW + 61):
         assert refused(linear(body, now)) == "stale"
     assert check(linear(body, NOW + 60)).key_index == 0
+
+
+def test_linear_as_its_sdk_verifies_it() -> None:
+    """The SDK takes this signature a second after the body's time, and refuses any other body."""
+    body = b'{"action":"create","type":"Issue","webhookTimestamp":1783143198250}'
+    signature = "ab7fd3997de9c610678a80dcf02c1ad904d6ca353793336bd6f70cd6ec87297b"
+    vector = Vector(
+        "linear", b"lin_wh_tide", {"Linear-Signature": signature}, body, 1_783_143_199.25
+    )
+    assert check(vector) == Verified(0, 1_783_143_198.25)
+    assert refused(vector, body=body + b" ") == "mismatch"
 
 
 @pytest.mark.parametrize(
