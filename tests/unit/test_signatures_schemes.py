@@ -86,6 +86,17 @@ def test_zendesk_signs_timestamp_then_body() -> None:
     assert (verified.key_index, verified.timestamp) == (0, NOW)
 
 
+def test_zendesk_as_an_independent_implementation_verifies_it() -> None:
+    """cpazaras/zendesk-webhook-signature-verification-php, run with PHP 8.2, takes this one."""
+    headers = {
+        "X-Zendesk-Webhook-Signature": "mTrLvfDQAELovRYE9C2cvnB6pYXH+8sN3g8/8gGg8Kg=",
+        "X-Zendesk-Webhook-Signature-Timestamp": STAMP,
+    }
+    body = b'{"say":"hello"}'
+    assert verify("zendesk", [b"c2VjcmV0"], headers, body, now=NOW).key_index == 0
+    assert refused("zendesk", [b"c2VjcmV0"], headers, body + b" ", now=NOW) == "mismatch"
+
+
 def test_zendesk_takes_a_request_without_a_body() -> None:
     assert verify("zendesk", [b"k"], zendesk(b"", b"k"), b"", now=NOW).key_index == 0
 

@@ -291,8 +291,9 @@ def test_every_key_is_checked_whichever_holds_and_also_without_a_signature(
     assert checked == [64, 64, 64, 64]
 
 
-# --- Intercom publishes no vector: unverified but for HMAC itself, written out here; Linear's own
-# --- SDK (npm, @linear/sdk 98.0.0, LinearWebhookClient.verify) is the oracle for its signature
+# --- Intercom and Linear publish no vector: Intercom's own sample program (intercom-archive/
+# --- intercom-webhooks, ruby/webhook.rb) and Linear's SDK (npm, @linear/sdk 98.0.0,
+# --- LinearWebhookClient.verify) are the oracles
 
 
 def written_out(digest: str, secret: bytes, message: bytes) -> bytes:
@@ -309,6 +310,14 @@ def test_intercom_signs_the_body_with_sha1() -> None:
     assert refused(vector, body=b"") == "mismatch"
     sha256 = "sha256=" + written_out("sha256", b"secret", BODY).hex()
     assert refused(vector, headers={"X-Hub-Signature": sha256}) == "bad_format"
+
+
+def test_intercom_as_its_sample_program_calculates_it() -> None:
+    signature = "sha1=731d4e8ec8697a4a16274081392fb6ad98e39c19"
+    body = b'{"topic":"conversation.user.created"}'
+    vector = Vector("intercom", b"secret", {"X-Hub-Signature": signature}, body)
+    assert check(vector) == Verified(0, None)
+    assert refused(vector, body=body + b" ") == "mismatch"
 
 
 def linear(body: bytes, now: float = NOW) -> Vector:
