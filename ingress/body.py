@@ -13,8 +13,8 @@ from ingress.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
 BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 _FOR_SMALL = 8
-"""One part in so many of the room is kept for bodies up to `SMALL_BYTES`, as most webhooks are: who
-fills the rest with large ones does not shut them out."""
+"""One part in so many of the room is kept for bodies that are declared to have at most
+`SMALL_BYTES`, as most webhooks are: who fills the rest with others does not shut them out."""
 
 
 class Room:
@@ -24,9 +24,9 @@ class Room:
         self._free = total_bytes
         self._kept = total_bytes // _FOR_SMALL
 
-    def share(self) -> Share:
+    def share(self, declared: int | None) -> Share:
         """One request's part; as a context it gives its bytes back at its end."""
-        return Share(self)
+        return Share(self, small=declared is not None and declared <= SMALL_BYTES)
 
     def take(self, count: int, *, small: bool) -> None:
         """Take bytes; raises `Refused`, 429, where they are not free."""
@@ -41,8 +41,9 @@ class Room:
 class Share:
     """What one request holds of the room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, *, small: bool) -> None:
         self._room = room
+        self._small = small
         self._held = 0
 
     def __enter__(self) -> Self:
@@ -60,7 +61,7 @@ class Share:
         Raises:
             Refused: 429, the room is full.
         """
-        self._room.take(size - self._held, small=size <= SMALL_BYTES)
+        self._room.take(size - self._held, small=self._small)
         self._held = size
 
 

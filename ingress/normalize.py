@@ -17,19 +17,17 @@ from typing import Any
 import orjson
 from jmespath.exceptions import JMESPathError
 
+from ingress.document import json_document
 from ingress.form import form_document
 from ingress.paths import Path, compile_path
 from ingress.presets import GENERIC, PRESETS, Preset
 from ingress.signatures import Verified
 from ingress.timestamps import parse_timestamp
-from streams.errors import ConfigError, MalformedBody, Misfit
+from streams.errors import ConfigError, Misfit
 
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
-_MOST_VALUES = 1_000_000
-"""In one document. To read it holds everybody up and takes some 100 bytes a value, while a body of
-25 MiB can name ten times as many."""
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents 1.0 bars from a String, which an event type becomes."""
 _REQUIRED = ("event_type", "dedup_key")
@@ -165,25 +163,10 @@ def parse(preset: Preset, body: bytes) -> Any:
     if not body and preset.may_be_empty:
         return None
     if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
-        return _json(body)
+        return json_document(body)
     fields = form_document(body)
     payload = fields.get("payload") if preset.form == "payload" else None
-    return _json(payload.encode()) if isinstance(payload, str) else fields
-
-
-def _json(body: bytes) -> Any:
-    if len(body) > _MOST_VALUES < _values(body):
-        raise Misfit("too_many_values", f"the body has more than {_MOST_VALUES:,} values")
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
-
-
-def _values(body: bytes) -> int:
-    """No fewer than the body has: each is the first in its brackets or follows a comma."""
-    return 1 + sum(map(body.count, (b",", b"[", b"{")))
+    return json_document(payload.encode()) if isinstance(payload, str) else fields
 
 
 def _signed_key(body: bytes, verified: Verified) -> str | None:

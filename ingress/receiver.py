@@ -141,7 +141,7 @@ class Receiver:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
         heads.check(request.headers)
         headers = heads.unambiguous(request.headers)
-        with self._room.share() as share:
+        with self._room.share(request.content_length) as share:
             known = self._sources.lookup(tenant_id, name)
             cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
             body = await read_body(request, share, cap, self._body_seconds)

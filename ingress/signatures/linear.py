@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
-
+from ingress.document import json_document
 from ingress.signatures.request import SignedRequest, Verified, fresh
 from ingress.signatures.template import Layout, check
-from streams.errors import SignatureError
+from streams.errors import Misfit, SignatureError
 
 LAYOUT = Layout(header="Linear-Signature")
 _TOLERANCE_SECONDS = 60
@@ -27,8 +26,8 @@ def verify(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
 
 def _sent_at(body: bytes) -> str | None:
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise SignatureError("bad_timestamp", "the body is not JSON, so it holds no time") from None
+        document = json_document(body)
+    except Misfit:
+        raise SignatureError("bad_timestamp", "no time can be read from the body") from None
     value = document.get("webhookTimestamp") if isinstance(document, dict) else None
     return None if value is None else str(value)

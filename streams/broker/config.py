@@ -21,6 +21,7 @@ _OWNED = frozenset({
     "process.roles", "node.id", "controller.quorum.voters", "controller.listener.names",
     "listeners", "advertised.listeners", "listener.security.protocol.map",
     "inter.broker.listener.name", "log.dirs", "log.dir",
+    "metadata.log.dir",
 })  # fmt: skip
 
 _OF_A_BROKER = frozenset({"advertised.listeners", "inter.broker.listener.name"})

@@ -92,13 +92,14 @@ class EmbeddedKafka:
         jars = ensure_jars()
         self._dir.prepare()
         with self._dir.claimed() as lock:
+            self._process = None  # what ran before is gone: the directory was free
             self._dir.clear_temporary()
             self._instance = self._settle(self._dir.load())
+            properties = self._write("server.properties", self._properties(self._instance))
             deadline = time.monotonic() + timeout
             if self._dir.formatted:
                 self._fence_former(jars, lock, self._instance, deadline)
-            properties = self._write("server.properties", self._properties(self._instance))
-            if not self._dir.formatted:
+            else:
                 self._format(jars, properties, lock, self._instance)
             self._launch(jars, properties, lock, self._instance, deadline)
         return self

@@ -14,18 +14,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from streams.broker.config import NODE_ID
 from streams.broker.process import KeptProcess
 
 _POLL_SECONDS = 0.025
-_ACTIVE, _FENCING = "Performing controller activation", f"Fencing broker {NODE_ID} "
+_STARTED, _FENCING = "Kafka Server started", f"Fencing broker {NODE_ID} "
 _FENCED = re.compile(rb"\x01\x11." + NODE_ID.to_bytes(4, "big") + rb".{8}[^\0]\0\x01\x01", re.S)
 """BrokerRegistrationChangeRecord in the metadata log: frame 1, type 17, version, broker, its epoch,
 then the tagged fields, the first of which (tag 0, one byte) says 1: fenced (KIP-631)."""
 _NOBODY_SECONDS = 3.0
-"""An active controller looks for ended sessions of 200 ms every 25 ms (`controller_properties`): it
+"""A running controller looks for ended sessions of 200 ms every 25 ms (`controller_properties`): it
 finds one in this time, or there is none, as after a start that failed before it served anybody."""
 
 
@@ -47,15 +48,16 @@ def await_fenced(
     `before` is the metadata log as it was when the controller started. False if the controller
     ended, or if `deadline`, on the monotonic clock, passed.
     """
-    active_at: float | None = None
+    since: dict[str, float] = {}
     while time.monotonic() < deadline:
         if _FENCED.search(_appended(data, before)):
             return True
         logged = log()
-        if active_at is None and _ACTIVE in logged:
-            active_at = time.monotonic()
-        waited = 0.0 if active_at is None else time.monotonic() - active_at
-        if waited > _NOBODY_SECONDS and _FENCING not in logged:
+        for line in (_STARTED, _FENCING):
+            if line in logged:
+                since.setdefault(line, time.monotonic())
+        # What it says it writes is seen above, unless recovery first cut a torn end off the log.
+        if since and time.monotonic() - max(since.values()) > _NOBODY_SECONDS:
             return True
         if controller.ended_within(_POLL_SECONDS):
             return False
@@ -65,7 +67,7 @@ def await_fenced(
 def _appended(data: Path, before: Mapping[Path, int]) -> bytes:
     pieces = []
     for segment in sorted(metadata_log(data)):
-        with segment.open("rb") as file:
+        with suppress(FileNotFoundError), segment.open("rb") as file:
             file.seek(before.get(segment, 0))
             pieces.append(file.read())
     return b"".join(pieces)

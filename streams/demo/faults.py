@@ -72,14 +72,17 @@ class Faults:
         self.kills: list[Kill] = []
 
     def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
-        """The strikes of a run, each with the stage it strikes, in their order."""
+        """The strikes of a run, each with the stage it strikes, in their order.
+
+        Timers grow rare towards the end, while every delivery brings records to the dispatcher.
+        """
         return [
             ("ingress", self.ingress),
             ("worker", lambda: self.worker("email:send")),
             ("dedup", lambda: self.stage("dedup")),
             ("worker", lambda: self.worker("payment:refund")),
-            ("dispatcher", lambda: self.stage("dispatcher")),
             ("scheduler", self.scheduler),
+            ("dispatcher", lambda: self.stage("dispatcher")),
         ]
 
     async def steady(self, stage: str) -> None:

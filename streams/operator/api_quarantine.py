@@ -85,8 +85,8 @@ async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined
         raise Refusal(
             409,
             "still-misfit",
-            f"{record.event_id} does not fit its source yet: {misfit}; mend the mapping of "
-            f"{record.source}, then release it again",
+            f"{record.event_id} does not fit its source yet: {misfit}; if its mapping can be "
+            f"mended, mend that of {record.source}, then release it again",
             reason=misfit.reason,
         ) from None
     noted = replace(

@@ -159,6 +159,7 @@ class StageLoop:
             self._rewind()
         except ProducerLost:
             self._source.changed = True
+            self._pause()
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", why=str(damaged))
             self._source.changed = True

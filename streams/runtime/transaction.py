@@ -80,6 +80,7 @@ class KafkaTransactions:
         self._producer: Producer | None = None
         self._thread = WatchedThread()
         self._opened = self._begun = 0.0
+        self._said = ""
 
     def settle(self) -> None:
         """See that what an earlier producer left open is committed or aborted.
@@ -106,6 +107,7 @@ class KafkaTransactions:
             self._give_up(failed)
         self._producer = producer
         self._opened = time.monotonic()
+        self._said = ""
 
     def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
         """See `Transactions.commit`.
@@ -184,9 +186,10 @@ class KafkaTransactions:
                 f"another process runs as this instance of {self._stage} ({failed}): "
                 "give each its own --instance"
             )
-        if self._producer is not None:  # else it was said, and an outage goes on
-            log.warning("producer is replaced", error=str(failed))
         self._producer = None
+        if str(failed) != self._said:  # an outage that goes on is said once
+            log.warning("producer is replaced", error=str(failed))
+        self._said = str(failed)
         raise ProducerLost(str(failed))
 
     def _resume(self, call: Callable[[], object]) -> None:

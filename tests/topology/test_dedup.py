@@ -157,7 +157,7 @@ DELIVERIES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(deliveries=DELIVERIES, crashes=st.sets(st.integers(0, 39)))
 def test_what_goes_on_is_what_a_plain_model_says(
     deliveries: list[tuple[str, int]], crashes: set[int]

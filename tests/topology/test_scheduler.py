@@ -128,7 +128,7 @@ def test_a_backlog_fires_in_bounded_batches_until_none_is_left(driver: TopologyT
 TIMERS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3_000)), max_size=15)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(timers=TIMERS, restart=st.booleans())
 def test_what_fires_is_the_last_schedule_of_each_id(
     timers: list[tuple[str, int]], restart: bool

@@ -202,9 +202,9 @@ def test_an_unsigned_webhook_id_beside_signed_svix_headers_is_not_believed() -> 
     assert check(standard(), headers=headers).message_id == "msg_1"
 
 
-def test_signatures_past_the_fourth_are_not_tried() -> None:
+def test_signatures_past_the_sixteenth_are_not_tried() -> None:
     good = standard().headers["webhook-signature"]
-    for before, holds in ((3, True), (4, False)):
+    for before, holds in ((15, True), (16, False)):
         headers = {**standard().headers, "webhook-signature": "v1,x " * before + good}
         if holds:
             assert check(standard(), headers=headers).key_index == 0
@@ -362,5 +362,5 @@ def test_nothing_of_linears_body_is_parsed_before_its_mac_holds(
     def parsed(*_: object) -> None:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr(linear_module.orjson, "loads", parsed)
+    monkeypatch.setattr(linear_module, "json_document", parsed)
     assert refused(linear(b"{}"), secret=b"other") == "mismatch"
