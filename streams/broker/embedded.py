@@ -96,11 +96,12 @@ class EmbeddedKafka:
             self._dir.clear_temporary()
             self._instance = self._settle(self._dir.load())
             properties = self._write("server.properties", self._properties(self._instance))
-            deadline = time.monotonic() + timeout
-            if self._dir.formatted:
-                self._fence_former(jars, lock, self._instance, deadline)
-            else:
+            restart = self._dir.formatted
+            if not restart:
                 self._format(jars, properties, lock, self._instance)
+            deadline = time.monotonic() + timeout
+            if restart:
+                self._fence_former(jars, lock, self._instance, deadline)
             self._launch(jars, properties, lock, self._instance, deadline)
         return self
 
