@@ -10,8 +10,8 @@ import orjson
 from streams.errors import MalformedBody, Misfit
 
 MOST_VALUES = 1_000_000
-"""To read a document holds everybody up, by a second and a half for so many values, each of which
-takes some 100 bytes; a body of 25 MiB can name ten times as many."""
+"""To read a document holds everybody up, and a value takes many times the bytes that name it: a
+body of 25 MiB can name ten times as many."""
 _SEPARATOR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])', re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""In which order a transaction is built, and that a new one is needed after an outage."""
+"""In which order a transaction is built, and when its producer is replaced."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
 from streams.runtime import transaction
 from streams.runtime.failures import Outage
 from streams.runtime.task import Task
-from streams.runtime.transaction import KafkaTransactions
+from streams.runtime.transaction import KafkaTransactions, ProducerLost
 
 
 class Recorded:
@@ -70,3 +72,22 @@ def test_a_producer_is_kept_until_a_request_fails(producers: list[Recorded]) -> 
     outage.failed("away")
     under_test.commit([task()])
     assert len(producers) == 2
+
+
+def test_what_keeps_a_producer_from_opening_is_said_once_for_each_reason(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = iter(["no right", "no right", "no such id"])
+
+    def refused(self: Recorded, seconds: float) -> None:
+        raise KafkaException(
+            KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, next(reasons), fatal=True)
+        )
+
+    monkeypatch.setattr(Recorded, "init_transactions", refused, raising=False)
+    under_test = transactions(Outage())
+    with capture_logs() as logged:
+        for _ in range(3):
+            with pytest.raises(ProducerLost):
+                under_test.settle()
+    assert [line["error"].partition(": ")[2] for line in logged] == ["no right", "no such id"]

@@ -27,7 +27,7 @@ class HeldBack:
         self.sent.append((partition, value, done))
 
     def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
-        raise NotImplementedError
+        raise AssertionError("a pulse reads no body")
 
     def close(self) -> None: ...
 
