@@ -63,6 +63,8 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to what the parser refused, or to a fault that no handler met."""
+        if isinstance(exc, ConnectionError):  # nobody is left to answer, and nothing is at fault
+            raise exc
         problem = problem_of(exc) if status == 400 else INTERNAL
         if problem is INTERNAL:
             log.error("a connection could not be served", exc_info=exc)

@@ -25,7 +25,8 @@ log = structlog.get_logger(__name__)
 
 REQUESTS = Counter(
     "tidegate_ingress_requests_total",
-    "Deliveries by outcome: accepted, duplicate, quarantined, handshake, or the problem's name",
+    "Deliveries by outcome: accepted, duplicate, quarantined, handshake, disconnected (the sender "
+    "went before its body was whole), or the problem's name",
     ["outcome"],
 )
 _PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
@@ -96,7 +97,8 @@ class Router:
             REQUESTS.labels(refused.problem.name).inc()
             self._rejections.note(tenant_id, source, refused.problem.name)
             return refused.problem.response(refused.detail)
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
+            REQUESTS.labels("disconnected").inc()
             raise
         except Exception:
             log.exception("a webhook could not be handled", source=source)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+import structlog
 from edge import Edge, running
+from prometheus_client import REGISTRY
 from webhooks import signed
 
 from ingress.body import BODY_SECONDS
@@ -180,6 +182,29 @@ async def test_a_body_that_trickles_in_is_a_408(edge: Edge, framing: bytes) -> N
         answer += await reader.readuntil(b"}")
     writer.close()
     assert problem(answer) == (408, "slow-body")
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 500\r\n", CHUNKED])
+async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_no_fault(
+    edge: Edge, framing: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = disconnected()
+    with structlog.testing.capture_logs() as told:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(HOOK + framing + SIGNED + b"Expect: 100-continue\r\n\r\n")
+        async with asyncio.timeout(10):
+            await reader.readuntil(b"100 Continue\r\n\r\n")
+            writer.write(b"5\r\nhello\r\n")
+            writer.close()
+            await edge.router.idle()
+    assert disconnected() == before + 1
+    assert told == []
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def disconnected() -> float:
+    labels = {"outcome": "disconnected"}
+    return REGISTRY.get_sample_value("tidegate_ingress_requests_total", labels) or 0.0
 
 
 def test_nobody_holds_a_connection_for_30_seconds() -> None:
