@@ -18,9 +18,10 @@ from collections import Counter
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from harness import Result, arguments, broker_and_folder, create_topics, report
 
+from streams.runtime.offsets import latest
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import fingerprint, new_traceparent, partition_for
 from streams.serde.records import Envelope, PayloadRef
@@ -145,7 +146,7 @@ def committed(group: Consumer) -> int:
 def read(bootstrap: str) -> list[bytes]:
     """Fingerprints on `events`, as a read_committed consumer sees them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = {TopicPartition("events", p): OffsetSpec.latest() for p in range(TOPOLOGY.partitions)}
+    asked = {TopicPartition("events", p): latest() for p in range(TOPOLOGY.partitions)}
     ends = {tp.partition: f.result(10).offset for tp, f in admin.list_offsets(asked).items()}
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,

@@ -60,7 +60,7 @@ def ready_url(dev: subprocess.Popen[bytes], deadline: float) -> str:
     assert dev.stdout is not None
     told = b""
     while select.select([dev.stdout], [], [], max(0, deadline - time.perf_counter()))[0]:
-        chunk = dev.stdout.read1(65_536)  # type: ignore[attr-defined]
+        chunk: bytes = dev.stdout.read1(65_536)  # type: ignore[attr-defined]
         told += chunk
         for line in told.decode().splitlines(keepends=True):
             if line.startswith("tidegate ready ") and line.endswith("\n"):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import orjson
 from aiohttp import ClientSession, TCPConnector
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result, arguments, report
 from outside import APPLICATION_PATH, OVERLAY, percentiles, producer, scan
@@ -99,13 +99,13 @@ def plain_hop(bootstrap: str, rounds: int = 100) -> Result:
         started = time.perf_counter()
         sender.produce("hop.in", b"x" * 200, b"key")
         sender.flush()
-        message = inside.poll(10)
+        message = polled(inside)
         transactional.begin_transaction()
         transactional.produce("hop.out", message.value(), b"key")
-        position = TopicPartition("hop.in", 0, message.offset() + 1)
+        position = TopicPartition("hop.in", 0, (message.offset() or 0) + 1)
         transactional.send_offsets_to_transaction([position], inside.consumer_group_metadata())
         transactional.commit_transaction()
-        assert outside.poll(10).error() is None
+        polled(outside)
         took.append(time.perf_counter() - started)
     inside.close()
     outside.close()
@@ -120,6 +120,14 @@ def hop_reader(bootstrap: str, topic: str) -> Consumer:
     })  # fmt: skip
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     return reader
+
+
+def polled(reader: Consumer) -> Message:
+    """The next record; ten seconds without one end the benchmark."""
+    message = reader.poll(10)
+    if message is None or message.error() is not None:
+        raise SystemExit("the plain hop's record did not come")
+    return message
 
 
 async def create_sources(pipeline: Pipeline) -> None:
@@ -185,12 +193,12 @@ async def all_started(file: Path, answers: list[Answered]) -> dict[str, list[flo
 
 async def all_succeeded(bootstrap: str, answers: list[Answered]) -> int:
     """How many jobs are missing, too many, or did not succeed in their first attempt."""
-    expected = Counter((a.job_id, "succeeded", 1) for a in answers)
+    expected = Counter[tuple[str, str, int]]((a.job_id, "succeeded", 1) for a in answers)
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         records = await asyncio.to_thread(scan, bootstrap, load(OVERLAY), "jobs")
         newest = map(JOB.decode, {m.key(): m.value() for m in records}.values())
-        found = Counter((job.job_id, job.status, job.attempts) for job in newest)
+        found = Counter[tuple[str, str, int]]((j.job_id, j.status, j.attempts) for j in newest)
         wrong = sum(((expected - found) + (found - expected)).values())
         if not wrong or time.monotonic() > deadline:
             return wrong

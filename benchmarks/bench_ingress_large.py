@@ -19,9 +19,10 @@ from pathlib import Path
 
 import aiohttp
 import orjson
-from bench_ingress import KEY, SECRET, TENANTS, TOPOLOGY, ingress
+from bench_ingress import KEY, TOPOLOGY, ingress
 from confluent_kafka import Producer
 from harness import Result, arguments, broker_and_folder, create_topics, report
+from webhook_requests import SECRET, TENANTS
 
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
@@ -50,7 +51,7 @@ def measure(bodies: int, rounds: int) -> list[Result]:
     with broker_and_folder() as (bootstrap, folder):
         create_topics(bootstrap, TOPOLOGY, ("payloads", "events.received", "tenants", "dlq"))
         set_source(bootstrap)
-        with ingress(bootstrap, folder) as port:
+        with ingress(bootstrap, folder, 1) as port:
             (process,) = multiprocessing.active_children()
             quiet = peak_bytes(process.pid or 0)
             answers = Counter[int]()

@@ -11,19 +11,18 @@ connection was free then or not.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import multiprocessing
-import os
 import statistics
 import time
 from collections import Counter, deque
+from functools import partial
 from typing import Any
 
-import orjson
 import uvloop
-from bench_ingress import BODY_BYTES, SECRET, TENANTS, TOPOLOGY, ingress, set_sources
+from bench_ingress import TOPOLOGY, ingress, set_sources
 from confluent_kafka import Producer
 from harness import Result, arguments, broker_and_folder, create_topics, report
+from webhook_requests import TENANTS, made
 
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
@@ -49,7 +48,7 @@ def measure(seconds: float) -> list[Result]:
         create_topics(bootstrap, TOPOLOGY, TOPICS)
         set_sources(bootstrap)
         set_rate(bootstrap)
-        with ingress(bootstrap, folder) as port:
+        with ingress(bootstrap, folder, 1) as port:
             run([(port, QUIET, 10, 500.0, 3)])  # connections, caches and the JVM warm up
             [(alone, _, _)] = run([(port, QUIET, 10, PER_SECOND, seconds)])
             (beside, _, _), (_, statuses, took) = run(
@@ -98,26 +97,9 @@ def run(loads: list[tuple[Any, ...]]) -> list[tuple[list[float], Counter[int], f
 def load(
     pipe: Any, begin: Any, port: int, tenant: str, connections: int, rate: float, seconds: float
 ) -> None:
-    requests = deque(rendered(tenant, int(rate * seconds)))
+    requests = deque(made(int(rate * seconds), tenants=[tenant]))
     begin.wait()  # rendering took a while
     pipe.send(uvloop.run(drive(port, requests, connections, rate, seconds)))
-
-
-def rendered(tenant: str, count: int) -> list[bytes]:
-    """Whole requests, each with an event id of its own."""
-    requests, run_id = [], os.urandom(4).hex()
-    for number in range(count):
-        event = {"type": "ticket.created", "id": f"evt-{run_id}-{number}", "data": {"id": number}}
-        padding = BODY_BYTES - len(orjson.dumps({**event, "text": ""}))
-        body = orjson.dumps({**event, "text": "x" * padding})
-        head = (
-            f"POST /v1/hooks/{tenant}/bench HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            f"Content-Type: application/json\r\n"
-            f"X-Signature: {hmac.digest(SECRET, body, 'sha256').hex()}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        requests.append(head.encode() + body)
-    return requests
 
 
 async def drive(
@@ -128,9 +110,9 @@ async def drive(
     until, lanes = started + seconds, []
     for index in range(connections):
         due = started + index / rate
-        _, lane = await loop.create_connection(lambda due=due: Lane(requests, due, gap, until),
-                                               "127.0.0.1", port)  # fmt: skip
-        lanes.append(lane)
+        lane = partial(Lane, requests, due, gap, until)
+        _, opened = await loop.create_connection(lane, "127.0.0.1", port)
+        lanes.append(opened)
     await asyncio.gather(*(lane.ended for lane in lanes))
     statuses = sum((lane.statuses for lane in lanes), Counter[int]())
     latencies = [latency for lane in lanes for latency in lane.latencies]

@@ -19,12 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from aiohttp import ClientError, ClientSession
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import OVERLAY, flush, percentiles, producer, stage
 
-from streams.dispatcher.jobs import begun, ended, from_submission
+from streams.dispatcher.jobs import FIRST, begun, ended, from_submission
 from streams.serde.codec import JOB
 from streams.serde.ids import partition_for
 from streams.serde.records import Command, Handler, Job, Submit
@@ -69,7 +70,7 @@ async def measure(
         started = time.perf_counter()
         await asyncio.to_thread(write, bootstrap, records)
         for last in {j.tenant_id: j for j in jobs}.values():
-            await until(lambda j=last: shows(api, j), process, "all rows are shown")
+            await until(partial(shows, api, last), process, "all rows are shown")
         rate = len(records) / (time.perf_counter() - started)
         results = [
             Result("read model", "job records", round(rate, 1), "rows/s"),
@@ -84,7 +85,7 @@ def job(number: int) -> Job:
     now = 1_750_000_000_000 + number
     submit = Submit("plain", "{}", None, None, None, None, None, "bench", b"\7" * 32, None)
     command = Command(f"cmd_{number}", f"tenant{number % TENANTS}", f"job_{number}", 0, now, submit)
-    made = from_submission(command, submit, TOPOLOGY, incarnation=1, now=now)
+    made = from_submission(command, submit, TOPOLOGY, place=FIRST, now=now)
     made = begun(made, f"run_{number}", "bench/1", Handler("plain", 3, (1.0,), 30), now)
     return replace(made, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
 

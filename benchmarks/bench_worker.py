@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import KEY, OVERLAY, Reader, flush, percentiles, producer, stage, until
@@ -163,8 +164,12 @@ def single(dispatcher: ScriptedDispatcher, runs: int) -> list[Result]:
     before = len(dispatcher.took)
     for number in range(runs):
         dispatcher.lease("plain")
-        dispatcher.until(lambda n=before + number: len(dispatcher.took) > n, "a run ended")
+        dispatcher.until(partial(ended, dispatcher, before + number), "a run ended")
     return percentiles("one at a time", "lease to end", dispatcher.took[before:])
+
+
+def ended(dispatcher: ScriptedDispatcher, before: int) -> bool:
+    return len(dispatcher.took) > before
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -14,10 +15,10 @@ SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples" / "github"
 """Real bodies that GitHub sends, where they are at hand."""
 
 
-def made(count: int, size: int = 1024) -> list[bytes]:
+def made(count: int, size: int = 1024, tenants: Sequence[str] = TENANTS) -> list[bytes]:
     """Bodies of `size` bytes, each with an event id of its own; scheme `hmac-sha256`."""
     run = os.urandom(4).hex()
-    return [_made(number, run, size) for number in range(count)]
+    return [_made(number, run, size, tenants) for number in range(count)]
 
 
 def github(count: int) -> list[bytes]:
@@ -31,24 +32,24 @@ def github(count: int) -> list[bytes]:
     ]
 
 
-def _made(number: int, run: str, size: int) -> bytes:
+def _made(number: int, run: str, size: int, tenants: Sequence[str]) -> bytes:
     event = {"type": "plain.made", "id": f"evt-{run}-{number}", "data": {"id": number}}
     padding = size - len(orjson.dumps({**event, "text": ""}))
     body = orjson.dumps({**event, "text": "x" * padding})
     signature = hmac.digest(SECRET, body, "sha256").hex()
-    return _request(number, "bench", {"X-Signature": signature}, body)
+    return _request(tenants[number % len(tenants)], "bench", {"X-Signature": signature}, body)
 
 
 def _github(number: int, mark: str, event: str, body: bytes) -> bytes:
     fresh = orjson.dumps({**orjson.loads(body), "made_new_by": mark})
     signature = "sha256=" + hmac.digest(SECRET, fresh, "sha256").hex()
     headers = {"X-Hub-Signature-256": signature, "X-GitHub-Event": event}
-    return _request(number, "github", headers, fresh)
+    return _request(TENANTS[number % len(TENANTS)], "github", headers, fresh)
 
 
-def _request(number: int, source: str, headers: dict[str, str], body: bytes) -> bytes:
+def _request(tenant: str, source: str, headers: dict[str, str], body: bytes) -> bytes:
     lines = [
-        f"POST /v1/hooks/{TENANTS[number % len(TENANTS)]}/{source} HTTP/1.1",
+        f"POST /v1/hooks/{tenant}/{source} HTTP/1.1",
         "Host: 127.0.0.1",
         "Content-Type: application/json",
         *(f"{name}: {value}" for name, value in headers.items()),

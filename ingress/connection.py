@@ -63,13 +63,14 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to what the parser refused, or to a fault that no handler met."""
-        if isinstance(exc, ConnectionError):  # nobody is left to answer, and nothing is at fault
-            raise exc
+        gone = isinstance(exc, ConnectionError)
         problem = problem_of(exc) if status == 400 else INTERNAL
-        if problem is INTERNAL:
+        if problem is INTERNAL and not gone:
             log.error("a connection could not be served", exc_info=exc)
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun already")
+        if exc is not None:
+            exc.__traceback__ = None  # its frames hold what was read, and the connection holds it
+        if gone or request.writer.output_size > 0:
+            raise ConnectionError("nobody waits for an answer, or it has begun") from None
         response = self._unread(problem)
         response.force_close()
         return response

@@ -43,7 +43,9 @@ class Duplicates:
         self._entries = entries
         self._seconds = seconds
         self._clock = clock
-        self._recent: OrderedDict[bytes, tuple[float, Receipt]] = OrderedDict()
+        # Plain tuples of plain values: Python's collector walks past them. Hundreds of thousands
+        # of objects, each looked at, would hold every request up for a tenth of a second.
+        self._recent: OrderedDict[bytes, tuple[float, str, str | None]] = OrderedDict()
         self._underway: dict[bytes, asyncio.Future[None]] = {}
 
     async def once(
@@ -77,14 +79,15 @@ class Duplicates:
         found = self._recent.get(fingerprint)
         if found is None:
             return None
-        until, receipt = found
+        until, event_id, job_id = found
         if until <= self._clock():
             del self._recent[fingerprint]
             return None
         self._recent.move_to_end(fingerprint)
-        return receipt
+        return Receipt(event_id, job_id)
 
     def _remember(self, fingerprint: bytes, receipt: Receipt) -> None:
-        self._recent[fingerprint] = (self._clock() + self._seconds, receipt)
+        until = self._clock() + self._seconds
+        self._recent[fingerprint] = (until, receipt.event_id, receipt.job_id)
         if len(self._recent) > self._entries:
             self._recent.popitem(last=False)

@@ -50,8 +50,11 @@ class KeyMaker:
         if task is None:
             task = self._under_way[tenant_id] = asyncio.create_task(self._make(tenant_id))
             task.add_done_callback(lambda _: self._under_way.pop(tenant_id))
-        # Who waits no longer, past its deadline, does not end it for the others.
-        return await asyncio.shield(task)
+        try:
+            # Who waits no longer, past its deadline, does not end it for the others.
+            return await asyncio.shield(task)
+        finally:
+            del task  # its exception holds this frame: a cycle, and the body would stay in it
 
     async def _make(self, tenant_id: str) -> DataKey:
         record = new_key_record(self._vault, tenant_id)

@@ -10,7 +10,7 @@ import structlog
 import uvloop
 from aiohttp import web
 
-from ingress.allocator import release_large_blocks
+from ingress.allocator import collect_seldom, release_large_blocks
 from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
@@ -150,6 +150,7 @@ async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
         loop.add_signal_handler(number, ended.set)
     server = IngressServer(settings, topology, vault)
     await server.start()
+    collect_seldom()
     await ended.wait()
     await server.stop()
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -118,25 +119,10 @@ class AwaitedProducer:
             KafkaUnavailable: the record was not acknowledged; it may still be written.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            self._pending -= 1
-            if error:
-                _end_if_fatal(error)
-            if future.done():
-                return
-            offset = message.offset()
-            if error:
-                future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
-            elif offset is None:  # a retry of a batch the broker has, but no longer can place
-                future.set_exception(KafkaUnavailable(f"{topic}: written at an unknown offset"))
-            else:
-                future.set_result(offset)
-
         try:
             self._producer.produce(
                 self._prefix + topic, value, key, partition,
-                on_delivery=delivered, headers=list(headers),
+                on_delivery=partial(self._delivered, topic, future), headers=list(headers),
             )  # fmt: skip
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException):
@@ -145,7 +131,26 @@ class AwaitedProducer:
         self._pending += 1
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll())
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # its exception holds this frame: a cycle, and the record would stay in it
+
+    def _delivered(
+        self, topic: str, future: asyncio.Future[int], error: KafkaError | None, message: Message
+    ) -> None:
+        self._pending -= 1
+        if error:
+            _end_if_fatal(error)
+        if future.done():
+            return
+        offset = message.offset()
+        if error:
+            future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
+        elif offset is None:  # a retry of a batch the broker has, but no longer can place
+            future.set_exception(KafkaUnavailable(f"{topic}: written at an unknown offset"))
+        else:
+            future.set_result(offset)
 
     async def close(self) -> None:
         """Wait, 5 seconds at most, for what is still under way."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from garbage import large, left_behind
 
 from streams.errors import KafkaUnavailable
 from streams.kafka import AwaitedProducer
@@ -40,3 +42,20 @@ async def test_only_a_fatal_error_ends_the_process(terminated: list[int], fatal:
     with pytest.raises(KafkaUnavailable, match="events"):
         await producer.send("events", None, b"x", partition=0)
     assert terminated == ([signal.SIGTERM] if fatal else [])
+
+
+async def test_a_record_that_is_not_acknowledged_is_not_kept() -> None:
+    impatient = {"message.timeout.ms": 50, "log_level": 0}
+    producer = AwaitedProducer(Settings(bootstrap="127.0.0.1:1"), **impatient)
+
+    async def refused() -> bool:
+        try:
+            await producer.send("payloads", None, bytes(100_000), partition=0)
+        except KafkaUnavailable:
+            return True
+        return False
+
+    with left_behind() as garbage:
+        assert await refused()
+        await asyncio.sleep(0)  # the loop itself holds what it has just resumed
+    assert large(garbage) == []
