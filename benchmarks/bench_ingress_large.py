@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import multiprocessing
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -19,9 +18,10 @@ from pathlib import Path
 
 import aiohttp
 import orjson
-from bench_ingress import KEY, TOPOLOGY, ingress
+from bench_ingress import KEY, TOPOLOGY, await_ready, free_port
 from confluent_kafka import Producer
 from harness import Result, arguments, broker_and_folder, create_topics, report
+from outside import stage
 from webhook_requests import SECRET, TENANTS
 
 from streams.serde.codec import TENANT
@@ -51,13 +51,14 @@ def measure(bodies: int, rounds: int) -> list[Result]:
     with broker_and_folder() as (bootstrap, folder):
         create_topics(bootstrap, TOPOLOGY, ("payloads", "events.received", "tenants", "dlq"))
         set_source(bootstrap)
-        with ingress(bootstrap, folder, 1) as port:
-            (process,) = multiprocessing.active_children()
-            quiet = peak_bytes(process.pid or 0)
+        port = free_port()
+        with stage("ingress", bootstrap, folder, "--port", str(port)) as process:
+            await_ready(port, process)
+            quiet = peak_bytes(process.pid)
             answers = Counter[int]()
             for number in range(rounds):
                 answers += asyncio.run(deliver(port, bodies, number))
-            return figures(bodies * rounds, answers, quiet, peak_bytes(process.pid or 0))
+            return figures(bodies * rounds, answers, quiet, peak_bytes(process.pid))
 
 
 def set_source(bootstrap: str) -> None:
