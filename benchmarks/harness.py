@@ -90,6 +90,11 @@ def machine() -> str:
     return f"{name}, {stolen / busy:.0%} of its work stolen by the host" if busy else name
 
 
+def worked_seconds() -> float:
+    """What all cores have worked so far, or were kept from working; 0 where Linux does not tell."""
+    return _processor_ticks()[0] / os.sysconf("SC_CLK_TCK")
+
+
 def _processor_ticks() -> tuple[int, int]:
     """Ticks that all cores worked or were kept from working, and the latter alone (proc(5))."""
     try:

@@ -16,20 +16,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvloop
+from harness import worked_seconds
 
 
 @dataclass
 class Answers:
-    """What came back: seconds for each answer, how often each status, and the time it took."""
+    """What came back: seconds for each answer, how often each status, and the time it took.
+
+    `worked` is the seconds that all cores of the machine worked meanwhile, whoever for.
+    """
 
     latencies: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
     took: float = 0.0
+    worked: float = 0.0
 
     @property
     def rate(self) -> float:
         """Answers a second."""
         return len(self.latencies) / self.took
+
+    @property
+    def cores(self) -> float:
+        """Cores that were at work, on the average."""
+        return self.worked / self.took
 
 
 def closed(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Answers:
@@ -63,7 +73,7 @@ async def _closed(
     port: int, requests: Sequence[bytes], connections: int, seconds: float
 ) -> Answers:
     waiting, answers = deque(requests), Answers()
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), worked_seconds()
 
     async def one() -> None:
         connection = await _Connection.to(port)
@@ -73,7 +83,7 @@ async def _closed(
         connection.close()
 
     await asyncio.gather(*(one() for _ in range(connections)))
-    answers.took = time.perf_counter() - started
+    answers.took, answers.worked = time.perf_counter() - started, worked_seconds() - worked
     return answers
 
 
@@ -83,7 +93,7 @@ async def _open_loop(
     free: asyncio.Queue[_Connection] = asyncio.Queue()
     for _ in range(connections):
         free.put_nowait(await _Connection.to(port))
-    answers, started = Answers(), time.perf_counter()
+    answers, started, worked = Answers(), time.perf_counter(), worked_seconds()
 
     async def one(due: float, request: bytes) -> None:
         connection = await free.get()
@@ -95,7 +105,7 @@ async def _open_loop(
             due = started + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             tasks.create_task(one(due, request))
-    answers.took = time.perf_counter() - started
+    answers.took, answers.worked = time.perf_counter() - started, worked_seconds() - worked
     return answers
 
 
