@@ -45,11 +45,17 @@ class RateGossip:
         self._topic = settings.topic_prefix + TOPIC
         self._rates = rates
         self._lost = False
+        self._settled = False
         self._stopping = threading.Event()
         context = contextvars.copy_context()  # so that its log lines name the stage as well
         self._thread = threading.Thread(
             target=context.run, args=(self._run,), name="rate-gossip", daemon=True
         )
+
+    @property
+    def settled(self) -> bool:
+        """Whether a first delivery of any tenant would be judged by its rate, or cannot be."""
+        return self._settled or not self._rates.needed
 
     def start(self) -> None:
         """Begin; returns at once, also with no broker to be seen."""
@@ -109,6 +115,7 @@ class RateGossip:
             self._rates.hear(RATE_REPORT.decode(message.value()))
         except DecodeError as unreadable:  # of another version, say: its process has no share here
             log.warning("a report of demand cannot be read", reason=str(unreadable))
+        self._settled |= self._rates.known
         if self._lost and self._rates.known:
             self._lost = False
             log.info("rates are kept again")
@@ -120,6 +127,7 @@ class RateGossip:
 
     def _say_lost(self, reason: str) -> None:
         """Once for each time that the others cannot be heard, if a tenant has a rate."""
+        self._settled = True
         if not self._rates.needed:
             return
         if not self._lost:

@@ -71,9 +71,7 @@ class IngressServer:
             in_flight_bytes=settings.in_flight_bytes,
         )  # fmt: skip
         self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
-        self._router = Router(
-            receiver, lambda: self._directory.ready, self._rejections, addressing(settings)
-        )
+        self._router = Router(receiver, self._ready, self._rejections, addressing(settings))
         self._writing: asyncio.Task[None] | None = None
         self._keepalive = keepalive_seconds
         self._runner: web.ServerRunner | None = None
@@ -104,6 +102,9 @@ class IngressServer:
         bound = int(self._runner.addresses[0][1])
         log.info("ingress listens", host=host, port=bound)
         return bound
+
+    def _ready(self) -> bool:
+        return self._directory.ready and self._gossip.settled
 
     async def stop(self) -> None:
         """Not ready first, then no new connections, then wait for what is under way."""

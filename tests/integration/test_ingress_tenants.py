@@ -274,6 +274,34 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
     assert all(seconds >= 1 for status, seconds in flood.told if status == 429)
 
 
+def answers(url: str, send: bytes | None = None) -> int:
+    """The status of a GET, or of a signed delivery; 0 where nobody listens yet."""
+
+    async def ask() -> int:
+        async with aiohttp.ClientSession() as session:
+            method = "GET" if send is None else "POST"
+            headers = signed(send, b"s") if send else None
+            async with session.request(method, url, data=send, headers=headers) as response:
+                return response.status
+
+    try:
+        return asyncio.run(ask())
+    except aiohttp.ClientError:
+        return 0
+
+
+def test_a_process_is_ready_only_when_it_knows_its_share_of_the_rates(edge: Edge) -> None:
+    edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
+    edge.operator.send("PUT", "/v1/tenants/acme", {"rate": {"count": 1_000, "seconds": 10}})
+    edge.live(202, b"s")
+    edge.processes[0].kill()
+    edge.start(0)
+    url = f"http://127.0.0.1:{edge.ports[0]}"
+    eventually(lambda: answers(f"{url}/readyz") == 200, 20, what="the new process is ready")
+    first = answers(f"{url}/v1/hooks/acme/shop", b'{"id":"first"}')
+    assert first in {202, 429}  # its bucket is empty when it joins, but it is kept
+
+
 def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_the_wiser(
     kafka: KafkaUnderTest, tmp_path: Path
 ) -> None:
@@ -285,6 +313,10 @@ def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_
         edge.live(503, b"s")
         for process in edge.processes:
             process.wait_for("rates cannot be kept")
+        edge.processes[0].kill()
+        edge.start(0)
+        ready = f"http://127.0.0.1:{edge.ports[0]}/readyz"
+        eventually(lambda: answers(ready) == 200, 20, what="it is ready without a share")
         edge.cluster.create(*(name for name in load().topics if name != "ingress.rates"))
         eventually(
             lambda: asyncio.run(edge.statuses(b"s")) == [202, 202], 20,
