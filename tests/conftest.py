@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from edge import Edge
+
     from streams.broker.embedded import EmbeddedKafka
 
 # No example is timed: a busy machine is no fault of what is tested.
@@ -116,3 +118,12 @@ def new_topic(kafka: KafkaUnderTest) -> NewTopic:
         return name
 
     return create
+
+
+@pytest.fixture
+async def edge() -> AsyncIterator[Edge]:
+    """An ingress with its log in memory; a module with other needs has an `edge` of its own."""
+    from edge import running
+
+    async with running() as found:
+        yield found
