@@ -27,7 +27,7 @@ _GROUPS = {
     "topology": "streams.topology.commands:app",
     "jobs": "streams.operator.commands:jobs",
     "dlq": "streams.operator.commands:dlq",
-    "quarantine": "streams.operator.commands:quarantine",
+    "quarantine": "streams.operator.commands_quarantine:quarantine",
 }
 _COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
 

@@ -108,6 +108,9 @@ def parse(model: type[Chosen], options: Mapping[str, Any]) -> Chosen:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields) or "no options"
+            said = f"there is none; this scheme takes {known}"
         raise SignatureError("bad_options", f"options.{name}: {said}") from None
 
 

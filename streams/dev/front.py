@@ -34,7 +34,7 @@ _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "expect",
 }  # fmt: skip
-_HOOKS = "/v1/hooks/"
+_API, _HOOKS = "/v1/", "/v1/hooks/"
 _RETRY_AFTER_SECONDS = 1
 # Shorter than the servers': a request is not written to a connection just being closed.
 _KEEP_ALIVE_SECONDS = 2.0
@@ -77,6 +77,9 @@ class Front:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         if not request.rel_url.raw_path.startswith("/"):
             return problem(400, "bad-request", "the request names no path: begin it with /")
+        if not request.path.startswith(_API):
+            return problem(404, "not-found", "hooks are at /v1/hooks/TENANT/SOURCE, the operator's "
+                           "API is under /v1")  # fmt: skip
         behind = self._hooks if request.path.startswith(_HOOKS) else self._rest
         first = next(self._turn) % len(behind)
         for member in (*behind[first:], *behind[:first]):

@@ -14,6 +14,7 @@ from streams.operator.notes import noted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, idempotency_key, now_ms, read_body
 from streams.operator.pending import pending_replay
 from streams.operator.refusal import Refusal, unknown
+from streams.operator.standing import refuse_erased
 from streams.operator.views import Around, Json, dead_letter_json, dead_record_json, job_json
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
@@ -64,6 +65,7 @@ async def replay(request: web.Request) -> web.Response:
     wanted = await read_body(request, ReplayRequest)
     key = idempotency_key(request)
     job = await _replayable(parts, id_)
+    await refuse_erased(parts, job.tenant_id)
     new_id = ids.replay_job_id(job.tenant_id, id_, key)
     body = Replay(id_, wanted.incident_note, wanted.fresh_scope, SUBMITTED_BY)
     earlier = await parts.ask(lambda db: queries.job(db, new_id))

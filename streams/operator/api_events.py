@@ -19,10 +19,10 @@ from streams.errors import Erased, KafkaUnavailable
 from streams.http_problem import problem_json
 from streams.operator import queries
 from streams.operator.api_jobs import traceparent
-from streams.operator.api_tenants import enabled_tenant
 from streams.operator.event_request import BatchRequest, EventRequest
 from streams.operator.parts import PARTS, read_body
 from streams.operator.refusal import Refusal, invalid, unfit
+from streams.operator.standing import enabled_tenant
 from streams.operator.views import Json
 from streams.serde.records import TenantRecord
 from streams.tenants import source_settings

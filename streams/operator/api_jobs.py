@@ -10,12 +10,12 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
 from streams.operator import queries
-from streams.operator.api_tenants import enabled_tenant
 from streams.operator.job_request import JobRequest
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, idempotency_key, now_ms, read_body
 from streams.operator.pending import pending_job
 from streams.operator.refusal import Refusal, invalid, unknown
+from streams.operator.standing import enabled_tenant
 from streams.operator.views import Around, Json, job_json
 from streams.serde import ids
 from streams.serde.records import TERMINAL, Cancel, Job, JobStatus, Submit

@@ -5,18 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.operator.api_jobs import known_job
-from streams.operator.bodies import open_body
+from streams.operator.bodies import attachment, open_body
 from streams.operator.parts import PARTS
 from streams.operator.refusal import Refusal
 
 routes = web.RouteTableDef()
-
-_HEADERS = {
-    "Content-Disposition": 'attachment; filename="payload"',
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-"""Bytes that a stranger sent: no browser shall take them for a page."""
 
 
 @routes.get("/v1/jobs/{job_id}/payload")
@@ -28,5 +21,4 @@ async def get_payload(request: web.Request) -> web.Response:
     if ref is None or event is None:
         raise Refusal(404, "payload-none", f"job {job_id} has no payload: it was submitted "
                       "directly")  # fmt: skip
-    body = await open_body(parts, job.tenant_id, event.event_id, ref)
-    return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)
+    return attachment(await open_body(parts, job.tenant_id, event.event_id, ref))

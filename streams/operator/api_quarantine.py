@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Erased, Misfit
 from streams.operator import queries
-from streams.operator.api_tenants import enabled_tenant
-from streams.operator.bodies import open_body
+from streams.operator.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.notes import noted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
+from streams.operator.standing import enabled_tenant
 from streams.operator.views import quarantined_json
 from streams.serde import ids, keys
 from streams.serde.codec import QUARANTINED
@@ -57,9 +57,16 @@ async def list_quarantined(request: web.Request) -> web.Response:
 
 @routes.get("/v1/quarantine/{id}")
 async def get_quarantined(request: web.Request) -> web.Response:
-    """One quarantined body: why it is there, and what became of it; never the body itself."""
+    """One quarantined body: why it is there, and what became of it; not the body itself."""
     record = await _known(request.app[PARTS], request.match_info["id"])
     return web.json_response(quarantined_json(record))
+
+
+@routes.get("/v1/quarantine/{id}/payload")
+async def get_payload(request: web.Request) -> web.Response:
+    """The raw body, exactly as its vendor signed it, to see what its mapping has to find."""
+    parts = request.app[PARTS]
+    return attachment(await _body(parts, await _known(parts, request.match_info["id"])))
 
 
 @routes.post("/v1/quarantine/{id}/release")
@@ -74,9 +81,10 @@ async def release(request: web.Request) -> web.Response:
 
 
 async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined:
+    await refuse_erased_body(parts, record.tenant_id)
     await enabled_tenant(parts, record.tenant_id)
     settings = await _settings(parts, record)
-    body = await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
+    body = await _body(parts, record)
     try:
         admitted = await parts.admission.release(record, settings, body)
     except Erased as error:
@@ -112,6 +120,10 @@ async def _write(parts: Parts, record: Quarantined) -> None:
 
     row = (record.tenant_id, record.source, record.payload_hash.hex())
     await parts.once(("quarantine", row), shown)
+
+
+async def _body(parts: Parts, record: Quarantined) -> bytes:
+    return await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
 
 
 async def _settings(parts: Parts, record: Quarantined) -> SourceSettings:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.operator import queries
-from streams.operator.api_tenants import known_tenant
 from streams.operator.listing import PageWanted, list_answer, page_wanted
 from streams.operator.parts import PARTS, Parts
+from streams.operator.standing import known_tenant
 from streams.operator.views import rejection_json
 
 routes = web.RouteTableDef()

@@ -10,12 +10,14 @@ from dataclasses import replace
 from aiohttp import web
 
 from streams.operator import queries
+from streams.operator.listing import list_answer, page_wanted
 from streams.operator.parts import PARTS, Parts, now_ms, read_body
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.source_request import RotateRequest, SourceRequest
-from streams.operator.views import rfc3339, source_json, tenant_json
-from streams.serde.records import TenantRecord
-from streams.source_keys import MOST_KEYS, keys_of, rotated, signing_key
+from streams.operator.standing import known_tenant, refuse_erased
+from streams.operator.views import rfc3339, source_json
+from streams.serde.records import SigningKey, TenantRecord
+from streams.source_keys import MOST_KEYS, holds, keys_of, rotated, signing_key
 from streams.tenants import NAME, TenantSettings, source_record, source_settings
 
 routes = web.RouteTableDef()
@@ -33,6 +35,14 @@ async def put_tenant(request: web.Request) -> web.Response:
     async with _changing(request.app[PARTS], tenant_id):
         record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
         return await _set_tenant(request.app[PARTS], record)
+
+
+@routes.get("/v1/tenants")
+async def list_tenants(request: web.Request) -> web.Response:
+    """Tenants by their ids, disabled and erased ones too."""
+    parts, wanted = request.app[PARTS], page_wanted(request)
+    page = await parts.ask(lambda db: queries.tenants_page(db, wanted.limit, wanted.cursor))
+    return list_answer("tenants", page.items, page.next)
 
 
 @routes.get(_TENANT)
@@ -54,14 +64,17 @@ async def disable_tenant(request: web.Request) -> web.Response:
 
 @routes.put(_SOURCE)
 async def put_source(request: web.Request) -> web.Response:
-    """Set a source and its signing secret, replacing what it had."""
+    """Set a source and its signing secret, replacing what it had; see `SourceRequest`."""
     parts = request.app[PARTS]
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
-    secret = wanted.new_secret(wanted.scheme)
+    secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
     async with _changing(parts, tenant_id):
         await known_tenant(parts, tenant_id)
-        record = source_record(parts.vault, tenant_id, name, wanted.settings(), [secret], now_ms())
+        settings, now = wanted.settings(), now_ms()
+        record = source_record(parts.vault, tenant_id, name, settings, secrets, now)
+        if not secrets:
+            record = replace(record, keys=await _kept_keys(parts, record, settings.scheme, now))
         return await _set_source(parts, record)
 
 
@@ -73,6 +86,15 @@ async def rotate_secret(request: web.Request) -> web.Response:
     async with _changing(parts, request.match_info["tenant_id"]):
         record = await _known_source(request)
         return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
+
+
+@routes.get(_TENANT + "/sources")
+async def list_sources(request: web.Request) -> web.Response:
+    """A tenant's sources by name, disabled ones too."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    await known_tenant(parts, tenant_id)
+    found, now = await parts.ask(lambda db: queries.sources(db, tenant_id)), now_ms()
+    return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
 
 
 @routes.get(_SOURCE)
@@ -91,42 +113,6 @@ async def disable_source(request: web.Request) -> web.Response:
         return await _set_source(parts, gone)
 
 
-async def known_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
-    """The tenant's record.
-
-    Raises:
-        Refusal: 404.
-    """
-    record = await parts.ask(lambda db: queries.tenant(db, tenant_id))
-    if record is None:
-        raise unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
-    return record
-
-
-async def enabled_tenant(parts: Parts, tenant_id: str) -> TenantRecord:
-    """The record of a tenant that may have work done.
-
-    Raises:
-        Refusal: 404 unknown, 403 disabled.
-    """
-    record = await known_tenant(parts, tenant_id)
-    if record.disabled:
-        enable = f"PUT /v1/tenants/{tenant_id} enables it"
-        raise Refusal(403, "tenant-disabled", f"tenant {tenant_id!r} is disabled: {enable}")
-    return record
-
-
-async def refuse_erased(parts: Parts, tenant_id: str) -> None:
-    """Let no erased tenant come back: the ids of its events and jobs still stand on the topics.
-
-    Raises:
-        Refusal: 409.
-    """
-    if await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", "")):
-        raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: its id is not "
-                      "given again, choose another")  # fmt: skip
-
-
 async def _known_source(request: web.Request) -> TenantRecord:
     tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
     record = await request.app[PARTS].ask(lambda db: queries.setting(db, tenant_id, "source", name))
@@ -134,6 +120,21 @@ async def _known_source(request: web.Request) -> TenantRecord:
         where = f"/v1/tenants/{tenant_id}/sources/{name}"
         raise unknown("source", name, f"create it with PUT {where}")
     return record
+
+
+async def _kept_keys(
+    parts: Parts, record: TenantRecord, scheme: str, now: int
+) -> tuple[SigningKey, ...]:
+    """The keys under which a source verifies now, for its new settings.
+
+    Raises:
+        Refusal: 422, it has none that fit: it is new, disabled, or of another scheme.
+    """
+    before = await parts.ask(lambda db: queries.setting(db, record.tenant_id, "source", record.id))
+    if before is None or before.disabled or source_settings(before).scheme != scheme:
+        only = "only a live source of the same scheme keeps its own"
+        raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
+    return tuple(key for key in keys_of(before) if holds(key, now))
 
 
 def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int) -> TenantRecord:
@@ -167,8 +168,7 @@ async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:
 
 
 async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
-    sources = await parts.ask(lambda db: queries.source_names(db, record.tenant_id))
-    return web.json_response(tenant_json(record, sources))
+    return web.json_response(await parts.ask(lambda db: queries.shown_tenant(db, record)))
 
 
 @asynccontextmanager

@@ -7,11 +7,11 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
-from streams.operator.api_tenants import known_tenant
 from streams.operator.erasure import erase
 from streams.operator.notes import noted
 from streams.operator.parts import PARTS, read_body
 from streams.operator.rewrap import rewrap
+from streams.operator.standing import known_tenant
 from streams.operator.views import rfc3339
 
 routes = web.RouteTableDef()

@@ -1,9 +1,11 @@
-"""Fetches and opens one raw body for an operator's call."""
+"""Fetches, opens and answers with one raw body."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+
+from aiohttp import web
 
 from streams.data_key import DataKey
 from streams.errors import PermanentError, TransientError, VaultError
@@ -11,6 +13,18 @@ from streams.operator import queries
 from streams.operator.parts import Parts
 from streams.operator.refusal import Refusal
 from streams.serde.records import PayloadRef, TenantRecord
+
+_HEADERS = {
+    "Content-Disposition": 'attachment; filename="payload"',
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""Bytes that a stranger sent: no browser shall take them for a page."""
+
+
+def attachment(body: bytes) -> web.Response:
+    """A body as the answer to a call."""
+    return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)
 
 
 async def open_body(parts: Parts, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
@@ -29,6 +43,16 @@ async def open_body(parts: Parts, tenant_id: str, event_id: str, ref: PayloadRef
         raise Refusal(503, "payload-unreadable", str(error)) from None
 
 
+async def refuse_erased_body(parts: Parts, tenant_id: str) -> None:
+    """Nothing is done with a body that no key opens any more.
+
+    Raises:
+        Refusal: 410, its tenant was erased.
+    """
+    if await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", "")):
+        raise _erased(tenant_id)
+
+
 async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
     place = (tenant_id, "data_key", key_id)
 
@@ -42,7 +66,11 @@ async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
     if isinstance(record, TenantRecord):
         return DataKey(parts.vault, record)
     if record is False:
-        raise Refusal(410, "payload-erased", f"tenant {tenant_id} was erased: the keys of its "
-                      "bodies are destroyed")  # fmt: skip
+        raise _erased(tenant_id)
     raise Refusal(503, "payload-unreadable", f"data key {key_id} of tenant {tenant_id} is not "
                   "known: see docs/vault.md")  # fmt: skip
+
+
+def _erased(tenant_id: str) -> Refusal:
+    gone = "the keys of its bodies are destroyed"
+    return Refusal(410, "payload-erased", f"tenant {tenant_id} was erased: {gone}")

@@ -81,18 +81,28 @@ def call(
         TokenRefused: `token` is not the API's.
         CallFailed: with the problem's detail, or that nothing answers at `url`.
     """
-    headers = {"Authorization": f"Bearer {token}"}
-    if idempotency_key is not None:
-        headers["Idempotency-Key"] = idempotency_key
+    headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+    sent = _sent(url, token, method, path, params=query, json=body, headers=headers)
+    return _object(url, *sent)
 
-    async def send() -> dict[str, Any]:
+
+def download(url: str, token: str, path: str) -> bytes:
+    """The bytes that a GET answers; raises what `call` raises."""
+    status, raw = _sent(url, token, "GET", path)
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        _object(url, status, raw)
+    return raw
+
+
+def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple[int, bytes]:
+    async def send() -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {token}"}
+        where = url.rstrip("/") + path
         async with (
             ClientSession(headers=headers, timeout=_TIMEOUT) as session,
-            session.request(
-                method, url.rstrip("/") + path, params=query, json=body, allow_redirects=False
-            ) as answer,
+            session.request(method, where, allow_redirects=False, **request) as answer,
         ):
-            return _object(url, answer.status, await answer.read())
+            return answer.status, await answer.read()
 
     try:
         return asyncio.run(send())

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from streams.operator.cursor import Cursor
-from streams.operator.views import Around, Json, job_json
+from streams.operator.views import Around, Json, job_json, tenant_json
 from streams.serde.codec import (
     DEAD_LETTER,
     JOB,
@@ -34,7 +36,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Items newest first; `next` continues behind the last, None at the end."""
+    """Items in the list's order; `next` continues behind the last, None at the end."""
 
     items: tuple[Json, ...]
     next: Cursor | None
@@ -136,6 +138,24 @@ def rejections_page(
     equal = {"tenant_id": tenant_id}
     rows = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
     return tuple(REJECTION.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+
+
+def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
+    """A tenant as the API shows it, whose own setting is given."""
+    mark = setting(connection, record.tenant_id, "erasure", "")
+    erased_at = None if mark is None else int(orjson.loads(mark.body)["at"])
+    return tenant_json(record, source_names(connection, record.tenant_id), erased_at)
+
+
+def tenants_page(connection: sqlite3.Connection, limit: int, cursor: Cursor | None) -> Page:
+    """Tenants in the order of their ids."""
+    rows = connection.execute(
+        "SELECT tenant_id, record FROM tenants WHERE kind = 'tenant' AND tenant_id > ?"
+        " ORDER BY tenant_id LIMIT ?",
+        (cursor.id if cursor else "", limit + 1),
+    ).fetchall()
+    shown = tuple(shown_tenant(connection, TENANT.decode(record)) for _, record in rows[:limit])
+    return Page(shown, Cursor(0, rows[limit - 1][0]) if len(rows) > limit else None)
 
 
 def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
+
+_PLAIN = {
+    "extra_forbidden": "there is no such field",
+    "missing": "must be given",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "too_short": "must not be empty",
+}
 
 
 class Refusal(Exception):
@@ -30,8 +40,13 @@ def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
 def unfit(error: ValidationError) -> Refusal:
     """422 from a model's errors; the values themselves are never repeated: one may be a secret."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
-    fields = ((".".join(map(str, each["loc"])) or "body", each["msg"]) for each in found)
-    return invalid([(field, text.removeprefix("Value error, ")) for field, text in fields])
+    return invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])
+
+
+def plain(fault: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors means to who wrote JSON."""
+    text: str = fault["msg"]
+    return _PLAIN.get(fault["type"]) or text.removeprefix("Value error, ")
 
 
 def unknown(what: str, id_: str, hint: str) -> Refusal:

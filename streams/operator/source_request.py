@@ -34,7 +34,7 @@ _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
 
 
 class NewSecret(BaseModel):
-    """A signing secret: itself, or a reference to it; exactly one of the two."""
+    """A signing secret: itself or a reference to it, never both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,10 +42,14 @@ class NewSecret(BaseModel):
     secret_ref: Annotated[str, AfterValidator(check_reference)] | None = None
 
     @model_validator(mode="after")
-    def _one_secret(self) -> Self:
-        if (self.secret is None) == (self.secret_ref is None):
+    def _not_both(self) -> Self:
+        if self.secret is not None and self.secret_ref is not None:
             raise ValueError("give exactly one of secret and secret_ref")
         return self
+
+    @property
+    def has_secret(self) -> bool:
+        return self.secret is not None or self.secret_ref is not None
 
     def new_secret(self, scheme: str) -> Secret:
         """The secret, or what names it: what that leads to is known on the ingress alone.
@@ -68,9 +72,18 @@ class RotateRequest(NewSecret):
 
     overlap_seconds: float = Field(ge=0, le=_LONGEST_OVERLAP_SECONDS, strict=True)
 
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if not self.has_secret:
+            raise ValueError("give exactly one of secret and secret_ref")
+        return self
+
 
 class SourceRequest(SourceSettings, NewSecret):
-    """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret."""
+    """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret.
+
+    Without a secret a live source of the same scheme keeps its own, old ones with their ends.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

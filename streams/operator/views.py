@@ -145,13 +145,14 @@ def rejection_json(record: Rejection) -> Json:
     }
 
 
-def tenant_json(record: TenantRecord, sources: Iterable[str]) -> Json:
-    """A tenant and the names of its sources."""
+def tenant_json(record: TenantRecord, sources: Iterable[str], erased_at: int | None) -> Json:
+    """A tenant and the names of its sources; `erased_at` in milliseconds."""
     settings: Json = orjson.loads(record.body)
     return {
         "tenant_id": record.tenant_id,
         **settings,
         "disabled": record.disabled,
+        "erased_at": rfc3339(erased_at),
         "sources": list(sources),
         "updated_at": rfc3339(record.updated_at),
     }

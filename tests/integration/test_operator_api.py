@@ -372,6 +372,53 @@ def test_a_rotation_puts_the_new_secret_first_and_gives_the_old_one_an_end(
     assert open_secret(local_vault(cluster.vault_key), record, older.sealed or b"") == b"second"
 
 
+def test_a_source_set_without_a_secret_keeps_its_own_and_their_ends(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    path, body = "/v1/tenants/acme/sources/shop", {"scheme": "github"}
+    with pytest.raises(CallFailed, match="only a live source of the same scheme keeps its own"):
+        operator.send("PUT", path, body)
+    operator.send("PUT", path, body | {"secret": "first"})
+    operator.send("POST", f"{path}/rotate", {"secret": "gone", "overlap_seconds": 0})
+    before = operator.send("POST", f"{path}/rotate", {"secret": "now", "overlap_seconds": 3600})
+    mended = operator.send("PUT", path, body | {"mapping": {"subject": "repository.name"}})
+    changed = ("mapping", "updated_at")
+    assert {k: v for k, v in mended.items() if k not in changed} == {
+        k: v for k, v in before.items() if k not in changed
+    }
+    assert mended["mapping"] == {"subject": "repository.name"}
+    record = TENANT.decode(cluster.read("tenants")[-1].value())
+    vault = local_vault(cluster.vault_key)
+    assert [open_secret(vault, record, k.sealed or b"") for k in record.keys] == [b"now", b"gone"]
+    with pytest.raises(CallFailed, match="of the same scheme"):
+        operator.send("PUT", path, {"scheme": "intercom"})
+    operator.send("DELETE", path)
+    with pytest.raises(CallFailed, match="only a live source"):
+        operator.send("PUT", path, body)
+
+
+def test_tenants_and_their_sources_are_listed_by_name(operator: RunningOperator) -> None:
+    for tenant_id in ("zeta", "bolt"):
+        operator.send("PUT", f"/v1/tenants/{tenant_id}")
+    for name in ("b", "a"):
+        operator.send(
+            "PUT", f"/v1/tenants/bolt/sources/{name}", {"scheme": "github", "secret": "s"}
+        )
+    operator.send("DELETE", "/v1/tenants/zeta")
+    whole = operator.get("/v1/tenants")
+    assert [(t["tenant_id"], t["disabled"], t["sources"]) for t in whole["tenants"]] == [
+        ("acme", False, []), ("bolt", False, ["a", "b"]), ("zeta", True, []),
+    ]  # fmt: skip
+    first = operator.get("/v1/tenants", limit="2")
+    rest = operator.get("/v1/tenants", limit="2", cursor=first["next_cursor"])
+    assert first["tenants"] + rest["tenants"] == whole["tenants"]
+    assert rest["next_cursor"] is None
+    listed = operator.get("/v1/tenants/bolt/sources")["sources"]
+    assert listed == [operator.get(f"/v1/tenants/bolt/sources/{name}") for name in ("a", "b")]
+    with pytest.raises(CallFailed, match="no tenant 'none'"):
+        operator.get("/v1/tenants/none/sources")
+
+
 def test_rotations_of_one_moment_are_all_kept_and_too_many_are_refused(
     cluster: Cluster, operator: RunningOperator
 ) -> None:

@@ -23,7 +23,7 @@ from operator_cluster import (
 
 from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.key_book import KeyBook
-from streams.operator.client import CallFailed
+from streams.operator.client import CallFailed, download
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
@@ -118,6 +118,7 @@ def test_a_quarantined_body_is_listed_with_its_reason_and_released_once_its_mapp
     assert cluster.read("events.received") == []
 
     put_source(operator, "order.id")
+    assert download(operator.url, TOKEN, f"{path}/payload") == BODY
     released = operator.send("POST", f"{path}/release", NOTE)
     job_id = ids.event_job_id("acme", "shop", "o-1")
     assert (released["status"], released["job_id"]) == ("released", job_id)
@@ -153,6 +154,21 @@ def test_a_release_cut_off_before_its_note_is_done_again_as_the_same_event(
     assert first["job_id"] == second["job_id"]
     assert len({(e.event_id, e.fingerprint) for e in envelopes}) == 1
     assert len(operator.get("/v1/quarantine")["quarantine"]) == 1
+
+
+def test_what_an_erased_tenant_left_in_quarantine_is_gone(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    put_source(operator, "order.id")
+    path = f"/v1/quarantine/{quarantined(cluster).event_id}"
+    operator.shows(path, status="waiting")
+    operator.send("POST", "/v1/tenants/acme/erase", NOTE)
+    status, answer = refused(operator, f"{path}/release", NOTE)
+    assert (status, answer["type"]) == (410, "urn:tidegate:problem:payload-erased")
+    with pytest.raises(CallFailed, match="was erased"):
+        download(operator.url, TOKEN, f"{path}/payload")
+    assert refused(operator, BATCH, {"events": [item(1)]})[0] == 409
+    assert cluster.read("events.received") == []
 
 
 @pytest.mark.parametrize("note", [{}, {"note": " \n"}])

@@ -188,6 +188,15 @@ def test_a_tenant_is_erased_with_a_note_alone_and_never_comes_back(
             operator.send("PUT", f"/v1/tenants/acme{path}", body)
     again = operator.send("POST", "/v1/tenants/acme/erase", {"note": "another"})
     assert again == first
+    cluster.write(make_job("job_dead", status="dead"))
+    operator.shows("/v1/jobs/job_dead", status="dead")
+    replay = {"incident_note": "once more"}
+    for path, body in (("tenants/acme/jobs", {"type": "t"}), ("dlq/job_dead/replay", replay)):
+        with pytest.raises(CallFailed, match="was erased"):
+            operator.send("POST", f"/v1/{path}", body)
+    shown = operator.get("/v1/tenants/acme")
+    assert (shown["disabled"], shown["erased_at"]) == (True, first["erased_at"])
+    assert operator.get("/v1/tenants/bolt")["erased_at"] is None
 
 
 @pytest.mark.parametrize("call", ["/v1/tenants/acme/erase", "/v1/vault/rewrap"])

@@ -27,9 +27,9 @@ class Behind:
         self.left = asyncio.Event()
         self.more = asyncio.Event()
         app = web.Application()
-        app.router.add_route("*", "/slow", self._slow)
-        app.router.add_route("*", "/stream", self._stream)
-        app.router.add_route("*", "/torn", self._torn)
+        app.router.add_route("*", "/v1/slow", self._slow)
+        app.router.add_route("*", "/v1/stream", self._stream)
+        app.router.add_route("*", "/v1/torn", self._torn)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._echo)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
@@ -106,6 +106,16 @@ async def test_hooks_go_to_the_ingress_and_all_else_to_the_operator() -> None:
     assert (hook["by"], rest["by"]) == ("ingress-0", "operator-0")
 
 
+@pytest.mark.parametrize("path", ["/", "/hooks/acme/zendesk", "/v2/jobs", "/v1"])
+async def test_a_path_outside_the_api_is_a_404_that_names_the_hooks(path: str) -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator) as client:
+        answer = await client.post(path)
+        told = await answer.json(content_type=None)
+    assert (answer.status, "/v1/hooks/TENANT/SOURCE" in told["detail"]) == (404, True)
+    assert (ingress.seen, operator.seen) == ([], [])
+
+
 async def test_ingress_processes_take_turns() -> None:
     first, second, operator = Behind("ingress"), Behind("ingress", "1"), Behind("operator")
     async with fronted(first, second, operator) as client:
@@ -165,7 +175,7 @@ async def test_a_body_of_unknown_length_is_passed_on_whole() -> None:
 
 async def test_events_arrive_as_they_are_sent() -> None:
     ingress, operator = pair()
-    async with fronted(ingress, operator) as client, client.get("/stream") as answer:
+    async with fronted(ingress, operator) as client, client.get("/v1/stream") as answer:
         first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
         operator.more.set()
         second = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
@@ -176,14 +186,14 @@ async def test_a_client_that_leaves_ends_the_request_behind() -> None:
     ingress, operator = pair()
     async with fronted(ingress, operator) as client:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.get("/slow"), 0.2)
+            await asyncio.wait_for(client.get("/v1/slow"), 0.2)
         await asyncio.wait_for(operator.left.wait(), TIMEOUT)
     assert operator.left.is_set()
 
 
 async def test_half_an_answer_does_not_look_whole() -> None:
     async with fronted(*pair()) as client:
-        answer = await client.get("/torn")
+        answer = await client.get("/v1/torn")
         with pytest.raises(ClientPayloadError):
             await answer.read()
 

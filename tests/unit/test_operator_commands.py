@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from ingress.admission import SideDoor
 from streams.errors import ConfigError
-from streams.operator.commands import dlq, jobs, quarantine
+from streams.operator.commands import dlq, jobs
+from streams.operator.commands_quarantine import quarantine
 from streams.operator.run import build
 from streams.operator.views import Around, dead_letter_json, job_json, quarantined_json
 from streams.serde.records import DeadLetter, PayloadRef
@@ -44,6 +45,7 @@ class Api:
 
     def __init__(self) -> None:
         self.status, self.answer = 200, {}
+        self.raw = b""
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []
         outer = self
 
@@ -54,7 +56,7 @@ class Api:
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
                 self.send_response(outer.status)
                 self.end_headers()
-                self.wfile.write(json.dumps(outer.answer).encode())
+                self.wfile.write(outer.raw or json.dumps(outer.answer).encode())
 
             do_GET = do_POST = answer
 
@@ -142,6 +144,24 @@ def test_a_command_asks_the_api_and_prints_a_table_or_its_json(
     for method, path, headers, body in api.asked:
         assert (method, path, body) == asked
         assert headers["Authorization"] == "Bearer a-token"
+
+
+@pytest.mark.parametrize(
+    ("group", "id_", "path"),
+    [
+        (jobs, "job_a", "/v1/jobs/job_a/payload"),
+        (quarantine, "evt_a", "/v1/quarantine/evt_a/payload"),
+    ],
+)
+def test_a_body_is_written_as_it_came(api: Api, group: Any, id_: str, path: str) -> None:
+    api.raw = b"\x00\xff no text\r\n"
+    done = invoke(api, group, "payload", id_)
+    assert (done.exit_code, done.stdout_bytes) == (0, api.raw)
+    assert api.asked[0][:2] == ("GET", path)
+    api.status, api.raw, api.answer = 410, b"", {"detail": "tenant acme was erased"}
+    gone = invoke(api, group, "payload", id_)
+    assert (gone.exit_code, gone.stdout_bytes) == (1, b"")
+    assert "was erased" in gone.stderr
 
 
 def test_what_a_tenant_wrote_steers_no_terminal(api: Api) -> None:
