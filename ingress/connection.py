@@ -1,7 +1,8 @@
-"""Connections whose requests cannot be parsed: answered as every other refusal is, then closed.
+"""A sender's connection: what it may take of the process, and the answer to what cannot be parsed.
 
-aiohttp answers them in plain text, shows the bytes at fault and logs each with a traceback;
-anybody on the internet can make it do so.
+aiohttp bounds each header and how many there are, not their sum, nor for how long an answer waits
+to be read. It answers what it cannot parse in plain text, shows the bytes at fault and logs each
+with a traceback. Anybody on the internet can make it do so.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ log = structlog.get_logger(__name__)
 MAX_URI_BYTES = 4_096
 MAX_HEADER_BYTES = 8_190
 MAX_HEADERS = 128
+MAX_HEAD_BYTES = 64 * 1024
+"""Of one request's head: no vendor sends a tenth, and it is held before anybody is known."""
+MAX_AHEAD_BYTES = 512 * 1024
+"""Of requests that come before the one in hand is answered; a body among them is less, being read
+piece by piece."""
+STALLED_SECONDS = 10.0
+"""How long an answer waits for its sender to read it."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Unread = Callable[[Problem], web.StreamResponse]
@@ -49,11 +57,50 @@ class Listener(web.Server):
 class Connection(web.RequestHandler):
     """One sender's connection; see `aiohttp.web.RequestHandler`."""
 
-    __slots__ = ("_unread",)
+    __slots__ = ("_ahead", "_head", "_stalled", "_unread")
 
     def __init__(self, server: Listener, unread: Unread, options: dict[str, Any]) -> None:
         self._unread = unread
+        self._head = self._ahead = 0
+        self._stalled: asyncio.TimerHandle | None = None
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, then weigh what is held of requests that are not yet in hand."""
+        super().data_received(data)
+        waits = self._waiter is not None and not self._messages
+        self._head = self._head + len(data) if waits else 0
+        if self._head > MAX_HEAD_BYTES:
+            self._head = 0
+            super().data_received(b"a" * MAX_HEADER_BYTES * 2)  # the parser refuses it: 431
+        queued = self._request_in_progress and self._messages
+        self._ahead = self._ahead + len(data) if queued else 0
+        if self._ahead > MAX_AHEAD_BYTES:
+            self.force_close()
+
+    def pause_writing(self) -> None:
+        """The sender does not read: so many seconds, and no longer."""
+        super().pause_writing()
+        self._stalled = self._loop.call_later(STALLED_SECONDS, self._abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        self._unstall()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is gone."""
+        self._unstall()
+        super().connection_lost(exc)
+
+    def _unstall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,

@@ -9,7 +9,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from ingress.event import Facts
 from ingress.normalize import visible
-from ingress.problems import UNSUPPORTED, Refused
+from ingress.problems import BAD_REQUEST, UNSUPPORTED, Refused
 from ingress.tracing import continued_trace
 
 Headers = CIMultiDictProxy[str]
@@ -20,6 +20,9 @@ _NEVER_AN_EVENT_EITHER = frozenset(
 )
 
 
+_LONGEST_LENGTH = 19
+
+
 def check(headers: Headers) -> None:
     """Refuse what can be refused unread, whoever sends it.
 
@@ -28,9 +31,11 @@ def check(headers: Headers) -> None:
     vendors send JSON as text, as a form, as octets or as nothing at all.
 
     Raises:
-        Refused: 415 for a content or transfer coding (RFC 9110, section 8.4; RFC 9112, section 7)
-            or such a type.
+        Refused: 400 for a length that no body has; 415 for a content or transfer coding (RFC 9110,
+            section 8.4; RFC 9112, section 7) or such a type.
     """
+    if len(headers.get("Content-Length", "")) > _LONGEST_LENGTH:
+        raise Refused(BAD_REQUEST, "no body has that length")
     if "Content-Encoding" in headers and _codings(headers, "Content-Encoding") - {"identity"}:
         raise Refused(UNSUPPORTED, "send the body without a content encoding")
     if "Transfer-Encoding" in headers and _codings(headers, "Transfer-Encoding") - {"chunked"}:

@@ -131,9 +131,11 @@ class Receiver:
         try:
             return await self._receive(request, tenant_id, name)
         except _OverRate as over:
-            left = await self._holding.hold(over.tenant_id, over.seconds)
-            headers = {"Retry-After": str(max(1, math.ceil(left)))}
-            raise Refused(replace(RATE_LIMITED, headers=headers)) from None
+            verified_as, seconds = over.tenant_id, over.seconds
+        # Held out here: the exception's frames have the body, which is in nobody's room any more.
+        left = await self._holding.hold(verified_as, seconds)
+        headers = {"Retry-After": str(max(1, math.ceil(left)))}
+        raise Refused(replace(RATE_LIMITED, headers=headers))
 
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()

@@ -40,16 +40,21 @@ class NamedSecret:
         try:
             found = resolve(self._reference)
             check_secret(self._scheme, found)  # one of no use must not stand before one that is
-        except (SecretUnresolved, SignatureError) as error:
-            if self._known:
-                log.error("a source's secret cannot be resolved", **self._whose, reason=str(error))
-            self._known, self.secret = False, None
+        except Exception as error:  # whatever a file holds: the other sources' go on
+            self._close(error)
             return
         if not self._known:
             log.info("a source's secret can be resolved again", **self._whose)
         elif self.secret not in (None, found):
             log.info("a source's secret has changed where it is kept", **self._whose)
         self._known, self.secret = True, found
+
+    def _close(self, error: Exception) -> None:
+        ours = isinstance(error, SecretUnresolved | SignatureError)  # others may show the secret
+        if self._known:
+            reason = str(error) if ours else type(error).__name__
+            log.error("a source's secret cannot be resolved", **self._whose, reason=reason)
+        self._known, self.secret = False, None
 
 
 class References:

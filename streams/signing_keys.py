@@ -98,7 +98,7 @@ def key_set(secret: bytes) -> tuple[PublicKey, ...]:
         keys = KeySet.import_key_set(document).keys
     except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise _bad('is no JSON Web Key Set: {"keys": [...]} with at least one key') from None
-    signing = tuple(_public(key) for key in keys if key.get("use") in {None, "sig"})
+    signing = tuple(_public(key) for key in keys if key.get("use") in (None, "sig"))
     if not signing:
         raise _bad("is a JSON Web Key Set without a key for signatures")
     return signing

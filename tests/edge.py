@@ -61,6 +61,7 @@ class Edge:
         self.router = Router(receiver, lambda: self.sources.ready, self.rejections)
         self.url = ""
         self.port = 0
+        self.listener: Listener
         self.client: aiohttp.ClientSession
 
     async def post(
@@ -79,7 +80,7 @@ class Edge:
 @asynccontextmanager
 async def running(keepalive_seconds: float = 15.0, **options: Any) -> AsyncIterator[Edge]:
     edge = Edge(**options)
-    server = Listener(
+    edge.listener = server = Listener(
         edge.router.handle, edge.router.unread,
         keepalive_timeout=keepalive_seconds, lingering_time=0.1,
     )  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
@@ -137,3 +139,15 @@ class MemoryLog:
         chunks = {r.offset: r.value or b"" for r in self.on("payloads")}
         key = self.book.find(envelope.tenant_id, ref.key_id).result(0)
         return key.open(envelope.event_id, [chunks[offset] for offset in ref.offsets], ref.size)
+
+
+@dataclass
+class SilentLog(MemoryLog):
+    """A log that never acknowledges a record of one topic."""
+
+    silent: str = "payloads"
+
+    async def send(self, topic: str, key: bytes | None, value: bytes | None, **options: Any) -> int:
+        if topic == self.silent:
+            await asyncio.Event().wait()
+        return await super().send(topic, key, value, **options)

@@ -42,6 +42,8 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     key_index = require(held, given, f"{family}-signature", well_formed=well_formed)
     if not message_id:
         raise SignatureError("missing_header", f"the request has no {family}-id header")
+    if not message_id.isascii():  # the spec's ids are; one that is no Unicode fits no record
+        raise SignatureError("bad_format", f"the {family}-id header is no ASCII")
     at = fresh(sent_at, request, _TOLERANCE_SECONDS, f"{family}-timestamp")
     return Verified(key_index, at, message_id)
 

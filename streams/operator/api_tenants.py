@@ -11,7 +11,8 @@ from aiohttp import web
 
 from streams.operator import queries
 from streams.operator.listing import list_answer, page_wanted
-from streams.operator.parts import PARTS, Parts, now_ms, read_body
+from streams.operator.parts import PARTS, Parts, not_shown, now_ms, read_body
+from streams.operator.projections import Row
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.source_request import RotateRequest, SourceRequest
 from streams.operator.standing import known_tenant, refuse_erased
@@ -115,7 +116,7 @@ async def disable_source(request: web.Request) -> web.Response:
 
 async def _known_source(request: web.Request) -> TenantRecord:
     tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
-    record = await request.app[PARTS].ask(lambda db: queries.setting(db, tenant_id, "source", name))
+    record = await _newest(request.app[PARTS], (tenant_id, "source", name))
     if record is None:
         where = f"/v1/tenants/{tenant_id}/sources/{name}"
         raise unknown("source", name, f"create it with PUT {where}")
@@ -130,7 +131,7 @@ async def _kept_keys(
     Raises:
         Refusal: 422, it has none that fit: it is new, disabled, or of another scheme.
     """
-    before = await parts.ask(lambda db: queries.setting(db, record.tenant_id, "source", record.id))
+    before = await _newest(parts, (record.tenant_id, "source", record.id))
     if before is None or before.disabled or source_settings(before).scheme != scheme:
         only = "only a live source of the same scheme keeps its own"
         raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
@@ -153,6 +154,12 @@ def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int
             "rotate after that, or PUT the source to end all at once",
         )  # fmt: skip
     return replace(record, secrets=(), keys=keys, updated_at=now)
+
+
+async def _newest(parts: Parts, key: Row) -> TenantRecord | None:
+    """A record as this operator wrote it, where the read model does not show that yet."""
+    ours, shown = parts.unshown.get(key), await parts.ask(lambda db: queries.setting(db, *key))
+    return ours if shown is None or (ours and ours.updated_at >= shown.updated_at) else shown
 
 
 async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:
@@ -185,15 +192,24 @@ async def _changing(parts: Parts, tenant_id: str) -> AsyncIterator[None]:
 
 
 async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
-    """The record as it stands once it is durable: a later one by someone else may show."""
+    """The record as it stands once it is durable: a later one by someone else may show.
+
+    Raises:
+        Refusal: 503, it does not show; send the call again.
+    """
     key = (record.tenant_id, record.kind, record.id)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
         found = queries.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
+    parts.unshown[key] = record
     await parts.set_tenant(key, record)
-    return await parts.once(("tenants", key), shown) or record
+    found = await parts.once(("tenants", key), shown)
+    if found is None:
+        raise not_shown()
+    del parts.unshown[key]
+    return found
 
 
 def _name(request: web.Request, part: str) -> str:

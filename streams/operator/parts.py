@@ -51,6 +51,9 @@ class Parts:
     admission: Admission
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from reading a record of `tenants` to the durable one that replaces it."""
+    unshown: dict[Row, TenantRecord] = field(default_factory=dict)
+    """What was written to `tenants` and the read model has not shown: the next change of the same
+    record goes by it, or it would bring back what that one ended."""
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""
@@ -67,8 +70,7 @@ class Parts:
             Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
         """
         if await self.once(row, lambda db: condition(db) or None) is None:
-            raise Refusal(503, "not-shown", "what was written is durable, but the read model does "
-                          "not show it: send the call again")  # fmt: skip
+            raise not_shown()
 
     async def set_tenant(self, key: Row, record: TenantRecord | None) -> None:
         """Write a record of `tenants` by its whole key, or delete it; returns once it is durable.
@@ -96,6 +98,12 @@ class Parts:
             COMMAND.encode(command),
             partition=ids.partition_for(tenant_id, self.topology.partitions),
         )
+
+
+def not_shown() -> Refusal:
+    """A write is durable, and the read model is late."""
+    late = "what was written is durable, but the read model does not show it: send the call again"
+    return Refusal(503, "not-shown", late)
 
 
 PARTS: web.AppKey[Parts] = web.AppKey("parts", Parts)

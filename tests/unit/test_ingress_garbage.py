@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from edge import Edge, running
 from garbage import large, left_behind
-from webhooks import MemoryLog, signed
+from webhooks import SilentLog, signed
 
 TEXT = b"x" * 100_000
 
@@ -64,13 +64,7 @@ async def test_a_delivery_leaves_nothing_of_its_body(edge: Edge, status: int) ->
 
 
 async def test_a_delivery_that_is_not_acknowledged_in_time_leaves_nothing_of_its_body() -> None:
-    class Silent(MemoryLog):
-        async def send(self, topic: str, *record: Any, **options: Any) -> int:
-            if topic == "payloads":
-                await asyncio.Event().wait()
-            return await super().send(topic, *record, **options)
-
-    async with running(sender=Silent(), deadline_seconds=0.2) as edge:
+    async with running(sender=SilentLog(), deadline_seconds=0.2) as edge:
         with left_behind() as garbage:
             line = await answered(edge, DELIVERIES[503])
         assert line.split()[1] == b"503"
@@ -95,3 +89,20 @@ async def test_a_sender_that_hangs_up_leaves_nothing_of_what_it_sent(edge: Edge)
             await edge.router.idle()
             del reader, writer
     assert large(garbage) == []
+
+
+async def test_a_refusal_that_is_held_back_holds_no_body() -> None:
+    size, refused = len(JSON) + 1, asyncio.Event()
+
+    def wait(tenant_id: str) -> float:
+        refused.set()
+        return 60.0
+
+    async with running(wait=wait) as edge:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(delivery(JSON + b" "))
+        async with asyncio.timeout(10):
+            await refused.wait()
+        assert size not in large(gc.get_objects())
+        assert (await reader.readline()).split()[1] == b"429"
+        writer.close()

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import pytest
 import structlog
+from aiohttp import web
 from edge import Edge, running
 from prometheus_client import REGISTRY
-from webhooks import signed
+from webhooks import SilentLog, signed
 
+from ingress import connection
 from ingress.body import BODY_SECONDS
 from ingress.server import KEEPALIVE_SECONDS, LINGERING_SECONDS
 from streams.serde.codec import REJECTION
@@ -67,6 +71,7 @@ MALFORMED = {
     "a list of lengths": HOOK + b"Content-Length: 11, 11\r\n" + SIGNED + b"\r\n" + BODY,
     "a negative length": HOOK + b"Content-Length: -1\r\n\r\n",
     "a signed length": HOOK + b"Content-Length: +11\r\n" + SIGNED + b"\r\n" + BODY,
+    "a length of 5,000 digits": HOOK + b"Content-Length: " + b"0" * 5_000 + b"11\r\n\r\n" + BODY,
     "a length past 64 bits": HOOK + b"Content-Length: 99999999999999999999999\r\n\r\n",
     "length and chunks": HOOK + LENGTH + CHUNKED + SIGNED + b"\r\n0\r\n\r\n",
     "chunked twice": HOOK + CHUNKED + CHUNKED + SIGNED + b"\r\n0\r\n\r\n",
@@ -99,6 +104,10 @@ TOO_LARGE = {
     "a long header": (431, HOOK + b"X-A: " + b"a" * 9_000 + b"\r\n\r\n"),
     "one that does not end": (431, HOOK + b"X-A: " + b"a" * 9_000),
     "a long name": (431, HOOK + b"a" * 9_000 + b": a\r\n\r\n"),
+    "large headers together": (
+        431,
+        HOOK + b"".join(b"X-%d: " % n + b"a" * 1_000 + b"\r\n" for n in range(100)),
+    ),
     "many headers": (431, HOOK + b"".join(b"X-%d: a\r\n" % n for n in range(200)) + b"\r\n"),
     "a long target": (414, b"POST /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"),
 }
@@ -182,6 +191,44 @@ async def test_a_body_that_trickles_in_is_a_408(edge: Edge, framing: bytes) -> N
         answer += await reader.readuntil(b"}")
     writer.close()
     assert problem(answer) == (408, "slow-body")
+
+
+async def connections(edge: Edge, count: int) -> list[web.RequestHandler]:
+    """The open connections, once there are so many."""
+    async with asyncio.timeout(10):
+        while len(edge.listener.connections) != count:
+            await asyncio.sleep(0.02)
+    return edge.listener.connections
+
+
+async def test_who_does_not_read_its_answers_holds_no_connection(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STALLED_SECONDS", 0.3)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(("127.0.0.1", edge.port))
+        [ours] = await connections(edge, 1)
+        assert ours.transport is not None
+        ours.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        await connections(edge, 0)
+
+
+async def test_requests_ahead_of_an_answer_are_held_up_to_a_bound() -> None:
+    head = HOOK + b"".join(b"X-%d: " % n + b"a" * 8_000 + b"\r\n" for n in range(7)) + b"\r\n"
+    async with running(sender=SilentLog(), deadline_seconds=60.0) as edge:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(WHOLE)
+        await connections(edge, 1)
+        with suppress(ConnectionError):
+            for _ in range(31):
+                writer.write(head)
+                await writer.drain()
+                await asyncio.sleep(0.01)  # a read of its own
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+        writer.close()
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 500\r\n", CHUNKED])

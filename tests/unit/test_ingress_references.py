@@ -140,3 +140,24 @@ def test_a_reference_to_what_its_scheme_cannot_use_does_not_stand_before_a_secre
     file.write_text("whsec_c3ZpeA==")
     references.refresh()
     assert named.secret == b"whsec_c3ZpeA=="
+
+
+def test_a_file_that_nothing_can_read_closes_its_source_and_no_other(
+    references: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, plain = tmp_path / "odd", tmp_path / "plain"
+    odd.write_bytes(b"first")
+    plain.write_bytes(b"first")
+    tables = [table_with(references, Reference(f"file:{file}")) for file in (odd, plain)]
+    odd.write_bytes(b"hunter2")
+    plain.write_bytes(b"second")
+
+    def check(scheme: str, secret: bytes) -> None:
+        if secret == b"hunter2":
+            raise RuntimeError(f"a library's own fault over {secret!r}")
+
+    monkeypatch.setattr("ingress.references.check_secret", check)
+    with structlog.testing.capture_logs() as told:
+        references.refresh()
+    assert [secrets_of(table) for table in tables] == [{}, {0: b"second"}]
+    assert "hunter2" not in str(told)

@@ -133,6 +133,15 @@ def asymmetric() -> Vector:
     )
 
 
+def test_a_signed_id_that_is_no_text_is_refused_and_not_stored() -> None:
+    odd = b"msg_\xff".decode("utf-8", "surrogateescape")
+    signed = b".".join((odd.encode("utf-8", "surrogatepass"), str(NOW).encode(), TEXT.encode()))
+    mac = hmac.digest(base64.b64decode(WHSEC.removeprefix("whsec_")), signed, "sha256")
+    signature = "v1," + base64.b64encode(mac).decode()
+    headers = standard().headers | {"webhook-id": odd, "webhook-signature": signature}
+    assert refused(standard(), headers=headers) == "bad_format"
+
+
 @pytest.mark.parametrize("prefix", ["webhook", "svix"])
 def test_standard_webhooks_takes_what_its_own_package_signs(prefix: str) -> None:
     assert check(standard(prefix=prefix)) == Verified(0, NOW, "msg_1")

@@ -66,6 +66,7 @@ def test_a_public_key_is_taken_in_hex_base64_and_pem(text: bytes) -> None:
         ("jwt", keys(), "Key Set"),
         ("jwt", keys({"kty": "new"}), "Key Set"),
         ("jwt", keys(public(EC) | {"use": "enc"}), "without a key for signatures"),
+        ("jwt", keys(public(EC) | {"use": ["sig"]}), "a key for signatures|Key Set"),
         ("jwt", keys({"kty": "OKP", "crv": "Ed25519"}), "Key Set"),
         ("jwt", keys(public(OctKey.generate_key(256), private=True)), "symmetric"),
         ("jwt", keys(public(EC), public(ED, private=True)), "private"),

@@ -1,0 +1,91 @@
+"""A change of a source goes by what was written last, whatever the read model shows."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from webhooks import VAULT, source, tenant
+
+from streams.operator import api_tenants
+from streams.operator.gate import problems
+from streams.operator.parts import PARTS
+from streams.serde.codec import TENANT
+from streams.serde.records import TenantRecord
+from streams.source_keys import keys_of, open_secret
+
+SHOP = ("acme", "source", "shop")
+PATH = "/v1/tenants/acme/sources/shop"
+
+
+class Stalled:
+    """Parts whose read model stands still, and the topic behind them."""
+
+    def __init__(self) -> None:
+        self.vault, self.tenant_writes = VAULT, asyncio.Lock()
+        self.unshown: dict[tuple[str, str, str], TenantRecord] = {}
+        self.topic: dict[tuple[str, str, str], TenantRecord] = {}
+        self.read_model = sqlite3.connect(":memory:")
+        self.read_model.execute("CREATE TABLE tenants (tenant_id, kind, id, record)")
+        for _, value in (tenant("acme"), source("acme", "shop", "github", [b"leaked"])):
+            record = TENANT.decode(value)
+            row = (record.tenant_id, record.kind, record.id, value)
+            self.read_model.execute("INSERT INTO tenants VALUES (?, ?, ?, ?)", row)
+
+    async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        return query(self.read_model)
+
+    async def once(self, row: Any, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        return query(self.read_model)
+
+    async def set_tenant(self, key: tuple[str, str, str], record: TenantRecord) -> None:
+        self.topic[key] = record
+
+    def secrets(self) -> list[bytes]:
+        record = self.topic[SHOP]
+        return [open_secret(VAULT, record, key.sealed or b"") for key in keys_of(record)]
+
+
+@pytest.fixture
+def stalled() -> Stalled:
+    return Stalled()
+
+
+@pytest.fixture
+async def api(stalled: Stalled) -> AsyncIterator[TestClient[Any, Any]]:
+    app = web.Application(middlewares=[problems])
+    app[PARTS] = stalled  # type: ignore[assignment]
+    app.add_routes(api_tenants.routes)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def test_a_rotation_does_not_bring_back_what_a_put_has_ended(
+    stalled: Stalled, api: TestClient[Any, Any]
+) -> None:
+    put = await api.put(PATH, json={"scheme": "github", "secret": "new"})
+    assert (put.status, (await put.json())["type"]) == (503, "urn:tidegate:problem:not-shown")
+    assert stalled.secrets() == [b"new"]
+    await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
+    assert stalled.secrets() == [b"newer", b"new"]
+    await api.put(PATH, json={"scheme": "github", "mapping": {"subject": "name"}})
+    assert stalled.secrets() == [b"newer", b"new"]
+
+
+async def test_what_another_wrote_later_is_what_holds(
+    stalled: Stalled, api: TestClient[Any, Any]
+) -> None:
+    await api.put(PATH, json={"scheme": "github", "secret": "new"})
+    another = TENANT.decode(source("acme", "shop", "github", [b"another"])[1])
+    later = replace(another, updated_at=stalled.topic[SHOP].updated_at + 1)
+    stalled.read_model.execute(
+        "UPDATE tenants SET record = ? WHERE kind = 'source'", (TENANT.encode(later),)
+    )
+    await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
+    assert stalled.secrets() == [b"newer", b"another"]
