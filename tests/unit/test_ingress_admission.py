@@ -142,3 +142,12 @@ async def test_a_released_event_keeps_the_key_that_its_signature_gave_it() -> No
     waiting = kept(b'{"amount":1}', message_id="msg_7", signed_at=5.0)
     await door(log).release(waiting, settings, b'{"amount":1}')
     assert envelope(log).dedup_key == "msg_7"
+
+
+async def test_a_twin_is_known_no_longer_than_a_tenth_of_the_window() -> None:
+    log = MemoryLog()
+    short = SideDoor(log, VAULT, log.book, replace(topology(), window_ms=1))
+    first = await short.submit(EVENT)
+    await asyncio.sleep(0.01)
+    assert not first.repeated
+    assert not (await short.submit(EVENT)).repeated

@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from webhooks import signed, source, tenant, ticket
 
 from ingress import holding
+from ingress.receiver import OLD_KEYS
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
@@ -109,8 +110,24 @@ async def test_only_verified_deliveries_count_for_a_rate_and_429_says_when_to_co
         assert len(edge.log.on("events.received")) == 1
 
 
-async def test_malformed_json_is_told_only_to_who_signed_it(edge: Edge) -> None:
-    body, json = b'{"id": NaN}', {"Content-Type": "application/json; charset=utf-8"}
+async def test_only_an_older_secret_counts_as_old(edge: Edge) -> None:
+    counter = OLD_KEYS.labels("hmac-sha256")._value
+    for secret, more in ((b"new", 0), (b"old", 1)):
+        before, body = counter.get(), b'{"id":"%s"}' % secret
+        await edge.post("/v1/hooks/acme/rotated", body, signed(body, secret))
+        assert counter.get() - before == more
+
+
+async def test_retry_after_is_a_second_at_least() -> None:
+    async with running(wait=lambda _tenant_id: 0.005) as edge:
+        body = b'{"id":"e1"}'
+        status, _, sent = await edge.post("/v1/hooks/acme/shop", body, signed(body))
+        assert (status, sent["Retry-After"]) == (429, "1")
+
+
+@pytest.mark.parametrize("type_", ["application/json; charset=utf-8", "application/x.v2+json"])
+async def test_malformed_json_is_told_only_to_who_signed_it(edge: Edge, type_: str) -> None:
+    body, json = b'{"id": NaN}', {"Content-Type": type_}
     unsigned = await edge.post("/v1/hooks/acme/shop", body, json)
     status, answer, _ = await edge.post("/v1/hooks/acme/shop", body, {**signed(body), **json})
     assert unsigned[0] == 401

@@ -36,6 +36,7 @@ async def test_an_accepted_event_is_on_both_topics_and_its_body_opens(edge: Edge
     assert (envelope.tenant_id, envelope.source, envelope.priority) == (
         "acme", "zendesk", "webhook",
     )  # fmt: skip
+    assert (envelope.subject, envelope.occurred_at) == ("123", 1_783_143_198_000)
     assert (envelope.request_id, envelope.content_type) == ("r-1", "application/json")
     assert (envelope.payload_ref.offsets, envelope.payload_ref.size) == ((0,), len(body))
     assert payload.value is not None

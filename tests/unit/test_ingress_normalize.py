@@ -8,7 +8,7 @@ import orjson
 import pytest
 from webhooks import ticket
 
-from ingress.normalize import Normalizer
+from ingress.normalize import Normalizer, visible
 from streams.errors import ConfigError, MalformedBody, Misfit
 
 ZENDESK = Normalizer("zendesk", {})
@@ -230,3 +230,12 @@ def test_a_body_of_too_many_values_is_not_looked_into() -> None:
 @pytest.mark.parametrize("text", [b"x" * 2_000_000, b"1," * 1_000_000, rb"\"[," * 500_000])
 def test_a_long_text_is_one_value_whatever_stands_in_it(text: bytes) -> None:
     assert GENERIC.normalize({}, b'{"id":"e1","text":"' + text + b'"}').dedup_key == "e1"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("r" * 200, "r" * 200), ("r" * 201, None), ("a b", None), ("\xe9", None)]
+)
+def test_an_unsigned_header_is_kept_only_if_it_is_short_and_visible(
+    given: str, kept: str | None
+) -> None:
+    assert visible(given) == kept

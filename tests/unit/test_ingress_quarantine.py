@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import hmac
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -149,3 +152,22 @@ def test_the_id_is_a_uuid_of_version_8_and_differs_by_tenant_source_and_body() -
     }
     assert len(made) == 4
     assert all(each[18] == "8" and each[23] in "89ab" for each in made)
+
+
+async def test_what_was_signed_beside_the_body_and_its_trace_are_kept_for_the_release(
+    edge: Edge,
+) -> None:
+    mapping = {"dedup_key": "order.id"}
+    key = b"whsec_c3ZpeA=="
+    edge.sources.table.apply(*source("acme", "svix2", "standard-webhooks", [key], mapping=mapping))
+    stamp, trace = int(time.time()), f"00-{'a' * 32}-{'b' * 16}-01"
+    message = b"msg_1.%d." % stamp + MISFIT
+    mac = base64.b64encode(hmac.digest(b"svix", message, "sha256")).decode()
+    headers = {
+        "webhook-id": "msg_1", "webhook-timestamp": str(stamp), "webhook-signature": f"v1,{mac}",
+        "traceparent": trace,
+    }  # fmt: skip
+    assert (await edge.post("/v1/hooks/acme/svix2", MISFIT, headers))[0] == 202
+    record = QUARANTINED.decode(edge.log.on("quarantine")[0].value)
+    assert (record.message_id, record.signed_at) == ("msg_1", float(stamp))
+    assert record.traceparent == trace

@@ -16,6 +16,7 @@ from streams import tenants
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
+from streams.serde.records import TenantRecord
 from streams.source_keys import rotated, signing_key
 from streams.tenants import Rate
 from streams.vault import local_vault
@@ -33,6 +34,28 @@ def test_a_source_is_found_under_its_own_tenant_alone(table: SourceTable) -> Non
     assert (found.tenant_id, found.name, found.secrets(0)) == ("acme", "zendesk", {0: SECRET})
     assert table.lookup("bolt", "zendesk") is None
     assert table.lookup("acme", "github") is None
+
+
+def test_a_sealed_secret_moved_to_another_source_does_not_open(table: SourceTable) -> None:
+    moved = replace(TENANT.decode(source("acme", "shop", "hmac-sha256")[1]), id="other")
+    with pytest.raises(PoisonRecord, match="sealed_elsewhere"):
+        table.apply(tenant_key("acme", "source", "other"), TENANT.encode(moved))
+
+
+def test_a_source_that_comes_after_its_tenants_erasure_stays_closed(table: SourceTable) -> None:
+    table.apply(*tenant("acme", rate={"count": 5, "seconds": 1}))
+    table.apply(*source("acme", "shop", "hmac-sha256"))
+    mark = TenantRecord("acme", "erasure", "", True, "{}")
+    table.apply(tenant_key("acme", "erasure", ""), TENANT.encode(mark))
+    assert table.rates == {}
+    table.apply(*source("acme", "shop", "hmac-sha256"))
+    assert table.lookup("acme", "shop") is None
+
+
+def test_a_disabled_tenants_source_is_not_named(table: SourceTable) -> None:
+    table.apply(*tenant("gone", disabled=True))
+    table.apply(*source("gone", "shop", "hmac-sha256"))
+    assert table.known("gone", "shop") == ("gone", None)
 
 
 def test_the_newest_record_of_a_source_stands(table: SourceTable) -> None:

@@ -55,7 +55,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._table = SourceTable(VAULT, References())
-        for tenant_id in ("acme", "bolt"):
+        for tenant_id in ("acme", "bolt", "a.acme", "42"):
             self._table.apply(*source(tenant_id, "shop", "hmac-sha256"))
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
@@ -225,6 +225,7 @@ def shared_key(claims: dict[str, Any]) -> dict[str, str]:
         lambda: bearer({"tenant_id": "acme", "nbf": int(time.time()) + 120}),
         lambda: bearer({"tenant_id": ["acme"]}),
         lambda: bearer({"tenant_id": None}),
+        lambda: bearer({"tenant_id": 42}),
         lambda: bearer({"tenant": "acme"}),
         lambda: {"Authorization": f"Bearer {UNSIGNED}"},
         lambda: shared_key({"tenant_id": "acme"}),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 from typing import Any
 
 import pytest
 import structlog
 from edge import Edge, running
-from webhooks import MemoryLog, ticket, zendesk_signed
+from webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
+
+from ingress.receiver import Receiver
 
 
 async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:
@@ -42,15 +44,13 @@ async def test_a_lost_kafka_is_told_once_and_so_is_its_return(edge: Edge) -> Non
     ]
 
 
+def test_kafka_is_waited_for_five_seconds_unless_set() -> None:
+    assert inspect.signature(Receiver).parameters["deadline_seconds"].default == 5.0
+
+
 @pytest.mark.parametrize("silent", ["payloads", "events.received"])
 async def test_without_both_acknowledgements_in_time_it_is_answered_503(silent: str) -> None:
-    class Silent(MemoryLog):
-        async def send(self, topic: str, *args: Any, **kwargs: Any) -> int:
-            if topic == silent:
-                await asyncio.Event().wait()
-            return await super().send(topic, *args, **kwargs)
-
-    async with running(deadline_seconds=0.05, sender=Silent()) as edge:
+    async with running(deadline_seconds=0.05, sender=SilentLog(silent=silent)) as edge:
         status, answer = await edge.deliver("acme", ticket("e1"))
         assert (status, answer["detail"]) == (503, "no acknowledgement within the deadline")
 

@@ -139,3 +139,11 @@ def test_a_key_under_anothers_address_is_poison(book: KeyBook) -> None:
     with pytest.raises(PoisonRecord, match="misaddressed"):
         book.apply(tenant_key("bolt", "data_key", record.id), TENANT.encode(record))
     assert book.current("bolt") is None
+
+
+def test_a_data_key_is_for_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = 1_800_000_000
+    monkeypatch.setattr("streams.data_key.time.time", lambda: at)
+    first = period_now()
+    at += 7 * 86_400
+    assert period_now() == first + 1

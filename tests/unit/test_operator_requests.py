@@ -171,6 +171,13 @@ def test_a_refusal_speaks_of_json_and_not_of_how_it_was_validated(
     assert unfit(caught.value).detail == told
 
 
+def test_a_body_has_25_mib_at_most() -> None:
+    most = 25 * 1024 * 1024
+    assert source(max_body_bytes=most).settings().max_body_bytes == most
+    with pytest.raises(ValidationError, match="max_body_bytes"):
+        source(max_body_bytes=most + 1)
+
+
 def test_a_source_keeps_its_secret_out_of_its_settings() -> None:
     mapping = {"attributes": {"kind": "data.kind"}}
     wanted = source(scheme="hmac-sha256", mapping=mapping, options={"prefix": "v1="})

@@ -133,6 +133,21 @@ def asymmetric() -> Vector:
     )
 
 
+@pytest.mark.parametrize("seconds", [-300, 300])
+def test_five_minutes_are_still_taken(seconds: int) -> None:
+    assert check(standard(), now=NOW + seconds).timestamp == NOW
+    public = SIGNER.verify_key.encode().hex().encode()
+    vector = Vector("discord", public, discord(BODY, str(NOW)), BODY, NOW)
+    assert check(vector, now=NOW + seconds).timestamp == NOW
+
+
+def test_without_an_id_a_signature_is_not_enough() -> None:
+    key = base64.b64decode(WHSEC.removeprefix("whsec_"))
+    mac = base64.b64encode(hmac.digest(key, f".{NOW}.{TEXT}".encode(), "sha256")).decode()
+    headers = {"webhook-timestamp": str(NOW), "webhook-signature": f"v1,{mac}"}
+    assert refused(standard(), headers=headers) == "missing_header"
+
+
 def test_a_signed_id_that_is_no_text_is_refused_and_not_stored() -> None:
     odd = b"msg_\xff".decode("utf-8", "surrogateescape")
     signed = b".".join((odd.encode("utf-8", "surrogatepass"), str(NOW).encode(), TEXT.encode()))

@@ -38,6 +38,18 @@ class Kms:
         return secret
 
 
+class Same:
+    """Wraps nothing, so that a chunk's associated data alone decides."""
+
+    key_id = "kms/same"
+
+    def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        return secret
+
+    def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
+        return wrapped
+
+
 def test_a_secret_opens_for_its_tenant_and_purpose_alone() -> None:
     vault = local_vault(NEW)
     sealed = vault.seal("acme", "source secret shop", b"hunter2")
@@ -107,6 +119,33 @@ def test_a_chunk_opens_only_for_its_tenant_event_key_and_place() -> None:
     stolen = TenantRecord("bolt", "data_key", record.id, False, record.body, record.secrets)
     with pytest.raises(VaultError):
         DataKey(vault, stolen).open("evt_1", [first, second], 5)
+
+
+@pytest.mark.parametrize("other", [("bolt", "key_1"), ("acme", "key_2")], ids=["tenant", "key"])
+def test_a_chunk_is_bound_to_tenant_and_key_even_under_one_secret(other: tuple[str, str]) -> None:
+    def named(tenant_id: str, id_: str) -> DataKey:
+        record = TenantRecord(tenant_id, "data_key", id_, False, '{"period": 1}', (b"k" * 32,))
+        return DataKey(Vault(Same()), record)
+
+    sealed = named("acme", "key_1").seal("evt_1", 0, b"body")
+    assert named("acme", "key_1").open("evt_1", [sealed], 4) == b"body"
+    with pytest.raises(VaultError):
+        named(*other).open("evt_1", [sealed], 4)
+
+
+def test_a_data_key_has_256_bits() -> None:
+    assert len(new_key_record(Vault(Same()), "acme").secrets[0]) == 32
+
+
+def test_two_seals_of_one_secret_differ() -> None:
+    vault = local_vault(NEW)
+    assert vault.seal("acme", "p", b"x") != vault.seal("acme", "p", b"x")
+
+
+def test_a_key_file_of_another_length_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"k" * 31)
+    with pytest.raises(ConfigError, match="has 31 bytes"):
+        open_vault(load_settings({"TIDEGATE_VAULT_KEY_FILE": str(tmp_path / "key")}))
 
 
 def test_two_keys_and_two_seals_of_one_body_have_nothing_in_common() -> None:
