@@ -57,24 +57,27 @@ class Listener(web.Server):
 class Connection(web.RequestHandler):
     """One sender's connection; see `aiohttp.web.RequestHandler`."""
 
-    __slots__ = ("_ahead", "_head", "_stalled", "_unread")
+    __slots__ = ("_ahead", "_head", "_queued", "_stalled", "_unread")
 
     def __init__(self, server: Listener, unread: Unread, options: dict[str, Any]) -> None:
         self._unread = unread
-        self._head = self._ahead = 0
+        self._head = self._ahead = self._queued = 0
         self._stalled: asyncio.TimerHandle | None = None
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
 
     def data_received(self, data: bytes) -> None:
         """Parse, then weigh what is held of requests that are not yet in hand."""
+        before, left = self._queued, len(self._messages)
         super().data_received(data)
-        waits = self._waiter is not None and not self._messages
+        self._queued = len(self._messages)
+        waits = self._waiter is not None and not self._queued
         self._head = self._head + len(data) if waits else 0
         if self._head > MAX_HEAD_BYTES:
             self._head = 0
             super().data_received(b"a" * MAX_HEADER_BYTES * 2)  # the parser refuses it: 431
-        queued = self._request_in_progress and self._messages
-        self._ahead = self._ahead + len(data) if queued else 0
+        if left < before:  # some were taken in hand since, and their part with them
+            self._ahead = self._ahead * left // before
+        self._ahead = self._ahead + len(data) if self._queued else 0
         if self._ahead > MAX_AHEAD_BYTES:
             self.force_close()
 

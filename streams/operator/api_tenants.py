@@ -59,7 +59,8 @@ async def disable_tenant(request: web.Request) -> web.Response:
     """Disable a tenant: its hooks and submissions are refused, what it has stays."""
     parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     async with _changing(parts, tenant_id):
-        record = await known_tenant(parts, tenant_id)
+        shown = await known_tenant(parts, tenant_id)
+        record = parts.newest((tenant_id, "tenant", ""), shown) or shown
         return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
 
 
@@ -157,9 +158,7 @@ def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int
 
 
 async def _newest(parts: Parts, key: Row) -> TenantRecord | None:
-    """A record as this operator wrote it, where the read model does not show that yet."""
-    ours, shown = parts.unshown.get(key), await parts.ask(lambda db: queries.setting(db, *key))
-    return ours if shown is None or (ours and ours.updated_at >= shown.updated_at) else shown
+    return parts.newest(key, await parts.ask(lambda db: queries.setting(db, *key)))
 
 
 async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:

@@ -55,6 +55,11 @@ class Parts:
     """What was written to `tenants` and the read model has not shown: the next change of the same
     record goes by it, or it would bring back what that one ended."""
 
+    def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
+        """A record of `tenants` to change: as the read model shows it, or as it was written."""
+        ours = self.unshown.get(key)
+        return ours if ours and (not shown or ours.updated_at >= shown.updated_at) else shown
+
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""
         return await asyncio.to_thread(self.database.read, query)

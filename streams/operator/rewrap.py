@@ -57,7 +57,7 @@ async def rewrap(parts: Parts) -> Rewrapped:
             page = await parts.ask(partial(queries.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done
-            await _rewrap(parts, page, done)
+            await _rewrap(parts, [parts.newest(_key(each), each) or each for each in page], done)
             # One erased by another operator meanwhile: its key must not have come back.
             await destroy_erased(parts)
         last = _key(page[-1])

@@ -215,6 +215,17 @@ async def test_who_does_not_read_its_answers_holds_no_connection(
         await connections(edge, 0)
 
 
+async def test_who_reads_its_answers_may_send_ahead_without_end(edge: Edge) -> None:
+    request = HOOK + LENGTH + SIGNED + b"X-A: " + b"a" * 2_000 + b"\r\n\r\n" + BODY
+    last = b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"
+    count = 2 * connection.MAX_AHEAD_BYTES // len(request)
+    assert statuses(await exchange(edge, request * count + last)) == [
+        202,
+        *[200] * (count - 1),
+        404,
+    ]
+
+
 async def test_requests_ahead_of_an_answer_are_held_up_to_a_bound() -> None:
     head = HOOK + b"".join(b"X-%d: " % n + b"a" * 8_000 + b"\r\n" for n in range(7)) + b"\r\n"
     async with running(sender=SilentLog(), deadline_seconds=60.0) as edge:

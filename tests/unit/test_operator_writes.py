@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -15,10 +15,13 @@ from webhooks import VAULT, source, tenant
 
 from streams.operator import api_tenants
 from streams.operator.gate import problems
-from streams.operator.parts import PARTS
+from streams.operator.parts import PARTS, Parts, not_shown
+from streams.operator.refusal import Refusal
+from streams.operator.rewrap import rewrap
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.source_keys import keys_of, open_secret
+from streams.vault import local_vault
 
 SHOP = ("acme", "source", "shop")
 PATH = "/v1/tenants/acme/sources/shop"
@@ -26,6 +29,8 @@ PATH = "/v1/tenants/acme/sources/shop"
 
 class Stalled:
     """Parts whose read model stands still, and the topic behind them."""
+
+    newest = Parts.newest
 
     def __init__(self) -> None:
         self.vault, self.tenant_writes = VAULT, asyncio.Lock()
@@ -44,12 +49,16 @@ class Stalled:
     async def once(self, row: Any, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.read_model)
 
+    async def shown(self, row: Any, condition: Callable[[sqlite3.Connection], bool]) -> None:
+        if not condition(self.read_model):
+            raise not_shown()
+
     async def set_tenant(self, key: tuple[str, str, str], record: TenantRecord) -> None:
         self.topic[key] = record
 
     def secrets(self) -> list[bytes]:
         record = self.topic[SHOP]
-        return [open_secret(VAULT, record, key.sealed or b"") for key in keys_of(record)]
+        return [open_secret(self.vault, record, key.sealed or b"") for key in keys_of(record)]
 
 
 @pytest.fixture
@@ -76,6 +85,17 @@ async def test_a_rotation_does_not_bring_back_what_a_put_has_ended(
     assert stalled.secrets() == [b"newer", b"new"]
     await api.put(PATH, json={"scheme": "github", "mapping": {"subject": "name"}})
     assert stalled.secrets() == [b"newer", b"new"]
+
+
+async def test_a_rewrapping_does_not_bring_back_what_a_put_has_ended(
+    stalled: Stalled, api: TestClient[Any, Any]
+) -> None:
+    await api.put(PATH, json={"scheme": "github", "secret": "new"})
+    stalled.vault = local_vault(b"n" * 32, b"k" * 32)
+    with pytest.raises(Refusal, match="the read model does not show it"):
+        await rewrap(cast(Parts, stalled))
+    assert stalled.secrets() == [b"new"]
+    assert stalled.topic[SHOP].keys[0].sealed != stalled.unshown[SHOP].keys[0].sealed
 
 
 async def test_what_another_wrote_later_is_what_holds(
