@@ -54,7 +54,8 @@ $(INSTALLED): requirements.lock pyproject.toml streams/broker/jars.lock
 	"$$python" -m venv $(VENV) || { \
 	  echo "error: $$python cannot create $(VENV); on Debian: apt install python3-venv" >&2; \
 	  rm -rf $(VENV); exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@echo "installing into $(VENV): a minute or two"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation -e .

@@ -8,6 +8,7 @@ asked only when no connection to the first came about.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import count
@@ -22,6 +23,7 @@ from aiohttp import (
     TCPConnector,
     web,
 )
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -40,6 +42,18 @@ _RETRY_AFTER_SECONDS = 1
 _KEEP_ALIVE_SECONDS = 2.0
 _LARGEST_BODY = 1 << 40  # the process behind decides
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
+
+
+class _Ours(logging.Filter):
+    """Faults of this proxy: what a client sends wrong it is told, with no traceback here."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raised = record.exc_info[1] if record.exc_info else None
+        return not isinstance(raised, HttpProcessingError)
+
+
+_LOGGER = logging.getLogger(__name__)
+_LOGGER.addFilter(_Ours())
 
 
 class Front:
@@ -161,8 +175,9 @@ async def _client(app: web.Application) -> AsyncIterator[None]:
 async def serve(front: Front, listener: socket.socket) -> web.AppRunner:
     """Serve on a bound socket until the runner's `cleanup`."""
     runner = web.AppRunner(
-        front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=2.0
-    )
+        front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
+        logger=_LOGGER,
+    )  # fmt: skip
     await runner.setup()
     await web.SockSite(runner, listener).start()
     return runner

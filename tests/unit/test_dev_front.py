@@ -155,6 +155,19 @@ async def test_no_request_line_leads_elsewhere(target: str) -> None:
     assert (status == b"200") == bool(operator.seen)
 
 
+async def test_a_request_that_is_no_http_leaves_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with fronted(*pair()) as client:
+        url = client._base_url
+        assert url
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
+        status = (await asyncio.wait_for(reader.read(), TIMEOUT)).split()[1]
+        writer.close()
+    assert (status, caplog.records) == (b"400", [])
+
+
 async def test_hop_by_hop_headers_stay() -> None:
     async with fronted(*pair()) as client:
         answer = await client.get("/v1/jobs", headers={"Connection": "X-Mine", "X-Mine": "1"})
