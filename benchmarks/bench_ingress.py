@@ -63,12 +63,14 @@ def measure(seconds: float, connections: int) -> list[Result]:
         with bare(bootstrap) as port:
             closed(port, made(3_000), connections, 3)  # connections and the JVM warm up
             yardstick = closed(port, made(int(seconds * 9_000)), connections, seconds)
+            steadily = open_loop(port, steady(seconds), 256, OPEN_LOOP_RATE)
         with ingress(bootstrap, folder, 1) as port:
             alone = one_process(port, connections, seconds)
         with ingress(bootstrap, folder, 2) as port:
             closed(port, made(3_000), connections, 3)
             both = closed(port, made(int(seconds * 12_000)), connections, seconds)
-    rows = [*figures("bare", yardstick), *alone, *figures("two processes", both)]
+    least = [*figures("bare", yardstick), *figures("bare, open loop, 1,000/s", steadily)]
+    rows = [*least, *alone, *figures("two processes", both)]
     return [*rows, *ratios(rows), Result("anchor", "latency p99, below", ANCHOR_MS, "ms")]
 
 
@@ -87,8 +89,13 @@ def one_process(port: int, connections: int, seconds: float) -> list[Result]:
         *figures("redeliveries", closed(port, known, connections, seconds), 200),
         *(figures("GitHub's bodies", closed(port, real, connections, seconds)) if real else []),
     ]
-    steady = made(int(seconds * OPEN_LOOP_RATE))
-    return [*rows, *figures("open loop, 1,000/s", open_loop(port, steady, 256, OPEN_LOOP_RATE))]
+    answered = open_loop(port, steady(seconds), 256, OPEN_LOOP_RATE)
+    return [*rows, *figures("open loop, 1,000/s", answered)]
+
+
+def steady(seconds: float) -> list[bytes]:
+    """What an open loop sends in so many seconds."""
+    return made(int(seconds * OPEN_LOOP_RATE))
 
 
 def figures(contender: str, answers: Answers, expected: int = 202) -> list[Result]:
