@@ -57,7 +57,8 @@ class KeyMaker:
             del task  # its exception holds this frame: a cycle, and the body would stay in it
 
     async def _make(self, tenant_id: str) -> DataKey:
-        record = new_key_record(self._vault, tenant_id)
+        # The key that wraps it may lie on another host: nobody else waits for its answer.
+        record = await asyncio.to_thread(new_key_record, self._vault, tenant_id)
         address = tenant_key(tenant_id, "data_key", record.id)
         read_back = asyncio.wrap_future(self._book.find(tenant_id, record.id))
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from ingress.normalize import Normalized
 from ingress.window import Window
 from streams.data_key import CHUNK_BYTES
 from streams.errors import Erased, KafkaUnavailable
+from streams.key_book import KeyBook
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
+from streams.vault import Vault
 
 
 def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
@@ -54,6 +57,35 @@ async def test_each_tenant_has_a_key_of_its_own() -> None:
     for tenant_id in ("acme", "bolt"):
         await intake(log).store(event(tenant_id=tenant_id))
     assert {TENANT.decode(r.value).tenant_id for r in log.on("tenants")} == {"acme", "bolt"}
+
+
+class SlowToWrap:
+    """A key-encryption key on another host, which answers when it is let."""
+
+    key_id = "kms/slow"
+
+    def __init__(self) -> None:
+        self.asked, self.through = threading.Event(), threading.Event()
+
+    def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        self.asked.set()
+        assert self.through.wait(10), "the event loop waits for it"
+        return secret
+
+    def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
+        return wrapped
+
+
+async def test_a_slow_key_encryption_key_holds_nobody_else_up() -> None:
+    slow, log = SlowToWrap(), MemoryLog()
+    vault = Vault(slow)
+    log.book = KeyBook(vault)
+    store = asyncio.create_task(Intake(log, KeyMaker(log, vault, log.book, 4), 4).store(event()))
+    while not slow.asked.is_set():
+        await asyncio.sleep(0.001)  # as everybody else's requests go on
+    slow.through.set()
+    await store
+    assert bodies(log) == [b"{}"]
 
 
 async def test_two_processes_at_once_make_two_keys_that_both_hold() -> None:
