@@ -122,10 +122,12 @@ class Rates:
         now = self._clock()
         if report.process == self.process and not self.known:
             self._joined = now
-        self._heard[report.process] = (now, {} if report.leaving else report.demand)
-        silent = [p for p, (at, _) in self._heard.items() if now - at >= SILENT_SECONDS]
-        for process in (*silent, *([report.process] if report.leaving else ())):
-            self._heard.pop(process, None)
+        if report.leaving:
+            self._heard.pop(report.process, None)
+        else:
+            self._heard[report.process] = (now, report.demand)
+        for process in [p for p, (at, _) in self._heard.items() if now - at >= SILENT_SECONDS]:
+            del self._heard[process]
 
     def _share(self, tenant_id: str, rate: Rate, now: float) -> float | None:
         """By demand; what the whole demand leaves of the rate is shared out equally."""

@@ -268,6 +268,17 @@ def test_a_process_that_leaves_is_forgotten_at_once() -> None:
     assert rates.wait("acme") == 0
 
 
+def test_a_share_that_grows_holds_from_then_on_and_not_backwards() -> None:
+    rates, clock = alone(Rate(count=1_000, seconds=10))
+    rates.hear(RateReport("ing_other", {"acme": 1e9}, leaving=False))
+    assert rates.wait("acme")
+    clock[0] += 0.5
+    rates.hear(RateReport("ing_other", {}, leaving=True))
+    assert rates.wait("acme")
+    clock[0] += 0.02
+    assert rates.wait("acme") == 0
+
+
 def test_a_tenant_without_a_rate_is_not_looked_at() -> None:
     limits: dict[str, Rate] = {}
     rates = Rates(limits, lambda: 50.0)
