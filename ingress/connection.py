@@ -8,6 +8,7 @@ with a traceback. Anybody on the internet can make it do so.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -57,13 +58,20 @@ class Listener(web.Server):
 class Connection(web.RequestHandler):
     """One sender's connection; see `aiohttp.web.RequestHandler`."""
 
-    __slots__ = ("_ahead", "_head", "_queued", "_stalled", "_unread")
+    __slots__ = ("_ahead", "_head", "_queued", "_unread")
 
     def __init__(self, server: Listener, unread: Unread, options: dict[str, Any]) -> None:
         self._unread = unread
         self._head = self._ahead = self._queued = 0
-        self._stalled: asyncio.TimerHandle | None = None
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have the kernel cut off who does not read, also once we have closed (tcp(7))."""
+        super().connection_made(transport)
+        timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+        if timeout is not None:
+            accepted = transport.get_extra_info("socket")
+            accepted.setsockopt(socket.IPPROTO_TCP, timeout, int(STALLED_SECONDS * 1000))
 
     def data_received(self, data: bytes) -> None:
         """Parse, then weigh what is held of requests that are not yet in hand."""
@@ -80,30 +88,6 @@ class Connection(web.RequestHandler):
         self._ahead = self._ahead + len(data) if self._queued else 0
         if self._ahead > MAX_AHEAD_BYTES:
             self.force_close()
-
-    def pause_writing(self) -> None:
-        """The sender does not read: so many seconds, and no longer."""
-        super().pause_writing()
-        self._stalled = self._loop.call_later(STALLED_SECONDS, self._abort)
-
-    def resume_writing(self) -> None:
-        """It reads again."""
-        super().resume_writing()
-        self._unstall()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """It is gone."""
-        self._unstall()
-        super().connection_lost(exc)
-
-    def _unstall(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
 
     def handle_error(
         self,

@@ -202,8 +202,8 @@ async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
         found = queries.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
-    parts.unshown[key] = record
     await parts.set_tenant(key, record)
+    parts.unshown[key] = record
     found = await parts.once(("tenants", key), shown)
     if found is None:
         raise not_shown()

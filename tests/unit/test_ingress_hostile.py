@@ -201,8 +201,9 @@ async def connections(edge: Edge, count: int) -> list[web.RequestHandler]:
     return edge.listener.connections
 
 
+@pytest.mark.parametrize("requests", [3, 100], ids=["few, then silent", "many"])
 async def test_who_does_not_read_its_answers_holds_no_connection(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, requests: int
 ) -> None:
     monkeypatch.setattr(connection, "STALLED_SECONDS", 0.3)
     with socket.socket() as client:
@@ -211,7 +212,7 @@ async def test_who_does_not_read_its_answers_holds_no_connection(
         [ours] = await connections(edge, 1)
         assert ours.transport is not None
         ours.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * requests)
         await connections(edge, 0)
 
 
