@@ -89,8 +89,12 @@ def one_process(port: int, connections: int, seconds: float) -> list[Result]:
         *figures("redeliveries", closed(port, known, connections, seconds), 200),
         *(figures("GitHub's bodies", closed(port, real, connections, seconds)) if real else []),
     ]
+    before = cpu_seconds(port)
     answered = open_loop(port, steady(seconds), 256, OPEN_LOOP_RATE)
-    return [*rows, *figures("open loop, 1,000/s", answered)]
+    cost = (cpu_seconds(port) - before) / len(answered.latencies)
+    name = "open loop, 1,000/s"
+    spent = Result(name, "processor time", round(cost * 1e6, 1), "us/request")
+    return [*rows, *figures(name, answered), spent]
 
 
 def steady(seconds: float) -> list[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -71,7 +72,8 @@ class Connection(web.RequestHandler):
         timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
         if timeout is not None:
             accepted = transport.get_extra_info("socket")
-            accepted.setsockopt(socket.IPPROTO_TCP, timeout, int(STALLED_SECONDS * 1000))
+            with suppress(OSError):  # it is gone already
+                accepted.setsockopt(socket.IPPROTO_TCP, timeout, int(STALLED_SECONDS * 1000))
 
     def data_received(self, data: bytes) -> None:
         """Parse, then weigh what is held of requests that are not yet in hand."""

@@ -29,13 +29,10 @@ from streams.operator import parts
 from streams.operator.client import CallFailed
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
-from streams.serde.records import Cancel, Command, Job, Replay, SigningKey, Submit
-from streams.source_keys import MOST_KEYS, open_secret
-from streams.vault import local_vault
+from streams.serde.records import Cancel, Command, Job, Replay, Submit
 
 pytestmark = pytest.mark.broker
 
-SECRET = "not-to-be-seen-anywhere"
 JOBS = "/v1/tenants/acme/jobs"
 
 
@@ -305,146 +302,6 @@ def test_what_may_be_replayed(cluster: Cluster, operator: RunningOperator) -> No
     }.items():  # fmt: skip
         with pytest.raises(CallFailed, match=reason):
             operator.send("POST", f"/v1/dlq/{job_id}/replay", note)
-
-
-def test_a_source_s_secret_is_sealed_and_shown_to_nobody(
-    cluster: Cluster, operator: RunningOperator, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = "/v1/tenants/acme/sources/zendesk"
-    body = {"scheme": "zendesk", "secret": SECRET, "mapping": {"event_type": "type"}}
-    put = operator.send("PUT", path, body)
-    assert put == operator.get(path)
-    assert (put["scheme"], put["secrets"], put["disabled"]) == ("zendesk", 1, False)
-    assert operator.get("/v1/tenants/acme")["sources"] == ["zendesk"]
-    with pytest.raises(CallFailed, match="scheme") as refused:
-        operator.send("PUT", path, body | {"scheme": "md5"})
-    record = TENANT.decode(cluster.read("tenants")[-1].value())
-    [key] = record.keys
-    vault = local_vault(cluster.vault_key)
-    assert open_secret(vault, record, key.sealed or b"") == SECRET.encode()
-    told = [json.dumps(put), str(refused.value), *capfd.readouterr()]
-    kept = [m.value() or b"" for m in cluster.read("tenants")]
-    files = [f for f in cluster.settings.data_dir.rglob("*") if f.is_file()]
-    kept += [file.read_bytes() for file in files]
-    assert len(kept) >= 4
-    assert not [each for each in told if SECRET in each]
-    assert not [each for each in kept if SECRET.encode() in each]
-
-
-def test_a_source_s_secret_can_be_referred_to_and_the_record_holds_the_reference_alone(
-    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOOK_SECRET", SECRET)
-    for name, reference in {"a": "env:HOOK_SECRET", "b": "file:/not/on/this/host"}.items():
-        body = {"scheme": "github", "secret_ref": reference}
-        put = operator.send("PUT", f"/v1/tenants/acme/sources/{name}", body)
-        assert (put["secrets"], put["secret_ref"]) == (1, reference)
-    values = [m.value() or b"" for m in cluster.read("tenants")]
-    found = {r.id: r.keys for r in map(TENANT.decode, values) if r.kind == "source"}
-    assert found == {
-        "a": (SigningKey(None, "env:HOOK_SECRET"),),
-        "b": (SigningKey(None, "file:/not/on/this/host"),),
-    }
-    assert not [value for value in values if SECRET.encode() in value]
-    gone = operator.send("DELETE", "/v1/tenants/acme/sources/a")
-    assert (gone["disabled"], gone["secrets"], gone["secret_ref"]) == (True, 0, None)
-
-
-def test_a_rotation_puts_the_new_secret_first_and_gives_the_old_one_an_end(
-    cluster: Cluster, operator: RunningOperator
-) -> None:
-    path = "/v1/tenants/acme/sources/shop"
-    operator.send("PUT", path, {"scheme": "github", "secret": "first"})
-    before = datetime.now(UTC)
-    operator.send("POST", f"{path}/rotate", {"secret": "second", "overlap_seconds": 0})
-    rotated = operator.send(
-        "POST", f"{path}/rotate", {"secret_ref": "env:THIRD", "overlap_seconds": 3600}
-    )
-    assert rotated == operator.get(path)
-    assert (rotated["scheme"], rotated["secrets"]) == ("github", 2)
-    assert rotated["secret_ref"] == "env:THIRD"
-    [old] = rotated["old_secrets"]
-    ends = datetime.fromisoformat(old["valid_until"]) - before
-    assert timedelta(seconds=3599) < ends < timedelta(seconds=3630)
-    record = TENANT.decode(cluster.read("tenants")[-1].value())
-    newest, older = record.keys
-    assert (newest.reference, newest.until) == ("env:THIRD", None)
-    assert open_secret(local_vault(cluster.vault_key), record, older.sealed or b"") == b"second"
-
-
-def test_a_source_set_without_a_secret_keeps_its_own_and_their_ends(
-    cluster: Cluster, operator: RunningOperator
-) -> None:
-    path, body = "/v1/tenants/acme/sources/shop", {"scheme": "github"}
-    with pytest.raises(CallFailed, match="only a live source of the same scheme keeps its own"):
-        operator.send("PUT", path, body)
-    operator.send("PUT", path, body | {"secret": "first"})
-    operator.send("POST", f"{path}/rotate", {"secret": "gone", "overlap_seconds": 0})
-    before = operator.send("POST", f"{path}/rotate", {"secret": "now", "overlap_seconds": 3600})
-    mended = operator.send("PUT", path, body | {"mapping": {"subject": "repository.name"}})
-    changed = ("mapping", "updated_at")
-    assert {k: v for k, v in mended.items() if k not in changed} == {
-        k: v for k, v in before.items() if k not in changed
-    }
-    assert mended["mapping"] == {"subject": "repository.name"}
-    record = TENANT.decode(cluster.read("tenants")[-1].value())
-    vault = local_vault(cluster.vault_key)
-    assert [open_secret(vault, record, k.sealed or b"") for k in record.keys] == [b"now", b"gone"]
-    with pytest.raises(CallFailed, match="of the same scheme"):
-        operator.send("PUT", path, {"scheme": "intercom"})
-    operator.send("DELETE", path)
-    with pytest.raises(CallFailed, match="only a live source"):
-        operator.send("PUT", path, body)
-
-
-def test_tenants_and_their_sources_are_listed_by_name(operator: RunningOperator) -> None:
-    for tenant_id in ("zeta", "bolt"):
-        operator.send("PUT", f"/v1/tenants/{tenant_id}")
-    for name in ("b", "a"):
-        operator.send(
-            "PUT", f"/v1/tenants/bolt/sources/{name}", {"scheme": "github", "secret": "s"}
-        )
-    operator.send("DELETE", "/v1/tenants/zeta")
-    whole = operator.get("/v1/tenants")
-    assert [(t["tenant_id"], t["disabled"], t["sources"]) for t in whole["tenants"]] == [
-        ("acme", False, []), ("bolt", False, ["a", "b"]), ("zeta", True, []),
-    ]  # fmt: skip
-    first = operator.get("/v1/tenants", limit="2")
-    rest = operator.get("/v1/tenants", limit="2", cursor=first["next_cursor"])
-    assert first["tenants"] + rest["tenants"] == whole["tenants"]
-    assert rest["next_cursor"] is None
-    listed = operator.get("/v1/tenants/bolt/sources")["sources"]
-    assert listed == [operator.get(f"/v1/tenants/bolt/sources/{name}") for name in ("a", "b")]
-    with pytest.raises(CallFailed, match="no tenant 'none'"):
-        operator.get("/v1/tenants/none/sources")
-
-
-def test_rotations_of_one_moment_are_all_kept_and_too_many_are_refused(
-    cluster: Cluster, operator: RunningOperator
-) -> None:
-    path = "/v1/tenants/acme/sources/shop"
-    operator.send("PUT", path, {"scheme": "github", "secret": "0"})
-
-    def rotate(number: int) -> int:
-        body = {"secret": str(number), "overlap_seconds": 60}
-        return int(operator.send("POST", f"{path}/rotate", body)["secrets"])
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(rotate, range(1, MOST_KEYS))) == list(range(2, MOST_KEYS + 1))
-    with pytest.raises(CallFailed, match=r"8 secrets verify already: the next one ends at 20"):
-        rotate(MOST_KEYS)
-    operator.send("DELETE", path)
-    with pytest.raises(CallFailed, match="a disabled source has no secret"):
-        rotate(1)
-
-
-def test_a_tenant_s_rate_is_set_shown_and_taken_away(operator: RunningOperator) -> None:
-    rate = {"count": 600, "seconds": 60}
-    assert operator.send("PUT", "/v1/tenants/acme", {"rate": rate})["rate"] == rate
-    with pytest.raises(CallFailed, match=r"rate\.count"):
-        operator.send("PUT", "/v1/tenants/acme", {"rate": {"count": -1, "seconds": 60}})
-    assert operator.get("/v1/tenants/acme")["rate"] == rate
-    assert operator.send("PUT", "/v1/tenants/acme", {})["rate"] is None
 
 
 def test_nothing_under_v1_answers_without_the_token(operator: RunningOperator) -> None:
