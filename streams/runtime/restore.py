@@ -134,9 +134,9 @@ class Restore:
             position = max(found.offset, store.next)
             if position == store.next and store.left:
                 continue
-            records = [(m.key() or b"", m.value(), m.timestamp()[1]) for m in store.unread]
-            fold(store.backend, records, position, now_ms)
-            store.records += len(records)
+            changes = {m.key() or b"": (m.value(), m.timestamp()[1]) for m in store.unread}
+            fold(store.backend, changes, position, now_ms)
+            store.records += len(store.unread)
             store.unread.clear()
             store.next = position
             if not store.left:

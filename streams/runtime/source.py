@@ -75,12 +75,13 @@ class Source:
         messages = [first, *self._consumer.consume(most - 1, 0)]
         if any(message.error() for message in messages):
             messages = [message for message in messages if not self._told_error(message)]
-        names = self._names
+        # The named tuple's own constructor would cost twice as much.
+        names, new = self._names, tuple.__new__
         return [
-            Record(
-                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index, arg-type]
-                m.key(), m.value(), m.headers() or (),  # type: ignore[arg-type]
-            )
+            new(Record, (
+                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
+                m.key(), m.value(), m.headers() or (),
+            ))
             for m in messages
         ]  # fmt: skip
 
