@@ -20,6 +20,7 @@ from streams.errors import Fenced, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment
+from streams.runtime.blocked import BlockedInputs
 from streams.runtime.clock import SystemClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
@@ -123,6 +124,7 @@ class StageLoop:
         prefix = settings.topic_prefix
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
+        self._blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
         self._transactions = KafkaTransactions(
             stage.name,
             f"{prefix}{stage.name}-{settings.instance}",
@@ -241,6 +243,7 @@ class StageLoop:
         self._lag_due = time.monotonic() + _LAG_SECONDS
         lag = self._ends.lag()
         self._ends.ask()
+        self._blocked.look(self._assignment.positions)
         if lag is not None:
             behind = lag > 0 and self._newest is not None
             age = time.time() - (self._newest or 0) / 1000 if behind else 0.0
