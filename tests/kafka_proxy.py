@@ -44,7 +44,8 @@ _WITH_ADDRESSES = {Api.METADATA, Api.FIND_COORDINATOR, Api.DESCRIBE_CLUSTER}
 class Fault:
     """What befalls the next `left` requests of an API, or their answers.
 
-    `landed` has, for each time it struck, what the proxy's witness said at that moment.
+    `landed` has, for each time it struck, what the proxy's witness said at that moment; `ended`
+    counts those that are over: a delayed answer came, a connection was cut.
     """
 
     api: Api
@@ -52,6 +53,7 @@ class Fault:
     left: int
     seconds: float = 0.0
     landed: list[Any] = field(default_factory=list)
+    ended: int = 0
     held: list[bytes] = field(default_factory=list)
 
 
@@ -125,6 +127,8 @@ class KafkaProxy:
         ]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            pass  # the proxy closes; asyncio would report this task as failed
         finally:
             for direction in both:
                 direction.cancel()
@@ -146,6 +150,7 @@ class KafkaProxy:
             if fault is not None and fault.kind == "hold":
                 fault.held.append(request)
                 fault.landed.append(self._witness())
+                fault.ended += 1
                 return
             asked[correlation] = api, fault
             await _send(to_broker, request)
@@ -163,9 +168,10 @@ class KafkaProxy:
             api, fault = asked.pop(correlation)
             if fault is not None:
                 fault.landed.append(self._witness())
+                await asyncio.sleep(fault.seconds)
+                fault.ended += 1
                 if fault.kind == "drop":
                     return
-                await asyncio.sleep(fault.seconds)
             if api in _WITH_ADDRESSES:
                 answer = answer.replace(*self._addresses)
             await _send(to_client, answer)
