@@ -21,6 +21,7 @@ from streams.errors import Fenced, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment
+from streams.runtime.blocked import BlockedInputs
 from streams.runtime.clock import SystemClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
@@ -123,6 +124,8 @@ class StageLoop:
         prefix = settings.topic_prefix
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
+        blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
+        self._lag = Lag(stage.name, self._ends, blocked)
         self._transactions = KafkaTransactions(
             stage.name,
             f"{prefix}{stage.name}-{settings.instance}",
@@ -133,7 +136,6 @@ class StageLoop:
             self._outage,
             self._stop.is_set,
         )
-        self._lag = Lag(stage.name, self._ends)
         self._executor = Executor(self._transactions)
         self._assignment = Assignment(
             stage,
