@@ -87,7 +87,7 @@ class Restore:
         for place, store in self._stores.items():
             _begin(store, offset_in(starts[place]), offset_in(ends[place]), now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
-        self._at_start = self.left
+        self.at_start = self.left
         self._tell_at = self._started + _TELL_SECONDS
         self._consumer = Consumer(dict(config)) if self._behind else None
         if self._consumer is not None:
@@ -102,7 +102,7 @@ class Restore:
     @property
     def seconds_left(self) -> float:
         """At the pace so far; infinite before the first record."""
-        done, left = self._at_start - self.left, self.left
+        done, left = self.at_start - self.left, self.left
         if not done:
             return math.inf if left else 0.0
         return left * (time.monotonic() - self._started) / done
