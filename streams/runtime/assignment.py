@@ -136,6 +136,13 @@ class Assignment:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
         found = self._source.committed(partitions, _TIMEOUT)
         places = [(topic, p) for topic in self._stage.inputs for p in partitions]
-        missing = [place for place in places if place not in found]
-        starts = request_offsets(self._admin, self._prefix, missing, earliest(), _TIMEOUT)
-        return {**found, **{place: offset_in(answer) for place, answer in starts.items()}}
+        answers = request_offsets(self._admin, self._prefix, places, earliest(), _TIMEOUT)
+        starts = {place: offset_in(answer) for place, answer in answers.items()}
+        for (topic, partition), offset in found.items():
+            deleted = starts[topic, partition] - offset
+            if deleted > 0:  # of which an idle input's last may be a transaction's marker
+                log.warning(
+                    "input was deleted before it was read: is its retention too short?",
+                    topic=topic, partition=partition, offsets=deleted,
+                )  # fmt: skip
+        return {place: max(start, found.get(place, 0)) for place, start in starts.items()}

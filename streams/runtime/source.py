@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.errors import Fenced
 from streams.kafka import consumer_config
-from streams.runtime.failures import Outage
+from streams.runtime.failures import Outage, Verdict, classify_read
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -166,7 +166,7 @@ class Source:
         error = message.error()
         if error is None:
             return False
-        if error.fatal() or error.code() == KafkaError._FATAL:  # to a consumer, only fencing is
+        if classify_read(error) is Verdict.FENCED:
             raise Fenced(f"another process joined as this instance: {error.str()}")
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(error.str())
