@@ -22,6 +22,9 @@ log = structlog.get_logger(__name__)
 
 _POSITIONS_MS = 86_400_000
 
+ChangelogRecord = tuple[bytes, bytes | None, int]
+"""Key, value (None: deleted), timestamp in milliseconds."""
+
 ReadThrough = Callable[[str, int, float], bool]
 """(topic, partition, monotonic moment): has all that stood there then been processed?"""
 
@@ -148,7 +151,7 @@ class Task:
         stale = self._clock.now() - self._current_at > _POSITIONS_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
-    def changelog(self) -> Iterator[tuple[str, str, list[tuple[bytes, bytes | None, int]]]]:
+    def changelog(self) -> Iterator[tuple[str, str, list[ChangelogRecord]]]:
         """For each store that changed: its name, its changelog, (key, value, timestamp) to send.
 
         What has no timestamp of its own is filed under the stream time, so that a rebuilt
