@@ -13,10 +13,11 @@ import structlog
 
 from streams.errors import PoisonRecord, StoreDamaged, TidegateError
 from streams.runtime.clock import Clock
-from streams.runtime.poison import Output, dead_letter
-from streams.runtime.processor import Header, Record, Stage
+from streams.runtime.context import ReadThrough, TaskContext
+from streams.runtime.poison import dead_letter
+from streams.runtime.processor import Record, Stage
 from streams.state.overlay import Overlay
-from streams.state.store import Backend, Checkpoint, KeyValueStore
+from streams.state.store import Backend, Checkpoint
 
 log = structlog.get_logger(__name__)
 
@@ -24,50 +25,6 @@ _POSITIONS_MS = 86_400_000
 
 ChangelogRecord = tuple[bytes, bytes | None, int]
 """Key, value (None: deleted), timestamp in milliseconds."""
-
-ReadThrough = Callable[[str, int, float], bool]
-"""(topic, partition, monotonic moment): has all that stood there then been processed?"""
-
-
-class TaskContext:
-    """`Context` of one task."""
-
-    def __init__(
-        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], read_through: ReadThrough
-    ) -> None:
-        self.partition = partition
-        self.stream_time = 0
-        self.outputs: list[Output] = []
-        self._clock = clock
-        self._stores = stores
-        self._read_through = read_through
-
-    @property
-    def now(self) -> int:
-        return self._clock.now()
-
-    @property
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
-
-    def store(self, name: str) -> KeyValueStore:
-        return self._stores[name]
-
-    def forward(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        partition: int | None = None,
-        headers: Sequence[Header] = (),
-        timestamp: int | None = None,
-    ) -> None:
-        to = self.partition if partition is None else partition
-        self.outputs.append((topic, key, value, to, headers, timestamp))
-
-    def read_through(self, topic: str, moment: float) -> bool:
-        return self._read_through(topic, self.partition, moment)
 
 
 class Task:
