@@ -46,7 +46,7 @@ def proxy(kafka: KafkaUnderTest, dedup: DedupUnderLoad) -> Iterator[KafkaProxy]:
 
 def await_struck(fault: Fault, times: int = 1) -> None:
     """It struck so often, each time with records in flight, and is over."""
-    eventually(lambda: fault.ended == times, 60, what=f"{fault} struck {times} times")
+    eventually(lambda: fault.ended == times, 60, what=f"{fault.api.name} struck {times} times")
     assert all(place.in_flight for place in fault.landed), fault.landed
     print(f"{fault.kind} {fault.api.name}: struck at {fault.landed}")
 
