@@ -57,6 +57,9 @@ class Place:
     step: str
     in_flight: int
 
+    def __str__(self) -> str:
+        return f"at {self.step} with {self.in_flight} in flight"
+
 
 class FaultPoints:
     """The shared file; a test makes it with `create`, the process opens it."""

@@ -59,6 +59,10 @@ class Flood:
         self._finished.set()
         self._thread.join(30)
 
+    def wait(self, seconds: float) -> None:
+        """Let it flow for a time."""
+        assert not self._finished.wait(seconds), "the flood has ended"
+
     def finish(self) -> set[bytes]:
         """Stop, and wait until the broker has it all; the fingerprints that must come out."""
         self._finished.set()

@@ -123,12 +123,12 @@ def _folded(
     if checkpoint is None:
         return {}
     backend: Backend = backend_for(spec, MemoryTables())
-    records = [
-        (m.key() or b"", m.value(), m.timestamp()[1])
+    changes = {
+        m.key() or b"": (m.value(), m.timestamp()[1])
         for m in messages
         if (m.offset() or 0) < checkpoint.offset
-    ]
-    fold(backend, records, checkpoint.offset, checkpoint.written_at_ms)
+    }
+    fold(backend, changes, checkpoint.offset, checkpoint.written_at_ms)
     return dict(backend.range(_FROM, _TO))
 
 

@@ -27,4 +27,7 @@ BLOCKED_SECONDS = Gauge(
     _STAGE,
 )
 RESTORE_LEFT = Gauge("tidegate_stage_restore_records_left", "Changelog offsets to restore", _STAGE)
+RESTORE_SECONDS_LEFT = Gauge(
+    "tidegate_stage_restore_seconds_left", "Until restored, at the pace so far", _STAGE
+)
 STORE_WRITES = Counter("tidegate_stage_store_writes", "Changelog records written", _STAGE)
