@@ -1,4 +1,4 @@
-"""The dedup stage as a process that a test may kill at a step: `python dedup_stage.py`.
+"""The dedup stage as a process whose steps and disk a test may stop: `python dedup_stage.py`.
 
 The real stage, topology and settings (TIDEGATE_*), as `tidegate dedup` runs them.
 """
@@ -6,6 +6,7 @@ The real stage, topology and settings (TIDEGATE_*), as `tidegate dedup` runs the
 from __future__ import annotations
 
 import fault_points
+import slow_disk
 
 from streams.dedup import stage
 from streams.runtime.runner import run_stage
@@ -14,6 +15,7 @@ from streams.telemetry import configure_logging
 from streams.topology.load import load
 
 if __name__ == "__main__":
+    slow_disk.install()
     fault_points.install()
     settings = load_settings()
     configure_logging(settings, stage="dedup", instance=settings.instance)
