@@ -47,6 +47,10 @@ class StageProcess:
         return self._process.pid
 
     @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def lines(self) -> str:
         return self._log.read_text()
 
@@ -104,6 +108,14 @@ class Cluster:
             future.result(30)
         eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
 
+    def client(self, **settings: Any) -> dict[str, Any]:
+        """A whole client configuration; keyword `group_id` becomes `group.id`."""
+        return dict(self._kafka.client(**settings))
+
+    def width(self, topic: str) -> int:
+        """Number of partitions."""
+        return self._topology.topics[topic].partitions
+
     def environ(self, data_dir: Path, instance: str = "0") -> dict[str, str]:
         """Settings of a stage's process."""
         client = self._kafka.client_settings.items()
@@ -134,7 +146,7 @@ class Cluster:
                 **QUIET,
             }
         )
-        ends = self._ends(name)
+        ends = self.ends(topic)
         consumer.assign([TopicPartition(name, p, 0) for p, end in ends.items() if end])
         found: list[Message] = []
 
@@ -150,17 +162,25 @@ class Cluster:
     def pairs(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         return [(m.key(), m.value()) for m in self.read(topic)]
 
+    def ends(self, topic: str, *, committed: bool = False) -> dict[int, int]:
+        """The end of each partition; the `committed` one is the last stable offset."""
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return eventually(lambda: self._ask_ends(topic, level), 30, what=f"the ends of {topic}")
+
+    def held_back(self, topic: str) -> dict[int, int]:
+        """By partition, how many records stand behind the beginning of an open transaction."""
+        stable, ends = self.ends(topic, committed=True), self.ends(topic)
+        return {p: end - stable[p] for p, end in ends.items() if end > stable[p]}
+
     def _led(self, topic: NewTopic) -> bool:
-        return len(self._ask_ends(topic.topic)) == topic.num_partitions
+        name = topic.topic.removeprefix(self.prefix)
+        return len(self._ask_ends(name, IsolationLevel.READ_UNCOMMITTED)) == topic.num_partitions
 
-    def _ends(self, name: str) -> dict[int, int]:
-        return eventually(lambda: self._ask_ends(name), 30, what=f"the ends of {name}")
-
-    def _ask_ends(self, name: str) -> dict[int, int]:
+    def _ask_ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
         """Empty while the broker does not answer."""
-        width = self._topology.topics[name.removeprefix(self.prefix)].partitions
-        asked = {TopicPartition(name, p): OffsetSpec.latest() for p in range(width)}
-        answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        name = self.prefix + topic
+        asked = {TopicPartition(name, p): OffsetSpec.latest() for p in range(self.width(topic))}
+        answers = self.admin.list_offsets(asked, isolation_level=level)
         try:
             ends = {tp.partition: future.result(10).offset for tp, future in answers.items()}
         except KafkaException:

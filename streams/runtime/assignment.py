@@ -7,7 +7,7 @@ restored stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -30,7 +30,7 @@ _TIMEOUT = 5.0
 
 
 class Assignment:
-    """Tasks by partition; empty until `advance` has answered True.
+    """Tasks by partition, each from when it is restored until its partition goes.
 
     `config` is that of the restoring consumer.
     """
@@ -61,24 +61,29 @@ class Assignment:
         self._positions: dict[tuple[str, int], int] = {}
         self._restore: Restore | None = None
 
-    @property
-    def positions(self) -> dict[tuple[str, int], int]:
-        """Where each input of each task goes on."""
-        return {
-            (topic, partition): offset
-            for partition, task in self.tasks.items()
-            for topic, offset in task.positions.items()
-        }
+    def keep(self, partitions: Collection[int]) -> bool:
+        """Close all tasks but those of these partitions, and whatever is not restored yet.
 
-    def open(self, partitions: Sequence[int]) -> None:
-        """Begin anew with these partitions.
+        Answers whether a task was closed.
+        """
+        self._stop_restoring()
+        gone = [p for p in self.tasks if p not in partitions]
+        for partition in gone:
+            self.tasks.pop(partition).close()
+        return bool(gone)
+
+    def begin(self, partitions: Collection[int]) -> None:
+        """Begin to restore those of these partitions that have no task yet.
 
         Raises:
-            KafkaException: not answered in time: `close`, and try again.
+            KafkaException: not answered in time: `keep`, and try again.
         """
-        self._positions = self._committed(partitions) if partitions else {}
+        new = sorted(set(partitions) - self.tasks.keys())
+        if not new:
+            return
+        self._positions = self._committed(new)
         stores = []
-        for partition in partitions:
+        for partition in new:
             backends = self._opened.setdefault(partition, {})
             for spec in self._stage.stores:
                 changelog = self._changelogs[spec.changelog]
@@ -86,34 +91,42 @@ class Assignment:
                 stores.append(Restoring(spec.name, partition, backends[spec.name], changelog))
         now = self._clock.now()
         self._restore = Restore(stores, self._admin, self._prefix, self._config, now)
-        if partitions:
-            log.info("assigned", partitions=list(partitions), to_restore=self._restore.left)
+        log.info("assigned", partitions=new, to_restore=self._restore.left)
 
-    def advance(self) -> bool:
-        """Restore one chunk more; whether the tasks are there."""
-        if self._restore is not None:
-            complete = self._restore.advance(self._clock.now())
-            metrics.RESTORE_LEFT.labels(self._stage.name).set(self._restore.left)
-            if not complete:
-                return False
-            self._restore = None
-            self.tasks = {p: self._task(p, b) for p, b in self._opened.items()}
-            self._opened = {}
-            for task in self.tasks.values():
-                task.restored()
-        return True
+    @property
+    def restoring(self) -> bool:
+        """Whether tasks are yet to come of what was begun."""
+        return self._restore is not None
+
+    def advance(self) -> list[Task]:
+        """Restore one chunk more; the tasks that are ready by it."""
+        if self._restore is None:
+            return []
+        complete = self._restore.advance(self._clock.now())
+        metrics.RESTORE_LEFT.labels(self._stage.name).set(self._restore.left)
+        metrics.RESTORE_SECONDS_LEFT.labels(self._stage.name).set(self._restore.seconds_left)
+        if not complete:
+            return []
+        self._restore = None
+        ready = {p: self._task(p, backends) for p, backends in self._opened.items()}
+        self._opened = {}
+        self.tasks.update(ready)
+        for task in ready.values():
+            task.restored()
+        return list(ready.values())
 
     def close(self) -> None:
         """Leave all stores as their last commit left them."""
+        self.keep(())
+
+    def _stop_restoring(self) -> None:
         if self._restore is not None:
             self._restore.close()
             self._restore = None
-        for task in self.tasks.values():
-            task.close()
         for backends in self._opened.values():
             for backend in backends.values():
                 backend.close()
-        self.tasks, self._opened = {}, {}
+        self._opened = {}
 
     def _task(self, partition: int, backends: dict[str, Backend]) -> Task:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}
@@ -123,6 +136,13 @@ class Assignment:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
         found = self._source.committed(partitions, _TIMEOUT)
         places = [(topic, p) for topic in self._stage.inputs for p in partitions]
-        missing = [place for place in places if place not in found]
-        starts = request_offsets(self._admin, self._prefix, missing, earliest(), _TIMEOUT)
-        return {**found, **{place: offset_in(answer) for place, answer in starts.items()}}
+        answers = request_offsets(self._admin, self._prefix, places, earliest(), _TIMEOUT)
+        starts = {place: offset_in(answer) for place, answer in answers.items()}
+        for (topic, partition), offset in found.items():
+            deleted = starts[topic, partition] - offset
+            if deleted > 0:  # of which an idle input's last may be a transaction's marker
+                log.warning(
+                    "input was deleted before it was read: is its retention too short?",
+                    topic=topic, partition=partition, offsets=deleted,
+                )  # fmt: skip
+        return {place: max(start, found.get(place, 0)) for place, start in starts.items()}

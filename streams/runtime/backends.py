@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from streams.runtime.processor import StoreSpec
 from streams.state.key_value import KeyValueBackend
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 from streams.state.window import WindowBackend
-
-ChangelogRecord = tuple[bytes, bytes | None, int]
-"""Key, value (None: deleted), timestamp in milliseconds."""
 
 
 def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
@@ -20,17 +15,14 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
     return KeyValueBackend(tables)
 
 
-def fold(
-    backend: Backend, records: Sequence[ChangelogRecord], next_offset: int, now_ms: int
-) -> None:
-    """Write changelog records, in order, and that all before `next_offset` are folded in.
+def fold(backend: Backend, changes: Changes, next_offset: int, now_ms: int) -> None:
+    """Write what changelog records changed, and that all before `next_offset` are folded in.
 
     What was there keeps its date: a restore in several sittings is as old as its first, for
     the tombstones that it may still miss.
     """
-    changes: Changes = {key: (value, timestamp) for key, value, timestamp in records}
     checkpoint = backend.checkpoint()
-    newest = max((timestamp for _, _, timestamp in records), default=0)
+    newest = max((timestamp for _, timestamp in changes.values()), default=0)
     stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)
     written_at = checkpoint.written_at_ms if checkpoint else now_ms
     backend.write(changes, Checkpoint(next_offset, written_at, stream_time))

@@ -96,12 +96,8 @@ class _StageRun:
         checkpoint = backend.checkpoint()
         log = self._broker.records[spec.changelog, partition]
         unread = log[checkpoint.offset if checkpoint else 0 :]
-        fold(
-            backend,
-            [(r.key or b"", r.value, r.timestamp) for r in unread],
-            len(log),
-            self._clock.now(),
-        )
+        changes = {r.key or b"": (r.value, r.timestamp) for r in unread}
+        fold(backend, changes, len(log), self._clock.now())
         return backend
 
 

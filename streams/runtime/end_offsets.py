@@ -25,7 +25,7 @@ class _Question:
 
 
 class EndOffsets:
-    """End offsets of the assigned inputs; `position` is how far this process has read."""
+    """End offsets of the assigned `inputs`; `position` is how far this process has read."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class EndOffsets:
         self._prefix = prefix
         self._position = position
         self._outage = outage
-        self._inputs: list[Place] = []
+        self.inputs: list[Place] = []
         self._answered: _Question | None = None
         self._pending: _Question | None = None
 
     def assign(self, inputs: Sequence[Place]) -> None:
         """Ask for these (logical topic, partition) from now on."""
-        self._inputs = list(inputs)
+        self.inputs = list(inputs)
         self._answered = self._pending = None
 
     def read_through(self, topic: str, partition: int, moment: float) -> bool:
@@ -59,11 +59,11 @@ class EndOffsets:
     def ask(self) -> None:
         """Ask anew unless a question is open."""
         self._collect()
-        if self._pending is not None or not self._inputs:
+        if self._pending is not None or not self.inputs:
             return
         asked_at = time.monotonic()
         answers = request_offsets(
-            self._admin, self._prefix, self._inputs, latest(), _PATIENCE_SECONDS
+            self._admin, self._prefix, self.inputs, latest(), _PATIENCE_SECONDS
         )
         self._pending = _Question(asked_at, answers)
 

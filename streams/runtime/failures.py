@@ -74,6 +74,12 @@ def classify(error: KafkaError) -> Verdict:
     return Verdict.RETRY if error.retriable() else Verdict.RECREATE
 
 
+def classify_read(error: KafkaError) -> Verdict:
+    """The verdict on an error of the consumer: fenced, or librdkafka tries on by itself."""
+    fenced = error.fatal() or error.code() in {KafkaError._FATAL, *_FENCED}
+    return Verdict.FENCED if fenced else Verdict.RETRY
+
+
 class Outage:
     """Says once that Kafka does not answer, and once that it does again.
 

@@ -21,5 +21,13 @@ LAG_RECORDS = Gauge("tidegate_stage_lag_records", "Input records not yet process
 LAG_SECONDS = Gauge(
     "tidegate_stage_lag_seconds", "Age of the last processed record while behind, else 0", _STAGE
 )
+BLOCKED_SECONDS = Gauge(
+    "tidegate_stage_blocked_seconds",
+    "How long an open transaction has held up an input that is read up to it, else 0",
+    _STAGE,
+)
 RESTORE_LEFT = Gauge("tidegate_stage_restore_records_left", "Changelog offsets to restore", _STAGE)
+RESTORE_SECONDS_LEFT = Gauge(
+    "tidegate_stage_restore_seconds_left", "Until restored, at the pace so far", _STAGE
+)
 STORE_WRITES = Counter("tidegate_stage_store_writes", "Changelog records written", _STAGE)

@@ -1,7 +1,7 @@
 """Starts and ends of partitions, as the broker has them now.
 
-Always under READ_UNCOMMITTED: a read_committed watermark is the last stable offset, which
-hides what an open transaction has already written.
+Under READ_UNCOMMITTED unless asked otherwise: a read_committed watermark is the last stable
+offset, which hides what an open transaction has already written.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ def offsets_admin(settings: Settings) -> AdminClient:
 
 
 def request_offsets(
-    admin: AdminClient, prefix: str, places: Iterable[Place], spec: OffsetSpec, timeout: float
+    admin: AdminClient,
+    prefix: str,
+    places: Iterable[Place],
+    spec: OffsetSpec,
+    timeout: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[Place, Future[Any]]:
     """Ask for an offset of each place, without waiting; read the answers with `offset_in`."""
     asked = {TopicPartition(prefix + topic, partition): spec for topic, partition in places}
     if not asked:
         return {}
-    futures = admin.list_offsets(
-        asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
-    )
+    futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout)
     return {(tp.topic.removeprefix(prefix), tp.partition): f for tp, f in futures.items()}
 
 

@@ -7,6 +7,7 @@ the read_committed consumer's position, since what stands at the end may be mark
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 _CHUNK = 20_000
 _TIMEOUT = 5.0
+_TELL_SECONDS = 5.0
 
 
 @dataclass
@@ -85,6 +87,8 @@ class Restore:
         for place, store in self._stores.items():
             _begin(store, offset_in(starts[place]), offset_in(ends[place]), now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
+        self.at_start = self.left
+        self._tell_at = self._started + _TELL_SECONDS
         self._consumer = Consumer(dict(config)) if self._behind else None
         if self._consumer is not None:
             assigned = [TopicPartition(t, p, s.next) for (t, p), s in self._behind.items()]
@@ -95,6 +99,14 @@ class Restore:
         """Changelog offsets still to come."""
         return sum(store.left for store in self._behind.values())
 
+    @property
+    def seconds_left(self) -> float:
+        """At the pace so far; infinite before the first record."""
+        done, left = self.at_start - self.left, self.left
+        if not done:
+            return math.inf if left else 0.0
+        return left * (time.monotonic() - self._started) / done
+
     def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
         """Fold in one chunk; whether all stores are complete."""
         if self._consumer is not None and self._behind:
@@ -104,6 +116,7 @@ class Restore:
                     store.unread.append(message)
             self._fold(self._consumer, now_ms)
         if self._behind:
+            self._tell_progress()
             return False
         self.close()
         return True
@@ -121,14 +134,19 @@ class Restore:
             position = max(found.offset, store.next)
             if position == store.next and store.left:
                 continue
-            records = [(m.key() or b"", m.value(), m.timestamp()[1]) for m in store.unread]
-            fold(store.backend, records, position, now_ms)
-            store.records += len(records)
+            changes = {m.key() or b"": (m.value(), m.timestamp()[1]) for m in store.unread}
+            fold(store.backend, changes, position, now_ms)
+            store.records += len(store.unread)
             store.unread.clear()
             store.next = position
             if not store.left:
                 del self._behind[found.topic, found.partition]
                 self._tell(store)
+
+    def _tell_progress(self) -> None:
+        if time.monotonic() >= self._tell_at:
+            self._tell_at = time.monotonic() + _TELL_SECONDS
+            log.info("restoring", records_left=self.left, seconds_left=round(self.seconds_left, 1))
 
     def _tell(self, store: Restoring) -> None:
         log.info(

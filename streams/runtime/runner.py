@@ -10,6 +10,7 @@ import gc
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from types import FrameType
 
 import structlog
@@ -20,14 +21,17 @@ from streams.errors import Fenced, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment
+from streams.runtime.blocked import BlockedInputs
 from streams.runtime.clock import SystemClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
-from streams.runtime.offsets import offsets_admin
+from streams.runtime.lag import Lag
+from streams.runtime.offsets import Place, offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
+from streams.runtime.task import Task
 from streams.runtime.topics import Topics, await_topics, changelogs
 from streams.runtime.transaction import (
     KafkaTransactions,
@@ -42,7 +46,6 @@ log = structlog.get_logger(__name__)
 
 BATCH = 10_000
 _IDLE_SECONDS = 0.2
-_LAG_SECONDS = 2.0
 _QUIET = {"log_level": 0}
 """librdkafka's own lines say each failed connection; `Outage` says it once."""
 
@@ -94,8 +97,6 @@ class StageLoop:
         self._outage = Outage()
         self._restored = False
         self._due = 0.0
-        self._lag_due = 0.0
-        self._newest: int | None = None
 
     def ready(self) -> bool:
         """Broker seen and all assigned tasks restored."""
@@ -123,6 +124,8 @@ class StageLoop:
         prefix = settings.topic_prefix
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
+        blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
+        self._lag = Lag(stage.name, self._ends, blocked)
         self._transactions = KafkaTransactions(
             stage.name,
             f"{prefix}{stage.name}-{settings.instance}",
@@ -150,19 +153,17 @@ class StageLoop:
         records = self._read()
         try:
             if self._source.changed:
-                self._reopen()
-            elif not self._restored:
-                self._restore()
-            else:
-                self._work(records)
+                self._change()
+            self._restore()
+            self._work(records)
         except TransactionAborted:
             self._rewind()
         except ProducerLost:
-            self._source.changed = True
+            self._reopen()
             self._pause()
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", why=str(damaged))
-            self._source.changed = True
+            self._reopen()
 
     def _read(self) -> list[Record]:
         try:
@@ -178,19 +179,21 @@ class StageLoop:
 
     def _patience(self) -> float:
         """Seconds that the read may wait for a first record."""
-        if self._source.changed or (self._source.partitions and not self._restored):
+        if self._source.changed or self._assignment.restoring:
             return 0.0
-        if not self._restored:
-            return _IDLE_SECONDS
         return min(_IDLE_SECONDS, max(0.0, self._due - time.monotonic()))
 
-    def _reopen(self) -> None:
-        """Take up the assignment anew; where Kafka does not answer, the next round does."""
+    def _change(self) -> None:
+        """Follow the assignment; where Kafka does not answer, the next round does the rest.
+
+        What was taken away is closed before all else: its records may be in hand.
+        """
         self._restored = False
-        self._assignment.close()
+        if self._assignment.keep(self._source.delivering):
+            self._running()
         try:
             self._transactions.settle()
-            self._assignment.open(sorted(self._source.partitions))
+            self._assignment.begin(self._source.partitions)
         except KafkaException as error:
             self._outage.failed(error)
             self._pause()
@@ -200,15 +203,17 @@ class StageLoop:
         self._source.changed = False
 
     def _restore(self) -> None:
-        if not self._source.assigned_once or not self._assignment.advance():
-            return
-        tasks = self._assignment.tasks
-        inputs = [(topic, p) for p in tasks for topic in self._stage.inputs]
-        self._ends.assign(inputs)
-        self._source.start(self._assignment.positions)
-        self._restored = True
-        if tasks:
-            log.info("running", partitions=sorted(tasks))
+        ready = self._assignment.advance()
+        if ready:
+            self._source.start(_positions(ready))
+            self._running()
+        waits = self._source.changed or self._assignment.restoring
+        self._restored = self._source.assigned_once and not waits
+
+    def _running(self) -> None:
+        partitions = sorted(self._assignment.tasks)
+        self._ends.assign([(topic, p) for p in partitions for topic in self._stage.inputs])
+        log.info("running", partitions=partitions)
 
     def _work(self, records: list[Record]) -> None:
         tasks = self._assignment.tasks
@@ -218,12 +223,18 @@ class StageLoop:
         poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
         metrics.RECORDS.labels(self._stage.name).inc(len(records))
         metrics.POISON.labels(self._stage.name).inc(poisoned)
-        self._measure_lag(records)
+        self._lag.measure(records)
+
+    def _reopen(self) -> None:
+        """Take up every partition anew, from what the broker says is committed."""
+        self._assignment.close()
+        self._source.changed = True
 
     def _rewind(self) -> None:
-        for task in self._assignment.tasks.values():
+        tasks = self._assignment.tasks.values()
+        for task in tasks:
             task.rollback()
-        self._source.start(self._assignment.positions)
+        self._source.start(_positions(tasks))
         self._pause()
 
     def _take_due(self) -> bool:
@@ -233,16 +244,6 @@ class StageLoop:
         self._due = now + self._stage.punctuate_seconds
         return True
 
-    def _measure_lag(self, records: list[Record]) -> None:
-        if records:
-            self._newest = records[-1].timestamp
-        if time.monotonic() < self._lag_due:
-            return
-        self._lag_due = time.monotonic() + _LAG_SECONDS
-        lag = self._ends.lag()
-        self._ends.ask()
-        if lag is not None:
-            behind = lag > 0 and self._newest is not None
-            age = time.time() - (self._newest or 0) / 1000 if behind else 0.0
-            metrics.LAG_RECORDS.labels(self._stage.name).set(lag)
-            metrics.LAG_SECONDS.labels(self._stage.name).set(max(0.0, age))
+
+def _positions(tasks: Iterable[Task]) -> dict[Place, int]:
+    return {(topic, t.partition): at for t in tasks for topic, at in t.positions.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from streams.runtime.failures import REFUSED
-from streams.runtime.poison import Output
+from streams.runtime.processor import Header
 from streams.runtime.task import Task
 
 _Watch = Callable[[KafkaError | None, Message], None]
@@ -38,14 +38,14 @@ class Sending:
         watch = self._watch() if self._watch_all else None
         written = 0
         for task in tasks:
-            for output in task.ctx.outputs:
-                self._produce(output, watch)
+            for topic, key, value, partition, headers, timestamp in task.ctx.outputs:
+                self._produce(topic, key, value, partition, watch, timestamp, headers)
             for name, topic, records in task.changelog():
                 last = len(records) - 1
                 note = self._watch((task.partition, name))
                 for i, (key, value, timestamp) in enumerate(records):
                     noting = note if i == last or self._watch_all else None
-                    self._produce((topic, key, value, task.partition, (), timestamp), noting)
+                    self._produce(topic, key, value, task.partition, noting, timestamp)
                 written += len(records)
         return written
 
@@ -54,16 +54,22 @@ class Sending:
         return {name: end for (partition, name), end in self._ends.items()
                 if partition == task.partition}  # fmt: skip
 
-    def _produce(self, output: Output, watch: _Watch | None) -> None:
-        topic, key, value, partition, headers, timestamp = output
-        more: dict[str, Any] = {"headers": list(headers)} if headers else {}
-        if timestamp is not None:
-            more["timestamp"] = timestamp
+    def _produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        watch: _Watch | None,
+        timestamp: int | None,
+        headers: Sequence[Header] = (),
+    ) -> None:
+        # All by position: keywords would double what the call costs.
+        topic, at = self._prefix + topic, timestamp or 0
+        more: Any = list(headers) if headers else None
         while True:
             try:
-                return self._producer.produce(
-                    self._prefix + topic, value, key, partition, watch, **more
-                )
+                return self._producer.produce(topic, value, key, partition, watch, None, at, more)
             except BufferError:
                 self._producer.poll(0.05)
 

@@ -1,13 +1,16 @@
 """The input side of a stage's process: one consumer in the stage's group.
 
+The group shares out the partitions of the *first* input, cooperatively: who keeps a partition
+works on while others move (KIP-429). The same partitions of the other inputs follow it, which
+no assignor of librdkafka that is cooperative would promise.
+
 The rebalance callbacks only note what happened; the runner acts on it outside of them. A new
-assignment delivers nothing until `start` names its offsets.
+partition delivers nothing until `start` names its offsets.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -15,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.errors import Fenced
 from streams.kafka import consumer_config
-from streams.runtime.failures import Outage
+from streams.runtime.failures import Outage, Verdict, classify_read
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -28,8 +31,9 @@ Positions = Mapping[tuple[str, int], int]
 class Source:
     """Reads the inputs of one stage.
 
-    `changed` is set when the assignment changed, until the runner clears it; `partitions` are
-    the partition numbers assigned to this process for every input.
+    `changed` is set when the assignment changed, until the runner clears it. `partitions` are
+    the partition numbers assigned to this process, `delivering` those started and not taken
+    away since: one that was taken and given back must be started anew.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Source:
         self.changed = False
         self.assigned_once = False
         self.partitions: frozenset[int] = frozenset()
+        self.delivering: frozenset[int] = frozenset()
         self._outage = outage
         self._inputs = inputs
         self._prefix = settings.topic_prefix
@@ -46,7 +51,7 @@ class Source:
         self._told: set[int] = set()
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
-            "partition.assignment.strategy": "range",
+            "partition.assignment.strategy": "cooperative-sticky",
             "log_level": 0,
         }
         self._config = consumer_config(settings, stage, **static)
@@ -55,7 +60,7 @@ class Source:
     def rejoin(self) -> None:
         """Join anew with a new consumer; the assignment is empty until then."""
         self._consumer.close()
-        self._note(frozenset())
+        self._take(self.partitions)
         self._consumer = self._join()
 
     def read(self, timeout: float, most: int) -> list[Record]:
@@ -70,12 +75,13 @@ class Source:
         messages = [first, *self._consumer.consume(most - 1, 0)]
         if any(message.error() for message in messages):
             messages = [message for message in messages if not self._told_error(message)]
-        names = self._names
+        # The named tuple's own constructor would cost twice as much.
+        names, new = self._names, tuple.__new__
         return [
-            Record(
-                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index, arg-type]
-                m.key(), m.value(), m.headers() or (),  # type: ignore[arg-type]
-            )
+            new(Record, (
+                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
+                m.key(), m.value(), m.headers() or (),
+            ))
             for m in messages
         ]  # fmt: skip
 
@@ -98,10 +104,13 @@ class Source:
 
     def start(self, positions: Positions) -> None:
         """Deliver from these offsets on, and nothing of what was fetched before."""
-        self._starts = dict(positions)
-        self._consumer.assign(
-            [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
-        )
+        places = [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
+        again = [place for place in places if place.partition in self.delivering]
+        if again:
+            self._consumer.incremental_unassign(again)
+        self._consumer.incremental_assign(places)
+        self._starts.update(positions)
+        self.delivering |= {place.partition for place in places}
 
     def position(self, topic: str, partition: int) -> int:
         """Offset behind all that `read` returned, transaction markers included."""
@@ -120,7 +129,7 @@ class Source:
     def _join(self) -> Consumer:
         consumer = Consumer(self._config)
         consumer.subscribe(
-            list(self._names),
+            [self._prefix + self._inputs[0]],
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
@@ -128,30 +137,36 @@ class Source:
         return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        inputs = defaultdict(set)
-        for assigned in partitions:
-            inputs[assigned.partition].add(assigned.topic)
-        whole = {number for number, topics in inputs.items() if len(topics) == len(self._names)}
-        consumer.assign([])
-        self._note(frozenset(whole))
-        self.assigned_once = True
+        consumer.incremental_assign([])
+        if partitions or not self.assigned_once:
+            self.partitions |= {assigned.partition for assigned in partitions}
+            self.changed = self.assigned_once = True
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._note(frozenset())
+        # Nothing is left to commit: each round ends with a commit, and this is within a read.
+        gone = {revoked.partition for revoked in partitions}
+        stopped = [
+            TopicPartition(self._prefix + topic, number)
+            for topic in self._inputs
+            for number in gone & self.delivering
+        ]
+        consumer.incremental_unassign(stopped)
+        self._take(gone)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.warning("partitions lost: what is not committed is dropped")
-        self._note(frozenset())
+        self._revoked(consumer, partitions)
 
-    def _note(self, partitions: frozenset[int]) -> None:
-        self.partitions = partitions
+    def _take(self, gone: Collection[int]) -> None:
+        self.partitions -= set(gone)
+        self.delivering -= set(gone)
         self.changed = True
 
     def _told_error(self, message: Message) -> bool:
         error = message.error()
         if error is None:
             return False
-        if error.fatal() or error.code() == KafkaError._FATAL:  # to a consumer, only fencing is
+        if classify_read(error) is Verdict.FENCED:
             raise Fenced(f"another process joined as this instance: {error.str()}")
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(error.str())

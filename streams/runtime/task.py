@@ -20,6 +20,8 @@ from streams.state.store import Backend, Checkpoint, KeyValueStore
 
 log = structlog.get_logger(__name__)
 
+_POSITIONS_MS = 86_400_000
+
 ReadThrough = Callable[[str, int, float], bool]
 """(topic, partition, monotonic moment): has all that stood there then been processed?"""
 
@@ -138,8 +140,13 @@ class Task:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything to commit."""
-        return self.positions != self._committed or self._pending() != (0, 0)
+        """Whether there is anything to commit.
+
+        Once a day its positions are: a broker forgets those of inputs that the group is not
+        subscribed to (KIP-496), and a group subscribes to a stage's first input alone.
+        """
+        stale = self._clock.now() - self._current_at > _POSITIONS_MS
+        return stale or self.positions != self._committed or self._pending() != (0, 0)
 
     def changelog(self) -> Iterator[tuple[str, str, list[tuple[bytes, bytes | None, int]]]]:
         """For each store that changed: its name, its changelog, (key, value, timestamp) to send.

@@ -75,7 +75,7 @@ def await_topics(
     `pause` waits a moment and answers whether to give up.
 
     Raises:
-        ConfigError: topics that meet in the stage differ in their partitions.
+        ConfigError: an input or changelog has other than its declared number of partitions.
     """
     declared = topology.stages.get(stage.name)
     writes = declared.writes if declared else (DLQ,)
@@ -92,7 +92,7 @@ def await_topics(
         else:
             outage.answered()
             if not missing:
-                _check_widths(topics, stage)
+                _check_widths(topics, stage, topology)
                 return True
         if missing and not said:
             said = True
@@ -101,14 +101,14 @@ def await_topics(
             return False
 
 
-def _check_widths(topics: Topics, stage: Stage) -> None:
-    first = stage.inputs[0]
+def _check_widths(topics: Topics, stage: Stage, topology: Topology) -> None:
     for topic in (*stage.inputs, *(store.changelog for store in stage.stores)):
-        if topics.width(topic) != topics.width(first):
+        found, declared = topics.width(topic), topology.topics[topic].partitions
+        if found != declared:
             raise ConfigError(
-                f"stage {stage.name}: {topic} has {topics.width(topic)} partitions but {first} "
-                f"has {topics.width(first)}, and they must be equal: "
-                "see `tidegate topology plan`, then `tidegate topology apply`"
+                f"stage {stage.name}: {topic} has {found} partitions, topology.yaml says "
+                f"{declared}: keys would not meet their state. Declare {found}, or see "
+                "`tidegate topology plan` for what a change takes"
             )
 
 

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka import SESSION_TIMEOUT_MS
-from streams.runtime import metrics
+from streams.runtime import connections, metrics
+from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import REFUSED, Outage, Verdict, classify
 from streams.runtime.sending import Sending
@@ -79,6 +80,7 @@ class KafkaTransactions:
         self._stopping = stopping
         self._producer: Producer | None = None
         self._thread = WatchedThread()
+        self._connections = Connections()
         self._opened = self._begun = 0.0
         self._said = ""
 
@@ -90,17 +92,23 @@ class KafkaTransactions:
             Fenced: another process opened the same transactional id at this very moment.
             Stopped: told to stop before Kafka answered.
         """
-        if self._producer is None or self._opened < self._outage.failed_at:
-            self._open()
+        if self._producer is not None and self._opened > self._outage.failed_at:
+            self._producer.poll(0)
+            if not self._connections.broken:
+                return
+        self._open()
 
     def _open(self) -> None:
-        # librdkafka lacks KIP-890: after a transactional timeout a late answer may meet the
-        # next transaction of the same producer, and after an outage it may wait for ever for
-        # a coordinator it knew (`watched`). So there is a new one.
+        # librdkafka lacks KIP-890: after a transactional timeout or a broken connection a late
+        # request may meet the next transaction of the same producer (`connections`), and after
+        # an outage it may wait for ever for a coordinator it knew (`watched`). So there is a
+        # new one.
         self._begun = time.monotonic()
         self._thread.leave()
         self._thread = WatchedThread()
-        producer = Producer(self._config)
+        self._connections = Connections()
+        heard = {"logger": self._connections, "log_level": connections.LOG_LEVEL}
+        producer = Producer({**self._config, **heard})
         try:
             self._resume(lambda: producer.init_transactions(_CALL_SECONDS))
         except _Failed as failed:

@@ -67,12 +67,16 @@ class WindowBackend:
         self._stream_time = max(self._stream_time, checkpoint.stream_time)
         segments: dict[int, dict[bytes, bytes | None]] = {}
         pack, size, oldest = _TIMESTAMP.pack, self._segment, self._stream_time - self._window
+        current, table = -1, {}
         for key, (value, timestamp) in changes.items():
             if value is None:
                 for segment in self._live:
                     segments.setdefault(segment, {})[key] = None
             elif timestamp > oldest:
-                segments.setdefault(timestamp // size, {})[key] = pack(timestamp) + value
+                if timestamp // size != current:
+                    current = timestamp // size
+                    table = segments.setdefault(current, {})
+                table[key] = pack(timestamp) + value
         self._tables.write(segments, checkpoint)
         self._live = sorted({*self._live, *segments}, reverse=True)
         self._drop_expired()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conditions import eventually
+from confluent_kafka import TopicPartition
 from counting import counting_topology
 from stage_process import Cluster, StageProcess
 
@@ -117,6 +118,31 @@ def test_a_damaged_store_is_rebuilt(cluster: Cluster, start: Start, tmp_path: Pa
     cluster.send("in", [COUNT])
     eventually(lambda: counts(cluster) == counted(4), what="the fourth count")
     assert "store is rebuilt" in second.lines
+
+
+def test_input_that_was_deleted_before_it_was_read_is_told(cluster: Cluster, start: Start) -> None:
+    cluster.create()
+    first = start()
+    cluster.send("in", [COUNT] * 3)
+    eventually(lambda: counts(cluster) == counted(3), what="3 counts")
+    assert first.stop() == 0
+    cluster.send("in", [COUNT] * 5)
+    gone = TopicPartition(f"{cluster.prefix}in", 0, 7)
+    for deleted in cluster.admin.delete_records([gone]).values():
+        deleted.result(10)
+    second = start()
+    eventually(lambda: counts(cluster) == counted(4), what="what is left is counted")
+    [told] = [line for line in second.lines.splitlines() if "deleted before it was read" in line]
+    assert '"offsets": 4' in told
+
+
+def test_another_number_of_partitions_than_declared_is_refused(
+    cluster: Cluster, start: Start
+) -> None:
+    cluster.create()
+    process = start(PARTITIONS="3")
+    assert process.exit_code() != 0
+    assert "in has 2 partitions, topology.yaml says 3" in process.lines
 
 
 def test_it_says_once_that_topics_are_missing_and_goes_on_when_they_come(

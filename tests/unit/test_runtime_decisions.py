@@ -14,7 +14,7 @@ from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.failures import Outage, Verdict, classify
+from streams.runtime.failures import Outage, Verdict, classify, classify_read
 from streams.runtime.offsets import offset_in
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
@@ -51,6 +51,21 @@ CHANGELOG = Changelog("c", "id", 24 * HOUR)
 )
 def test_each_error_has_one_verdict(code: int, flags: dict[str, bool], verdict: Verdict) -> None:
     assert classify(KafkaError(code, "said so", **flags)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "verdict"),
+    [
+        (KafkaError._FATAL, {}, Verdict.FENCED),
+        (KafkaError.FENCED_INSTANCE_ID, {"fatal": True}, Verdict.FENCED),
+        (KafkaError._ALL_BROKERS_DOWN, {}, Verdict.RETRY),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, {}, Verdict.RETRY),
+    ],
+)
+def test_a_consumer_is_fenced_or_tries_on(
+    code: int, flags: dict[str, bool], verdict: Verdict
+) -> None:
+    assert classify_read(KafkaError(code, "said so", **flags)) is verdict
 
 
 @pytest.mark.parametrize(
@@ -183,8 +198,8 @@ def test_a_store_is_dated_when_it_was_last_known_to_be_current() -> None:
 
 def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:
     backend = backend_for(StoreSpec("t", "c"), MemoryTables())
-    fold(backend, [(b"a", b"1", 1)], 1, now_ms=1_000)
-    fold(backend, [(b"b", b"2", 2)], 2, now_ms=1_000 + 11 * HOUR)
+    fold(backend, {b"a": (b"1", 1)}, 1, now_ms=1_000)
+    fold(backend, {b"b": (b"2", 2)}, 2, now_ms=1_000 + 11 * HOUR)
     assert backend.checkpoint() == Checkpoint(2, 1_000, 2)
 
 

@@ -6,16 +6,17 @@ import pytest
 from counting import Counting, counting_stage
 
 from streams.errors import TidegateError
-from streams.runtime.clock import SystemClock
+from streams.runtime.clock import Clock, SystemClock
+from streams.runtime.driver import VirtualClock
 from streams.runtime.processor import Context, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
 
 
-def task(stage: Stage) -> Task:
+def task(stage: Stage, clock: Clock | None = None) -> Task:
     backends = {"counts": KeyValueBackend(MemoryTables())}
-    return Task(stage, 0, backends, SystemClock(), lambda *_: True, {"in": 5})
+    return Task(stage, 0, backends, clock or SystemClock(), lambda *_: True, {"in": 5})
 
 
 def record(offset: int, value: bytes = b"count") -> Record:
@@ -35,6 +36,17 @@ def test_a_rollback_leaves_a_task_as_after_its_last_commit() -> None:
     assert counting.ctx.stream_time == 1_005
     assert counting.ctx.outputs == []
     assert counting.stores["counts"].get(b"a") == b"1"
+
+
+def test_an_idle_tasks_positions_are_committed_once_a_day() -> None:
+    clock = VirtualClock(0)
+    idle = task(counting_stage(), clock)
+    clock.ms = 86_400_000
+    assert not idle.dirty
+    clock.ms += 1
+    assert idle.dirty
+    idle.committed({})
+    assert not idle.dirty
 
 
 def test_nothing_reaches_the_backend_before_the_commit() -> None:

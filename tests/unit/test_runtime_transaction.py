@@ -74,6 +74,26 @@ def test_a_producer_is_kept_until_a_request_fails(producers: list[Recorded]) -> 
     assert len(producers) == 2
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("127.0.0.1:9092/1: Disconnected (after 761ms in state UP)", False),
+        ("127.0.0.1:9093/2: Connect to ... failed: Connection refused (after 0ms in state CONNECT)",
+         True),
+    ],
+)  # fmt: skip
+def test_a_producer_is_replaced_when_a_connection_breaks(
+    producers: list[Recorded], told: str, kept: bool
+) -> None:
+    """What was on it may still reach the broker, when the next transaction is open."""
+    under_test = transactions(Outage())
+    under_test.commit([task()])
+    producers[0].config["logger"].log(20, "%s [%s] %s", "FAIL", "rdkafka#producer-1", told)
+    for _ in range(2):
+        under_test.commit([task()])
+    assert len(producers) == (1 if kept else 2)
+
+
 def test_what_keeps_a_producer_from_opening_is_said_once_for_each_reason(
     producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,127 @@
+"""Inputs that stand still behind an open transaction.
+
+A read_committed consumer stops at the last stable offset: the first record of the oldest
+transaction that is still open. One that its producer never ends, or that the broker lost track
+of (KAFKA-20734), holds up every reader without an error at any of them. So it is looked for: the
+stable offset has not moved, this process has read up to it, and the input goes on behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams.runtime import metrics
+from streams.runtime.offsets import Place, latest, offset_in, request_offsets
+
+log = structlog.get_logger(__name__)
+
+_PATIENCE_SECONDS = 5.0
+_TELL_SECONDS = 30.0
+"""A killed stage's transaction lasts 10 s, and brokers look for such every 10 s by default."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    asked_at: float
+    stable: dict[Place, Future[Any]]
+    ends: dict[Place, Future[Any]]
+
+    @property
+    def answered(self) -> bool:
+        return all(f.done() for f in (*self.stable.values(), *self.ends.values()))
+
+
+@dataclass(frozen=True)
+class _Block:
+    offset: int
+    since: float
+
+
+class BlockedInputs:
+    """Watches the inputs of one stage's process; `position` is how far it has read.
+
+    `tidegate_stage_blocked_seconds` is set at each look, and whoever blocks an input for
+    `tell_seconds` is told of in one log line.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        admin: AdminClient,
+        prefix: str,
+        position: Callable[[str, int], int],
+        tell_seconds: float = _TELL_SECONDS,
+    ) -> None:
+        self._gauge = metrics.BLOCKED_SECONDS.labels(stage)
+        self._admin = admin
+        self._prefix = prefix
+        self._position = position
+        self._tell_seconds = tell_seconds
+        self._blocks: dict[Place, _Block] = {}
+        self._told: set[Place] = set()
+        self._pending: _Question | None = None
+
+    def look(self, inputs: Collection[Place]) -> None:
+        """Judge what was answered since, and ask anew; never waits."""
+        if self._pending is not None and not self._pending.answered:
+            return
+        if self._pending is not None:
+            # `EndOffsets` asks as well, and says it where nobody answers.
+            with suppress(KafkaException):
+                self._judge(self._pending, inputs)
+        self._pending = self._ask(inputs)
+
+    def _ask(self, inputs: Collection[Place]) -> _Question:
+        asked_at = time.monotonic()
+        stable, ends = (
+            request_offsets(
+                self._admin, self._prefix, inputs, latest(), _PATIENCE_SECONDS, isolation
+            )
+            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        return _Question(asked_at, stable, ends)
+
+    def _judge(self, answered: _Question, inputs: Collection[Place]) -> None:
+        found: dict[Place, _Block] = {}
+        for place in answered.stable.keys() & set(inputs):
+            stable, end = offset_in(answered.stable[place]), offset_in(answered.ends[place])
+            if stable < end and self._position(*place) >= stable:
+                block = self._blocks.get(place)
+                if block is None or block.offset != stable:
+                    block = _Block(stable, answered.asked_at)
+                found[place] = block
+        self._told &= set(inputs)
+        self._say_released(found)
+        self._blocks = found
+        blocked = {place: answered.asked_at - block.since for place, block in found.items()}
+        self._gauge.set(max(blocked.values(), default=0.0))
+        for place, seconds in blocked.items():
+            if seconds >= self._tell_seconds and place not in self._told:
+                self._told.add(place)
+                _tell(place, found[place].offset, seconds)
+
+    def _say_released(self, found: dict[Place, _Block]) -> None:
+        for place in sorted(self._told):
+            if found.get(place) != self._blocks[place]:
+                self._told.discard(place)
+                log.info("input goes on", topic=place[0], partition=place[1])
+
+
+def _tell(place: Place, offset: int, seconds: float) -> None:
+    since = datetime.now(UTC) - timedelta(seconds=seconds)
+    log.warning(
+        "input is blocked by an open transaction: end its producer, or abort it "
+        "(`kafka-transactions.sh`)",
+        topic=place[0], partition=place[1], offset=offset,
+        since=since.isoformat(timespec="seconds"),
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Several processes of dedup: frozen ones that wake up, twins of one name, joins and leaves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conditions import eventually
+from conftest import KafkaUnderTest
+from dedup_under_load import DedupUnderLoad
+from fault_points import STEPS
+from faulty_process import FaultyProcess
+
+pytestmark = pytest.mark.broker
+
+FENCED = ("transaction aborted", "producer is replaced", "partitions lost")
+QUICK_STEP = "before_commit"
+
+
+@pytest.fixture
+def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
+    with DedupUnderLoad(kafka, tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(s, marks=() if s == QUICK_STEP else pytest.mark.chaos) for s in STEPS],
+)
+def test_a_zombie_is_fenced_and_does_no_harm(dedup: DedupUnderLoad, step: str) -> None:
+    """Frozen for longer than session and transaction last, with a batch in flight."""
+    zombie = dedup.start("0")
+    dedup.await_recovery("start")
+    landed = zombie.fault(step, signal.SIGSTOP)
+    dedup.start("1")
+    dedup.await_recovery(f"SIGSTOP {landed}, an heir")
+    zombie.signal(signal.SIGCONT)
+    eventually(
+        lambda: any(line in zombie.lines for line in FENCED), 30, what="the zombie is fenced"
+    )
+    zombie.wait_for('"running"', times=2)
+    dedup.await_recovery("SIGCONT, and its return to the group")
+    assert dedup.verdict() == []
+
+
+def test_of_two_processes_of_one_name_the_later_goes_on(dedup: DedupUnderLoad) -> None:
+    first = dedup.start("0")
+    dedup.await_recovery("start")
+    assert first.freeze().in_flight
+    dedup.start("0", home="elsewhere")
+    first.signal(signal.SIGCONT)
+    assert first.exit_code() != 0
+    assert "another process" in first.lines
+    dedup.await_recovery("a second process of the name")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.parametrize("seconds", [10, pytest.param(40, marks=pytest.mark.chaos)])
+def test_joins_and_leaves(dedup: DedupUnderLoad, seconds: int) -> None:
+    """Every two seconds one of three instances is started, or ended in either way."""
+    members: dict[str, FaultyProcess | None] = {name: dedup.start(name) for name in "012"}
+    dedup.await_recovery("start")
+    before = dedup.progress.committed()
+    print(f"SIGKILL 1 {dedup.processes[1].kill_in_flight()}")
+    members["1"] = None
+    for _ in range(seconds // 2):
+        dedup.flood.wait(2)
+        name = dedup.random.choice("012")
+        members[name] = leave(dedup, name, members[name]) if members[name] else join(dedup, name)
+    moved = sum(dedup.progress.committed().values()) - sum(before.values())
+    print(f"{moved} records were committed in {seconds} s of joins and leaves")
+    if not any(members.values()):
+        dedup.start("0")
+    dedup.await_recovery("joins and leaves")
+    assert dedup.verdict() == []
+
+
+def join(dedup: DedupUnderLoad, name: str) -> FaultyProcess:
+    print(f"start {name}")
+    return dedup.start(name)
+
+
+def leave(dedup: DedupUnderLoad, name: str, member: FaultyProcess) -> None:
+    """By SIGTERM or SIGKILL; it must have lived until then."""
+    assert member.alive, member.lines
+    number = dedup.random.choice([signal.SIGTERM, signal.SIGKILL])
+    print(f"{number.name} {name} {member.points.now}")
+    heard = "stage starts" in member.lines
+    member.signal(number)
+    assert member.exit_code() == (0 if heard and number == signal.SIGTERM else -number)

@@ -1,0 +1,71 @@
+"""Dedup's process dies under load: nothing lost, nothing twice, and it goes on (G1, G6, G8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import KafkaUnderTest
+from dedup_under_load import DedupUnderLoad
+from fault_points import STEPS
+
+pytestmark = pytest.mark.broker
+
+WITHOUT_DISK = frozenset({"after_commit", "after_write"})
+
+
+@pytest.fixture
+def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
+    with DedupUnderLoad(kafka, tmp_path) as running:
+        yield running
+
+
+def die_at(dedup: DedupUnderLoad, step: str, *, wipe: bool) -> None:
+    """Kill the running process there and start the next."""
+    landed = dedup.processes[-1].fault(step)
+    if wipe:
+        dedup.wipe()
+    dedup.start()
+    kept = "state wiped" if wipe else "state kept"
+    dedup.await_recovery(f"SIGKILL {landed}, {kept}")
+
+
+def die_anywhere(dedup: DedupUnderLoad, times: int) -> None:
+    for number in range(times):
+        pause(dedup)
+        landed = dedup.processes[-1].kill_in_flight()
+        dedup.start()
+        dedup.await_recovery(f"SIGKILL {number} {landed}")
+
+
+def pause(dedup: DedupUnderLoad) -> None:
+    """For a moment that the seed chooses: which step the kill meets is left to chance."""
+    dedup.flood.wait(dedup.random.uniform(0, 0.2))
+
+
+def test_killed_at_each_step_and_anywhere(dedup: DedupUnderLoad) -> None:
+    dedup.start()
+    dedup.await_recovery("start")
+    for step in STEPS:
+        die_at(dedup, step, wipe=step in WITHOUT_DISK)
+    die_anywhere(dedup, 5)
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("wipe", [False, True], ids=["kept", "wiped"])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_one_step(dedup: DedupUnderLoad, step: str, wipe: bool) -> None:
+    dedup.start()
+    dedup.await_recovery("start")
+    die_at(dedup, step, wipe=wipe)
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+def test_killed_fifty_times(dedup: DedupUnderLoad) -> None:
+    dedup.start()
+    dedup.await_recovery("start")
+    die_anywhere(dedup, 50)
+    assert dedup.verdict() == []

@@ -1,0 +1,111 @@
+"""The dedup stage under load behind a network that loses, delays and holds back single messages.
+
+Only the stage goes through the proxy; the flood and the verdict do not. Every fault must strike
+while the stage has records in flight, or its test fails.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from conditions import eventually
+from confluent_kafka import KafkaError
+from conftest import KafkaUnderTest
+from dedup_under_load import DedupUnderLoad
+from kafka_proxy import Api, Fault, KafkaProxy
+
+from streams.kafka import SESSION_TIMEOUT_MS
+
+pytestmark = pytest.mark.broker
+
+PAST_TIMEOUTS = SESSION_TIMEOUT_MS / 1000 + 2
+_ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn
+LATE_STEPS = ("offsets_sent", "produced", "before_commit")
+
+
+@pytest.fixture
+def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
+    with DedupUnderLoad(kafka, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(kafka: KafkaUnderTest, dedup: DedupUnderLoad) -> Iterator[KafkaProxy]:
+    """Between the broker and the stage, which works."""
+    with ExitStack() as leave, KafkaProxy(kafka.bootstrap, lambda: stage.points.now) as found:
+        stage = dedup.start(TIDEGATE_BOOTSTRAP=found.bootstrap)
+        leave.callback(stage.kill)
+        dedup.await_recovery("start")
+        yield found
+
+
+def await_struck(fault: Fault, times: int = 1) -> None:
+    """It struck so often, each time with records in flight, and is over."""
+    eventually(lambda: fault.ended == times, 60, what=f"{fault} struck {times} times")
+    assert all(place.in_flight for place in fault.landed), fault.landed
+    print(f"{fault.kind} {fault.api.name}: struck at {fault.landed}")
+
+
+LOST = [
+    (Api.PRODUCE, 1), (Api.PRODUCE, 5), (Api.END_TXN, 1), (Api.END_TXN, 3),
+    (Api.TXN_OFFSET_COMMIT, 1), (Api.TXN_OFFSET_COMMIT, 3),
+    (Api.ADD_OFFSETS_TO_TXN, 1), (Api.ADD_PARTITIONS_TO_TXN, 1),
+]  # fmt: skip
+QUICK = {(Api.PRODUCE, 5), (Api.END_TXN, 3)}
+
+
+@pytest.mark.parametrize(
+    ("api", "times"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.chaos) for case in LOST],
+)
+def test_lost_answers(dedup: DedupUnderLoad, proxy: KafkaProxy, api: Api, times: int) -> None:
+    """The broker did what it was asked; the stage does not know, and asks again."""
+    await_struck(proxy.drop_answers(api, times), times)
+    dedup.await_recovery(f"{times} lost {api.name}")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("api", [Api.PRODUCE, Api.END_TXN, Api.TXN_OFFSET_COMMIT], ids=str)
+@pytest.mark.parametrize("seconds", [3.0, PAST_TIMEOUTS])
+def test_late_answers(dedup: DedupUnderLoad, proxy: KafkaProxy, api: Api, seconds: float) -> None:
+    """Also those that come when the broker has given the transaction up, or has ended it."""
+    await_struck(proxy.delay_answers(api, seconds))
+    dedup.await_recovery(f"{api.name} {seconds:g} s late")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+def test_a_slow_broker(dedup: DedupUnderLoad, proxy: KafkaProxy) -> None:
+    """Every record is acknowledged late, a disk's worth, for many transactions."""
+    await_struck(proxy.delay_answers(Api.PRODUCE, 0.5, 30), 30)
+    dedup.await_recovery("30 slow answers")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGCONT], ids=["killed", "goes_on"])
+@pytest.mark.parametrize("step", LATE_STEPS)
+def test_a_commit_that_arrives_within_a_later_transaction(
+    dedup: DedupUnderLoad, proxy: KafkaProxy, step: str, end: signal.Signals
+) -> None:
+    """Its connection broke, it was sent again and done; then the first sending comes through.
+
+    Would the broker take it, it would end a transaction of which only a part is there.
+    """
+    (stage,) = dedup.processes
+    fault = proxy.hold_requests(Api.END_TXN)
+    await_struck(fault)
+    stage.fault(step, signal.SIGSTOP)
+    (answer,) = proxy.release(fault)
+    assert _ERROR.unpack_from(answer)[0] == KafkaError.INVALID_PRODUCER_EPOCH
+    stage.signal(end)
+    if end == signal.SIGKILL:
+        stage.kill()
+        dedup.start()
+    dedup.await_recovery("a late commit")
+    assert dedup.verdict() == []

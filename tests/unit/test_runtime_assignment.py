@@ -1,0 +1,164 @@
+"""Taking partitions up: in which order Kafka is asked, and how a restore tells its progress."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from counting import counting_stage, counting_topology
+from structlog.testing import capture_logs
+
+from streams.runtime import assignment, restore
+from streams.runtime.assignment import Assignment
+from streams.runtime.backends import backend_for
+from streams.runtime.clock import SystemClock
+from streams.runtime.processor import StoreSpec
+from streams.runtime.restore import Restore, Restoring
+from streams.runtime.runner import StageLoop
+from streams.runtime.state_directory import StateDirectory
+from streams.runtime.topics import Changelog
+from streams.settings import Settings
+from streams.state.memory import MemoryTables
+
+CHANGELOG = Changelog("counting.counts.changelog", "id", 86_400_000)
+Place = tuple[str, int]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Kafka was asked, in order; changelogs begin at 0 and end at 100."""
+    calls: list[str] = []
+
+    def request(_admin: Any, _prefix: str, places: Iterable[Place], spec: Any, _: float) -> Any:
+        kind = "ends" if spec == "latest" else "starts"
+        answers: dict[Place, Future[Any]] = {}
+        for place in places:
+            calls.append(f"{kind} of {place[0]}")
+            answers[place] = Future()
+            answers[place].set_result(SimpleNamespace(offset=100 if kind == "ends" else 0))
+        return answers
+
+    for module in (assignment, restore):
+        monkeypatch.setattr(module, "request_offsets", request)
+        monkeypatch.setattr(module, "earliest", lambda: "earliest")
+    monkeypatch.setattr(restore, "latest", lambda: "latest")
+    monkeypatch.setattr(restore, "Consumer", Consumer)
+    return calls
+
+
+class Consumer:
+    """Hands out changelog records of partition 0, in order, until its own end."""
+
+    def __init__(self, config: Any) -> None:
+        self.at = 0
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        self.at = places[0].offset
+
+    def consume(self, number: int, timeout: float) -> list[Any]:
+        first, self.at = self.at, min(100, self.at + number)
+        return [message(offset) for offset in range(first, self.at)]
+
+    def position(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, self.at) for p in places]
+
+    def close(self) -> None: ...
+
+
+def message(offset: int) -> Any:
+    return SimpleNamespace(
+        topic=lambda: CHANGELOG.topic, partition=lambda: 0, error=lambda: None,
+        key=lambda: b"%03d" % offset, value=lambda: b"1", timestamp=lambda: (1, 1_000 + offset),
+    )  # fmt: skip
+
+
+class Source:
+    partitions = frozenset({0})
+    delivering: frozenset[int] = frozenset()
+    changed = True
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    def committed(self, partitions: Sequence[int], timeout: float) -> dict[Place, int]:
+        self.asked.append("committed")
+        return {("in", 0): 7}
+
+
+def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
+    settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
+    loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
+    loop._source = source
+    loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
+    loop._assignment = Assignment(
+        counting_stage(), source, None, "", StateDirectory(settings, "counting", 2),  # type: ignore[arg-type]
+        {CHANGELOG.topic: CHANGELOG}, {}, SystemClock(), lambda *_: True,
+    )  # fmt: skip
+    return loop
+
+
+def test_open_transactions_are_settled_then_offsets_then_ends(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """The other way round, a commit in between would be in the offsets but not in the stores."""
+    loop = loop_with(Source(asked), asked, tmp_path)
+    loop._change()
+    changelog = CHANGELOG.topic
+    assert asked == [
+        "settle", "committed", "starts of in", f"starts of {changelog}", f"ends of {changelog}",
+    ]  # fmt: skip
+    assert not loop._source.changed
+    while not (ready := loop._assignment.advance()):
+        pass
+    assert ready[0].positions == {"in": 7}
+    loop._assignment.close()
+
+
+def test_what_is_taken_away_is_closed_even_where_kafka_does_not_answer(
+    asked: list[str], tmp_path: Path
+) -> None:
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    loop._change()
+    while not loop._assignment.advance():
+        pass
+    source.partitions = frozenset()
+
+    def silent() -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    loop._transactions.settle = silent
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    loop._change()
+    assert loop._assignment.tasks == {}
+
+
+def test_a_restore_tells_what_is_left_in_records_and_seconds(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 50.0
+    monkeypatch.setattr(restore, "_CHUNK", 25)
+    monkeypatch.setattr(restore.time, "monotonic", lambda: now)
+    backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
+    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    assert (restoring.left, restoring.seconds_left) == (100, math.inf)
+    now += 6
+    with capture_logs() as logs:
+        assert not restoring.advance(0)
+        now += 2
+        assert not restoring.advance(0)
+    assert (restoring.left, restoring.seconds_left) == (50, 8)
+    assert [(e["event"], e["records_left"], e["seconds_left"]) for e in logs] == [
+        ("restoring", 75, 18.0)
+    ]
+    assert not restoring.advance(0)
+    assert restoring.advance(0)
+    assert (restoring.left, restoring.seconds_left) == (0, 0)
+    assert backend.get(b"099") == b"1"
