@@ -1,11 +1,11 @@
 """Events a second of one dedup process, exactly once, with the broker on the same machine.
 
-    python benchmarks/bench_dedup.py [--events 400000] [--json]
+    python benchmarks/bench_dedup.py [--events 400000] [--redelivered 10] [--json]
 
 The topic is filled first: real envelopes of 200 tenants with the headers that the ingress sends,
-a tenth of them redeliveries. Then `tidegate dedup` runs, as a pod would run it. Speed is taken
-from outside: the offsets that the stage's group has committed. At the end `events` is read
-with read_committed and must hold exactly the expected events; if it does not, the exit code is 1.
+some of them redeliveries of any earlier event. Then `tidegate dedup` runs, as a pod would run it.
+Speed is taken from outside: the offsets that the stage's group has committed. At the end `events`
+is read with read_committed and must hold exactly the expected events; else the exit code is 1.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ FINGERPRINT = slice(5, 21)
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--redelivered", type=int, default=10, help="of a hundred deliveries")
     chosen = parser.parse_args()
     with broker_and_folder() as (bootstrap, folder):
-        names = ("events.received", "events", "dedup.seen.changelog", "dlq")
+        names = ("events.received", "events", "duplicates", "dedup.seen.changelog", "dlq")
         create_topics(bootstrap, TOPOLOGY, names)
-        expected = fill(bootstrap, chosen.events)
+        expected = fill(bootstrap, chosen.events, chosen.redelivered)
         rate = run(bootstrap, folder, chosen.events)
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = Counter(read(bootstrap))
@@ -54,7 +55,7 @@ def main() -> None:
     sys.exit(1 if wrong else 0)
 
 
-def fill(bootstrap: str, events: int) -> set[bytes]:
+def fill(bootstrap: str, events: int, redelivered: int) -> set[bytes]:
     """Write the deliveries; the fingerprints of which exactly one each must come out."""
     producer = Producer({
         "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
@@ -62,7 +63,7 @@ def fill(bootstrap: str, events: int) -> set[bytes]:
     })  # fmt: skip
     expected = set()
     for number in range(events):
-        envelope = delivery(number)
+        envelope = delivery(number, redelivered)
         expected.add(envelope.fingerprint)
         headers: list[tuple[str, str | bytes | None]] = [
             ("ce_specversion", b"1.0"),
@@ -80,9 +81,11 @@ def fill(bootstrap: str, events: int) -> set[bytes]:
     return expected
 
 
-def delivery(number: int) -> Envelope:
-    """Every tenth delivery repeats an earlier one."""
-    event = number if number % 10 or not number else number - 7
+def delivery(number: int, redelivered: int) -> Envelope:
+    """Of each hundred the last so many repeat an event of any hundred up to their own."""
+    hundred, place = divmod(number, 100)
+    new = 100 - redelivered
+    event = number if place < new else number * 7919 % (hundred + 1) * 100 + place % new
     tenant = f"tnt_{event % TENANTS:06d}"
     key = f"zendesk:ticket:{event}:rev:44"
     now = time.time_ns() // 1_000_000

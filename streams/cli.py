@@ -28,6 +28,7 @@ _GROUPS = {
     "jobs": "streams.operator.commands:jobs",
     "dlq": "streams.operator.commands:dlq",
     "quarantine": "streams.operator.commands_quarantine:quarantine",
+    "events": "streams.operator.commands_events:events",
 }
 _COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
 

@@ -1,7 +1,7 @@
 """The dedup stage: of every event's deliveries, the first within the window goes on.
 
-The store `seen` maps a fingerprint to when it was first seen (8 bytes, big-endian
-milliseconds of stream time). The window is fixed: a duplicate does not extend it. Time is the
+The store `seen` maps a fingerprint to when it was first seen; what its duplicates add to that
+stands in `streams.duplicates`. The window is fixed: a duplicate does not extend it. Time is the
 stream's, made of the append times of `events.received`; a wall clock decides nothing here.
 
 An envelope is never decoded: its fingerprint lies at bytes 5 to 21, behind the frame.
@@ -15,6 +15,7 @@ from functools import partial
 
 from prometheus_client import Counter
 
+from streams.duplicates import FIRST_SEEN, Again, Duplicates
 from streams.errors import DecodeError
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde import schemas
@@ -22,20 +23,20 @@ from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology
 
 _END = HEADER_SIZE + 16
-_FIRST_SEEN = struct.Struct(">q")
 _DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
 
 
 def stage(topology: Topology) -> Stage:
     """`events.received` to `events`, each event once within `topology.window_ms`."""
-    return declared_stage(topology, "dedup", partial(Dedup, topology.window_ms))
+    return declared_stage(topology, "dedup", partial(Dedup, topology.window_ms, Duplicates()))
 
 
 class Dedup:
     """One partition's deduplication; all it knows is in its store."""
 
-    def __init__(self, window_ms: int, partition: int) -> None:
+    def __init__(self, window_ms: int, duplicates: Duplicates, partition: int) -> None:
         self._window = window_ms
+        self._duplicates = duplicates
         self._frames = {
             struct.pack(">bI", 0, schema.id)
             for schema in schemas.by_id().values()
@@ -46,7 +47,8 @@ class Dedup:
         """Nothing is derived from the store."""
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
+        """No event waits for the time; the duplicates' line in the log does."""
+        self._duplicates.tell(ctx.monotonic)
 
     def process(self, record: Record, ctx: Context) -> None:
         self.process_batch([record], ctx)
@@ -60,24 +62,32 @@ class Dedup:
         store, forward, window = ctx.store("seen"), ctx.forward, self._window
         fingerprints = self._fingerprints([record.value for record in records])
         fresh: dict[bytes, int] = {}
-        now, dropped = ctx.stream_time, 0
+        again: dict[bytes, Again] = {}
+        now = ctx.stream_time
         for record, fingerprint, stored in zip(
             records, fingerprints, store.get_many(fingerprints), strict=True
         ):
             now = max(now, record.timestamp)
-            first = fresh.get(fingerprint)
+            first, known = fresh.get(fingerprint), None
             if first is None and stored is not None:
-                first = _FIRST_SEEN.unpack(stored)[0]
+                first, known = FIRST_SEEN.unpack_from(stored)[0], stored
             if first is not None and now - first < window:
-                dropped += 1
+                before = again.get(fingerprint)
+                again[fingerprint] = before[0] + 1 if before else 1, first, now, record, known
                 continue
+            if fingerprint in again:  # its window ends within the batch
+                self._drop({fingerprint: again.pop(fingerprint)}, ctx)
             fresh[fingerprint] = now
-            store.put(fingerprint, _FIRST_SEEN.pack(now), now)
+            store.put(fingerprint, FIRST_SEEN.pack(now), now)
             forward(
                 "events", record.key, record.value,
                 headers=record.headers, timestamp=record.timestamp,
             )  # fmt: skip
-        _DROPPED.inc(dropped)
+        self._drop(again, ctx)
+
+    def _drop(self, again: dict[bytes, Again], ctx: Context) -> None:
+        if again:
+            _DROPPED.inc(self._duplicates.keep(again, ctx))
 
     def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
         framed = [value for value in values if value is not None and len(value) > _END]

@@ -44,7 +44,7 @@ from streams.topology.model import Topology
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
     "jobs", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
-    "dispatcher.checkpoints.changelog",
+    "duplicates", "dispatcher.checkpoints.changelog",
 )  # fmt: skip
 
 

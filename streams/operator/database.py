@@ -18,7 +18,7 @@ import structlog
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 # `record` is the record's value as it stood on the topic; columns beside it are what lists
@@ -59,6 +59,11 @@ CREATE TABLE rejections (
   id TEXT PRIMARY KEY, tenant_id TEXT, at INTEGER NOT NULL, record BLOB NOT NULL);
 CREATE INDEX rejections_newest ON rejections (at, id);
 CREATE INDEX rejections_of_tenant ON rejections (tenant_id, at, id);
+CREATE TABLE duplicates (
+  fingerprint TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL,
+  record BLOB NOT NULL);
+CREATE INDEX duplicates_newest ON duplicates (at, fingerprint);
+CREATE INDEX duplicates_of_tenant ON duplicates (tenant_id, at, fingerprint);
 CREATE TABLE positions (
   topic TEXT, part INTEGER, topic_id TEXT NOT NULL, next_offset INTEGER NOT NULL,
   PRIMARY KEY (topic, part)) WITHOUT ROWID;
@@ -66,7 +71,7 @@ CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at IN
 """
 _TABLES = {
     "jobs", "progress", "steps", "effects", "dead_letters", "tenants", "quarantine", "rejections",
-    "positions", "freshness",
+    "duplicates", "positions", "freshness",
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 _AGEING = (
     ("dead_letters", "dlq"), ("progress", "jobs.progress"),
-    ("quarantine", "quarantine"), ("rejections", "rejections"),
+    ("quarantine", "quarantine"), ("rejections", "rejections"), ("duplicates", "duplicates"),
 )  # fmt: skip
 """Tables whose rows leave with their records."""
 

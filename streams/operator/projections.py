@@ -13,6 +13,7 @@ from streams.runtime.processor import Record
 from streams.serde import keys
 from streams.serde.codec import (
     DEAD_LETTER,
+    DUPLICATE,
     JOB,
     LEDGER_ENTRY,
     PROGRESS,
@@ -28,12 +29,16 @@ RowKey = tuple[str, Row]
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A topic's table; `columns` begin with its primary key of `key_columns` columns."""
+    """A topic's table; `columns` begin with its primary key of `key_columns` columns.
+
+    `split` takes a record's key apart into these.
+    """
 
     table: str
     columns: tuple[str, ...]
     key_columns: int
     row: Callable[[Record], Row]
+    split: Callable[[bytes], list[str]] = keys.split
 
     @property
     def upsert(self) -> str:
@@ -52,7 +57,7 @@ class Projection:
             DecodeError: the key has other parts.
         """
         try:
-            parts = keys.split(record.key or b"")
+            parts = self.split(record.key or b"")
         except UnicodeDecodeError as error:
             raise DecodeError(f"{record.topic}: the key is not UTF-8") from error
         if len(parts) != self.key_columns:
@@ -135,6 +140,15 @@ def _rejection(record: Record) -> Row:
     return counted.id, counted.tenant_id, counted.last_at, record.value
 
 
+def _duplicate(record: Record) -> Row:
+    counted = DUPLICATE.decode(record.value)
+    return *_hex(record.key or b""), counted.tenant_id, counted.last_at, record.value
+
+
+def _hex(key: bytes) -> list[str]:
+    return [key.hex()]
+
+
 def _json(record: Record, text: bytes) -> str:
     try:
         orjson.loads(text)
@@ -172,5 +186,8 @@ PROJECTIONS: dict[str, Projection] = {
         _quarantined,
     ),
     "rejections": Projection("rejections", ("id", "tenant_id", "at", "record"), 1, _rejection),
+    "duplicates": Projection(
+        "duplicates", ("fingerprint", "tenant_id", "at", "record"), 1, _duplicate, _hex
+    ),
     "tenants": Projection("tenants", ("tenant_id", "kind", "id", "record"), 3, _tenant),
 }

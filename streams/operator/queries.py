@@ -14,15 +14,17 @@ import orjson
 
 from streams.operator.cursor import Cursor
 from streams.operator.views import Around, Json, job_json, tenant_json
+from streams.serde import ids
 from streams.serde.codec import (
     DEAD_LETTER,
+    DUPLICATE,
     JOB,
     LEDGER_ENTRY,
     QUARANTINED,
     REJECTION,
     TENANT,
 )
-from streams.serde.records import DeadLetter, Job, Quarantined, Rejection, TenantRecord
+from streams.serde.records import DeadLetter, Duplicate, Job, Quarantined, Rejection, TenantRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
 
 
 def around(connection: sqlite3.Connection, found: Job) -> Around:
-    """Effects of the job's scope, steps of its incarnation, its newest progress."""
+    """Effects of the job's scope, steps of its incarnation, newest progress, event's duplicates."""
     effects = connection.execute(
         "SELECT record FROM effects WHERE tenant_id = ? AND scope = ?"
         " ORDER BY first_claimed_at, action",
@@ -82,7 +84,22 @@ def around(connection: sqlite3.Connection, found: Job) -> Around:
         tuple(LEDGER_ENTRY.decode(record) for (record,) in effects),
         tuple(steps.fetchall()),
         progress[0] if progress else None,
+        duplicates(connection, found),
     )
+
+
+def duplicates(connection: sqlite3.Connection, found: Job) -> Duplicate | None:
+    """Of a job's event, within the window that the job began; None if it has none."""
+    if found.event is None:
+        return None
+    key = ids.fingerprint(found.tenant_id, found.event.source, found.event.dedup_key)
+    # Those of an earlier window belong to an earlier incarnation; a replay is of any time.
+    since = found.event_time if found.replay_of is None else 0
+    row = connection.execute(
+        "SELECT record FROM duplicates WHERE fingerprint = ? AND tenant_id = ? AND at >= ?",
+        (key.hex(), found.tenant_id, since),
+    ).fetchone()
+    return None if row is None else DUPLICATE.decode(row[0])
 
 
 def jobs_page(
@@ -138,6 +155,16 @@ def rejections_page(
     equal = {"tenant_id": tenant_id}
     rows = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
     return tuple(REJECTION.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+
+
+def duplicates_page(
+    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
+) -> tuple[tuple[tuple[str, Duplicate], ...], Cursor | None]:
+    """Events with duplicates by the last of these, newest first: fingerprint and counts."""
+    order, equal = ("at", "fingerprint"), {"tenant_id": tenant_id}
+    rows = _newest(connection, "duplicates", order, equal, limit, cursor)
+    found = tuple((key, DUPLICATE.decode(each)) for _, key, each in rows[:limit])
+    return found, _behind(rows, limit)
 
 
 def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:

@@ -19,6 +19,7 @@ from streams.kafka import AwaitedProducer
 from streams.key_book import KeyBook
 from streams.operator import (
     api_dead_letters,
+    api_duplicates,
     api_events,
     api_jobs,
     api_payloads,
@@ -47,7 +48,7 @@ MAX_BODY_BYTES = 256 * 1024
 
 _APIS = (
     api_tenants, api_vault, api_jobs, api_payloads, api_events, api_dead_letters, api_quarantine,
-    api_rejections,
+    api_rejections, api_duplicates,
 )  # fmt: skip
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)

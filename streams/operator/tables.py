@@ -1,4 +1,4 @@
-"""What `tidegate jobs`, `dlq` and `quarantine` print for people."""
+"""What `tidegate jobs`, `dlq`, `quarantine` and `events` print for people."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ Show = Callable[[Json], None]
 _JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
 _DEAD_LETTERS = ("id", "tenant_id", "kind", "type", "reason", "attempts", "at", "detail")
 _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
+_DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
-_WHOLE = {"id", "job_id", "status", "at", "created_at", "received_at", "updated_at"}
+_WHOLE = {
+    "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
+    "updated_at", "first_at", "last_at",
+}  # fmt: skip
 """Columns to copy and to compare: never wrapped, never cut short."""
-_DISPENSABLE = ("attempts", "kind", "at", "created_at", "received_at", "job_id")
+_DISPENSABLE = (
+    "attempts", "kind", "at", "created_at", "received_at", "job_id", "last_event_id", "first_at",
+)  # fmt: skip
 """What a list leaves out where a terminal has no room for it, in this order."""
 _TITLES = {"tenant_id": "tenant", "last_error": "error"}
 _LEAST = 8
@@ -47,6 +53,11 @@ def quarantined(found: Json) -> None:
 def quarantined_body(found: Json) -> None:
     """One quarantined body."""
     _fields(_console(), found)
+
+
+def duplicates(found: Json) -> None:
+    """A page of events that were delivered again."""
+    _list(found["duplicates"], _DUPLICATES, found["next_cursor"])
 
 
 def job(found: Json) -> None:

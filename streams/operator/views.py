@@ -12,6 +12,7 @@ import orjson
 
 from streams.serde.records import (
     DeadLetter,
+    Duplicate,
     Job,
     LedgerEntry,
     Quarantined,
@@ -34,6 +35,7 @@ class Around:
     effects: tuple[LedgerEntry, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     progress: str | None = None
+    duplicates: Duplicate | None = None
 
 
 def job_json(job: Job, around: Around) -> Json:
@@ -59,6 +61,7 @@ def job_json(job: Job, around: Around) -> Json:
         "effects": [effect_json(entry) for entry in around.effects],
         "steps": [{"name": name, "value": _parsed(value)} for name, value in around.steps],
         "progress": _parsed(around.progress),
+        "duplicates": _counted(around.duplicates),
         "cancel_requested": job.cancel_requested,
         "replay_of": job.replay_of,
         "replay_note": job.replay_note,
@@ -143,6 +146,24 @@ def rejection_json(record: Rejection) -> Json:
         "first_at": rfc3339(record.first_at),
         "last_at": rfc3339(record.last_at),
     }
+
+
+def duplicate_json(fingerprint: str, record: Duplicate) -> Json:
+    """An event whose deliveries were dropped; the id is that of the last one's envelope."""
+    return {
+        "fingerprint": fingerprint,
+        "tenant_id": record.tenant_id,
+        "count": record.count,
+        "first_at": rfc3339(record.first_at),
+        "last_at": rfc3339(record.last_at),
+        "last_event_id": record.last_event_id,
+    }
+
+
+def _counted(record: Duplicate | None) -> Json | None:
+    if record is None:
+        return None
+    return {"count": record.count, "last_at": rfc3339(record.last_at)}
 
 
 def tenant_json(record: TenantRecord, sources: Iterable[str], erased_at: int | None) -> Json:

@@ -373,6 +373,15 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Duplicate:
+    tenant_id: str
+    count: int
+    first_at: int
+    last_at: int
+    last_event_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RateReport:
     """What one ingress process tells the others of its demand, in deliveries a second."""
 

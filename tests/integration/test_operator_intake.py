@@ -17,6 +17,7 @@ from operator_cluster import (
     Cluster,
     RunningOperator,
     make_cluster,
+    make_job,
     make_quarantined,
     running,
 )
@@ -25,9 +26,16 @@ from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.key_book import KeyBook
 from streams.operator.client import CallFailed, download
 from streams.serde import ids
-from streams.serde.codec import ENVELOPE, TENANT
+from streams.serde.codec import DUPLICATE, ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
-from streams.serde.records import Envelope, PayloadRef, Quarantined, Rejection
+from streams.serde.records import (
+    Duplicate,
+    Envelope,
+    EventInfo,
+    PayloadRef,
+    Quarantined,
+    Rejection,
+)
 from streams.topology.model import Route
 from streams.vault import local_vault
 
@@ -227,6 +235,29 @@ def test_rejections_are_listed_for_their_tenant_alone(
     ]  # fmt: skip
     with pytest.raises(CallFailed, match="no tenant 'nobody'"):
         operator.get("/v1/tenants/nobody/rejections")
+
+
+def test_duplicates_are_listed_and_stand_with_their_events_job(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    now = int(time.time() * 1000)
+    event = EventInfo("evt_1", "shop", "t", None, None, now, "text/plain", None, None, "o-1", {})
+    theirs = ids.fingerprint("globex", "shop", "o-1")
+    ours = ids.fingerprint("acme", "shop", "o-1")
+    counted = Duplicate("acme", 3, now, now + 500, "evt_4")
+    others = replace(counted, tenant_id="globex", last_event_id=None)
+    cluster.write(
+        make_job("job_d", event=event, event_time=now),
+        ("duplicates", cluster.home("acme"), ours, DUPLICATE.encode(counted)),
+        ("duplicates", cluster.home("globex"), theirs, DUPLICATE.encode(others)),
+    )
+    eventually(lambda: len(operator.get("/v1/duplicates")["duplicates"]) == 2, what="both shown")
+    [mine] = operator.get("/v1/duplicates", tenant_id="acme")["duplicates"]
+    assert (mine["fingerprint"], mine["count"], mine["last_event_id"]) == (ours.hex(), 3, "evt_4")
+    shown = eventually(lambda: operator.get("/v1/jobs/job_d"), what="the job")
+    assert shown["duplicates"] == {"count": 3, "last_at": mine["last_at"]}
+    with pytest.raises(CallFailed, match="takes cursor, limit, tenant_id"):
+        operator.get("/v1/duplicates", tenant="acme")
 
 
 def item(number: int, **more: Any) -> dict[str, Any]:

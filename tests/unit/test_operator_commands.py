@@ -1,4 +1,4 @@
-"""`tidegate jobs`, `dlq` and `quarantine` against an API that records what it was asked."""
+"""`tidegate jobs`, `dlq`, `quarantine`, `events` against an API that records what it is asked."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ from typer.testing import CliRunner, Result
 from ingress.admission import SideDoor
 from streams.errors import ConfigError
 from streams.operator.commands import dlq, jobs
+from streams.operator.commands_events import events
 from streams.operator.commands_quarantine import quarantine
 from streams.operator.run import build
-from streams.operator.views import Around, dead_letter_json, job_json, quarantined_json
-from streams.serde.records import DeadLetter, PayloadRef
+from streams.operator.views import (
+    Around,
+    dead_letter_json,
+    duplicate_json,
+    job_json,
+    quarantined_json,
+)
+from streams.serde.records import DeadLetter, Duplicate, PayloadRef
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -38,6 +45,7 @@ KEPT = json.loads(
         )
     )
 )
+AGAIN = duplicate_json("0b" * 16, Duplicate("acme", 3, 1, 2, "evt_job_a"))
 
 
 class Api:
@@ -119,6 +127,12 @@ CALLS = [
         ["release", "evt_a", "--note", "mended"],
         KEPT,
         ("POST", "/v1/quarantine/evt_a/release", {"note": "mended"}),
+    ),
+    (
+        events,
+        ["duplicates", "--tenant", "acme"],
+        {"duplicates": [AGAIN], "next_cursor": None},
+        ("GET", "/v1/duplicates?tenant_id=acme&limit=50", None),
     ),
     (
         dlq,

@@ -15,6 +15,7 @@ from streams.operator.projections import PROJECTIONS, Changes, project
 from streams.runtime.processor import Record
 from streams.serde.codec import (
     DEAD_LETTER,
+    DUPLICATE,
     JOB,
     LEDGER_ENTRY,
     PROGRESS,
@@ -23,7 +24,7 @@ from streams.serde.codec import (
     TENANT,
 )
 from streams.serde.keys import checkpoint_key, ledger_key, quarantine_key, tenant_key
-from streams.serde.records import PayloadRef, Progress, Rejection, TenantRecord
+from streams.serde.records import Duplicate, PayloadRef, Progress, Rejection, TenantRecord
 
 JOB_A = make_job()
 ENTRY = make_entry(JOB_A, "email:send/reply")
@@ -41,6 +42,8 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         b"rej_1",
         REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2)),
     ),
+    # A fingerprint is no text: it may hold any byte, that between the parts of other keys too.
+    "duplicates": (b"\xff\0" * 8, DUPLICATE.encode(Duplicate("acme", 2, 1, 2, None))),
     "tenants": (
         tenant_key("acme", "tenant", ""),
         TENANT.encode(TenantRecord("acme", "tenant", "", False, "{}")),

@@ -17,9 +17,10 @@ from streams.operator.database import Database
 from streams.operator.projections import Changes, project
 from streams.operator.queries import JobFilter
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY
+from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
+from streams.serde.ids import fingerprint
 from streams.serde.keys import checkpoint_key
-from streams.serde.records import DeadLetter, Job, LedgerEntry
+from streams.serde.records import DeadLetter, Duplicate, EventInfo, Job, LedgerEntry
 
 
 @pytest.fixture
@@ -124,6 +125,64 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
     shown = queries.shown_job(connection, "job_a")
     assert shown is not None
     assert [step["name"] for step in shown["steps"]] == ["b", "a"]
+
+
+EVENT = EventInfo(
+    "evt_1", "zendesk", "ticket", None, None, 1, "application/json", None, None, "t1", {}
+)
+
+
+def fold_duplicates(connection: sqlite3.Connection, key: bytes, counted: Duplicate) -> None:
+    batch: dict[str, Changes] = {}
+    project(Record("duplicates", 0, 0, 0, key, DUPLICATE.encode(counted)), batch)
+    write(connection, batch)
+
+
+def shown_duplicates(connection: sqlite3.Connection, job: Job) -> object:
+    fold(connection, job)
+    shown = queries.shown_job(connection, job.job_id)
+    assert shown is not None
+    return shown["duplicates"]
+
+
+def test_a_job_shows_how_often_and_when_last_its_event_came_again(
+    connection: sqlite3.Connection,
+) -> None:
+    job = make_job(event=EVENT, event_time=1_000)
+    assert shown_duplicates(connection, job) is None
+    assert shown_duplicates(connection, make_job(event=None)) is None
+    key = fingerprint("acme", "zendesk", "t1")
+    for count, at in ((1, 1_500), (2, 2_000)):
+        fold_duplicates(connection, key, Duplicate("acme", count, 1_000, at, "evt_2"))
+    assert shown_duplicates(connection, job) == {"count": 2, "last_at": "1970-01-01T00:00:02.000Z"}
+
+
+def test_a_jobs_duplicates_are_those_of_its_own_window_and_tenant(
+    connection: sqlite3.Connection,
+) -> None:
+    fold_duplicates(
+        connection, fingerprint("acme", "zendesk", "t1"), Duplicate("acme", 3, 500, 900, None)
+    )
+    later = make_job(event=EVENT, event_time=1_000, incarnation=2)
+    assert shown_duplicates(connection, later) is None, "of the window before"
+    replay = make_job("job_r", event=EVENT, event_time=1_000, replay_of="job_a")
+    assert shown_duplicates(connection, replay) is not None
+    theirs = make_job("job_g", "globex", event=EVENT, event_time=0)
+    assert shown_duplicates(connection, theirs) is None
+    foreign = fingerprint("globex", "zendesk", "t1")
+    fold_duplicates(connection, foreign, Duplicate("acme", 9, 500, 2_000, None))
+    assert shown_duplicates(connection, theirs) is None, "another tenant's record under its key"
+
+
+def test_duplicates_are_listed_newest_first_a_tenants_alone(connection: sqlite3.Connection) -> None:
+    for n, tenant in enumerate(("acme", "globex", "acme", "acme")):
+        fold_duplicates(connection, bytes([n] * 16), Duplicate(tenant, 1, 1, 10 + n, None))
+    first, after = queries.duplicates_page(connection, "acme", 2, None)
+    assert [(key[:2], each.last_at) for key, each in first] == [("03", 13), ("02", 12)]
+    second, end = queries.duplicates_page(connection, "acme", 2, after)
+    assert ([key[:2] for key, _ in second], end) == (["00"], None)
+    everyone, _ = queries.duplicates_page(connection, None, 9, None)
+    assert [key[:2] for key, _ in everyone] == ["03", "02", "01", "00"]
 
 
 LISTS = {

@@ -59,6 +59,20 @@ def test_another_jobs_id_gives_way_to_what_a_quarantined_body_is_about(
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_of_duplicates_80_characters_hold_what_came_again_how_often_and_when(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = {
+        "fingerprint": "0b" * 16, "tenant_id": "acme", "count": 1400,
+        "first_at": "2026-11-18T14:00:22.123Z", "last_at": "2026-11-21T14:00:22.123Z",
+        "last_event_id": "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7",
+    }  # fmt: skip
+    tables.duplicates({"duplicates": [again], "next_cursor": None})
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert text.splitlines()[1].split() == ["0b" * 16, "acme", "1400", "2026-11-21", "14:00:22Z"]
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_the_error_is_cut_before_anything_else(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

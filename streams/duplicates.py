@@ -1,0 +1,87 @@
+"""What dropped duplicates leave behind: a count in the store, a record, now and then a log line.
+
+In `seen` stands when an event came first (8 bytes, big-endian milliseconds); once there are
+duplicates, then how many (4 bytes) and when the last (8 bytes). It stays filed under the first
+time: a duplicate does not extend the window.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from streams.runtime.processor import Context, Header, Record
+from streams.serde.duplicate import encode_duplicate
+
+log = structlog.get_logger(__name__)
+
+FIRST_SEEN = struct.Struct(">q")
+_COUNTED = struct.Struct(">qIq")
+_MOST = 2**32 - 1
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+Again = tuple[int, int, int, Record, bytes | None]
+"""An event's duplicates in a batch: how many, when the event came first, when the last of them,
+that delivery, and what `seen` held before the batch (None if the first one is in it too)."""
+
+
+class Duplicates:
+    """All duplicates that one process drops, whatever their partition."""
+
+    def __init__(self) -> None:
+        self._dropped = 0
+        self._example: tuple[bytes, int, int, Record] | None = None
+        self._told_at = -math.inf
+
+    def keep(self, again: Mapping[bytes, Again], ctx: Context) -> int:
+        """Count the duplicates of some events, by fingerprint; how many they are together.
+
+        One put and one record for each event, however many duplicates of it there are.
+        """
+        put, forward, dropped = ctx.store("seen").put, ctx.forward, 0
+        for fingerprint, (new, first, at, record, stored) in again.items():
+            dropped += new
+            count = min(new + _counted(stored), _MOST)
+            put(fingerprint, _COUNTED.pack(first, count, at), first)
+            key, id_ = record.key or b"", _event_id(record.headers)
+            value = encode_duplicate(key, count, first, at, id_)
+            forward("duplicates", fingerprint, value, timestamp=at)
+            self._example = fingerprint, count, first, record
+        self._dropped += dropped
+        return dropped
+
+    def tell(self, now: float) -> None:
+        """Log what was dropped since the last line, if that was long enough ago.
+
+        `now` is monotonic. What an aborted transaction dropped counts again, as in the metric.
+        """
+        if self._example is None or now - self._told_at < _SECONDS_BETWEEN_LINES:
+            return
+        fingerprint, count, first, record = self._example
+        log.info(
+            "duplicates dropped", dropped=self._dropped,
+            tenant_id=_text(record.key), event_id=_text(_event_id(record.headers)),
+            fingerprint=fingerprint.hex(), first_seen=first, count=count,
+        )  # fmt: skip
+        self._dropped, self._example, self._told_at = 0, None, now
+
+
+def _counted(stored: bytes | None) -> int:
+    if stored is None or len(stored) < _COUNTED.size:
+        return 0
+    return int(_COUNTED.unpack(stored)[1])
+
+
+def _event_id(headers: Sequence[Header]) -> bytes | None:
+    for name, value in headers:
+        if name == "ce_id":
+            return value
+    return None
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode(errors="replace")
