@@ -20,7 +20,9 @@ from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Header
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
+from streams.state.rocksdb import RocksMemory, RocksTables
 
+MEMORY = RocksMemory()
 Pairs = list[tuple[bytes | None, bytes | None]]
 Step = Literal["produced", "committed", "written"]
 """All is sent and nothing committed; committed, the stores do not know it; all is done."""
@@ -30,6 +32,13 @@ _POINTS: dict[Step, CrashPoint] = {
     "committed": "after_commit",
     "written": "after_write",
 }
+
+
+def on_disk(folder: Path) -> OpenTables:
+    """RocksDB tables in a folder."""
+    return lambda stage, store, partition: RocksTables(
+        folder / stage / store / str(partition), "test", MEMORY
+    )
 
 
 class Bed(Protocol):

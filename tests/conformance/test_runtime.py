@@ -8,20 +8,10 @@ from pathlib import Path
 
 import pytest
 from conditions import eventually
-from runtime_beds import Bed, BrokerBed, DriverBed, Step
+from runtime_beds import Bed, BrokerBed, DriverBed, Step, on_disk
 
-from streams.runtime.driver import OpenTables
-from streams.state.rocksdb import RocksMemory, RocksTables
-
-MEMORY = RocksMemory()
 COUNT = (b"a", b"count")
 STEPS: tuple[Step, ...] = ("produced", "committed", "written")
-
-
-def on_disk(folder: Path) -> OpenTables:
-    return lambda stage, store, partition: RocksTables(
-        folder / stage / store / str(partition), "test", MEMORY
-    )
 
 
 @pytest.fixture(params=["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)])
