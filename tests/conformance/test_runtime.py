@@ -81,7 +81,7 @@ def test_a_restarted_stage_has_its_state_again(bed: Bed, disk_lost: bool) -> Non
 
 @pytest.mark.parametrize("disk_lost", [False, True])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_a_step_of_a_commit_neither_loses_nor_repeats(
+def test_a_crash_at_any_step_of_a_commit_neither_loses_nor_repeats(
     bed: Bed, step: Step, disk_lost: bool
 ) -> None:
     bed.start(dies_at=step)
