@@ -2,7 +2,8 @@
 
 Input values say what to do: `count` adds one and forwards the count, `poison` writes, forwards
 and then fails, `crash` raises what is no PoisonRecord, `lost` forwards to an unknown topic,
-`huge` forwards what no broker takes, `tick` has the next punctuation forward the key.
+`huge` forwards what no broker takes, `tick` has the next punctuation forward the key, `time`
+forwards the stream time.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Counting:
             ctx.forward("nowhere", key, count)
         if verb == b"huge":
             ctx.forward("out", key, b"x" * HUGE)
+        if verb == b"time":
+            ctx.forward("out", b"time", b"%d" % ctx.stream_time)
         if verb == b"tick":
             counts.put(b"tick:" + key, b"0")
 

@@ -128,10 +128,15 @@ class Cluster:
         }
 
     def send(
-        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], partition: int = 0
+        self,
+        topic: str,
+        records: Iterable[tuple[bytes | None, bytes | None]],
+        partition: int = 0,
+        timestamp: int = 0,
     ) -> None:
+        """Records at this time in milliseconds, or at that of now."""
         for key, value in records:
-            self._producer.produce(self.prefix + topic, value, key, partition)
+            self._producer.produce(self.prefix + topic, value, key, partition, timestamp=timestamp)
         assert self._producer.flush(90) == 0
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message]:

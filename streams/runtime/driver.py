@@ -8,7 +8,7 @@ restore and crashes between the steps of a commit behave as they do on a broker.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streams.runtime.backends import backend_for, fold
@@ -17,12 +17,15 @@ from streams.runtime.memory_broker import Crashed, CrashPoint, MemoryBroker, Mem
 from streams.runtime.processor import Header, Record, Stage, StoreSpec
 from streams.runtime.task import Task
 from streams.state.memory import MemoryTables
-from streams.state.store import Backend, KeyValueStore
+from streams.state.store import Backend, Changes, Checkpoint, KeyValueStore, Tables
 from streams.topology.model import Topology
 
 START_MS = 1_750_000_000_000
 _MOST_STEPS = 2_000
 _BATCH = 10_000
+
+OpenTables = Callable[[str, str, int], Tables]
+"""(stage, store, partition) to its tables, as they were when they were last closed."""
 
 
 class VirtualClock:
@@ -38,16 +41,35 @@ class VirtualClock:
         return self.ms / 1000
 
 
+class _Watched:
+    """A backend that tells of each write, so that a process can die between two."""
+
+    def __init__(self, backend: Backend, written: Callable[[], None]) -> None:
+        self.get, self.get_many, self.range = backend.get, backend.get_many, backend.range
+        self.checkpoint, self.wipe, self.close = backend.checkpoint, backend.wipe, backend.close
+        self._backend, self._written = backend, written
+
+    def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
+        self._backend.write(changes, checkpoint)
+        self._written()
+
+
 class _StageRun:
     """One stage's process: its disk outlives a crash, its tasks do not."""
 
     def __init__(
-        self, stage: Stage, broker: MemoryBroker, clock: VirtualClock, unread: set[str]
+        self,
+        stage: Stage,
+        broker: MemoryBroker,
+        clock: VirtualClock,
+        unread: set[str],
+        open_tables: OpenTables,
     ) -> None:
         self.stage = stage
         self._broker, self._clock = broker, clock
         self._unread = unread
-        self._disk: dict[tuple[str, int], MemoryTables] = defaultdict(MemoryTables)
+        self._open = open_tables
+        self._tables: list[Tables] = []
         self._offsets: dict[tuple[str, int], int] = {}
         self.commits = MemoryTransactions(broker, self._offsets)
         self._executor = Executor(self.commits)
@@ -57,13 +79,19 @@ class _StageRun:
 
     def start(self) -> None:
         """Restore every store from its changelog, then the processors."""
+        self.close()
         self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
         for task in self.tasks.values():
             task.restored()
         self.due_ms = self._clock.ms + self.stage.punctuate_seconds * 1000
 
     def wipe(self) -> None:
-        self._disk.clear()
+        for tables in self._tables:
+            tables.wipe()
+
+    def close(self) -> None:
+        while self._tables:
+            self._tables.pop().close()
 
     def unprocessed(self) -> list[Record]:
         found: list[Record] = []
@@ -92,13 +120,14 @@ class _StageRun:
         )  # fmt: skip
 
     def _restore(self, spec: StoreSpec, partition: int) -> Backend:
-        backend = backend_for(spec, self._disk[spec.name, partition])
+        self._tables.append(self._open(self.stage.name, spec.name, partition))
+        backend = backend_for(spec, self._tables[-1])
         checkpoint = backend.checkpoint()
         log = self._broker.records[spec.changelog, partition]
         unread = log[checkpoint.offset if checkpoint else 0 :]
         changes = {r.key or b"": (r.value, r.timestamp) for r in unread}
         fold(backend, changes, len(log), self._clock.now())
-        return backend
+        return _Watched(backend, lambda: self.commits.passed("between_writes"))
 
 
 class TopologyTestDriver:
@@ -107,17 +136,25 @@ class TopologyTestDriver:
     Forwarded records flow on to every stage that reads their topic before `pipe` and `advance`
     return. A topic has the partitions its topology gives it, or `partitions` where it shares
     the topology's number. `unread` names inputs for which `read_through` answers False.
+    Stores lie in memory unless `open_tables` opens others.
     """
 
     def __init__(
-        self, stages: Sequence[Stage], topology: Topology, partitions: int | None = None
+        self,
+        stages: Sequence[Stage],
+        topology: Topology,
+        partitions: int | None = None,
+        open_tables: OpenTables | None = None,
     ) -> None:
         self._clock = VirtualClock(START_MS)
         self._broker = MemoryBroker(topology, partitions, self._clock)
         self.unread: set[str] = set()
         self._held = False
+        kept: dict[tuple[str, str, int], Tables] = defaultdict(MemoryTables)
+        opened = open_tables or (lambda *place: kept[place])
         self._runs = {
-            stage.name: _StageRun(stage, self._broker, self._clock, self.unread) for stage in stages
+            stage.name: _StageRun(stage, self._broker, self._clock, self.unread, opened)
+            for stage in stages
         }
 
     @property
@@ -177,9 +214,18 @@ class TopologyTestDriver:
             self._runs[stage].wipe()
         self._runs[stage].start()
 
-    def crash(self, stage: str, at: CrashPoint) -> None:
-        """Let the stage die at this point of its next commit; it is restarted at once."""
-        self._runs[stage].commits.armed = at
+    def crash(self, stage: str, at: CrashPoint, times: int = 1) -> None:
+        """Let the stage die when it next passes this point of a commit; it is restarted at once.
+
+        With `times` it passes it so often, the last time being its end: `produced` is passed
+        once for each task, `between_writes` once for each store of each task.
+        """
+        self._runs[stage].commits.arm(at, times)
+
+    def close(self) -> None:
+        """Close the tables, for those that lie on a disk."""
+        for run in self._runs.values():
+            run.close()
 
     def _flow(self) -> None:
         moved = True

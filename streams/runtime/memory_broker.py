@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from streams.runtime.clock import Clock
 from streams.runtime.executor import OutputRefused
+from streams.runtime.poison import Output
 from streams.runtime.processor import Header, Record
 from streams.runtime.task import Task
 from streams.topology.model import Topology
 
-CrashPoint = Literal["before_commit", "after_commit", "after_write"]
-"""Nothing committed; committed, stores not yet written; both done."""
+CrashPoint = Literal[
+    "received", "positions_sent", "produced", "before_commit",
+    "after_commit", "between_writes", "after_write",
+]  # fmt: skip
+"""Where a process dies, in the order of a commit's steps.
+
+Records are processed and no transaction is begun; positions are in it; so are the records of a
+task; of all. From here on it is committed: no store is written; a store is; all are.
+"""
 
 
 class Crashed(Exception):
@@ -48,7 +56,7 @@ class MemoryBroker:
             raise OutputRefused(f"{topic}-{partition}: MSG_SIZE_TOO_LARGE")
 
     def append(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None,
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int,
         headers: Sequence[Header], timestamp: int | None,
     ) -> None:  # fmt: skip
         log = self.records[topic, partition]
@@ -58,43 +66,59 @@ class MemoryBroker:
 
 
 class MemoryTransactions:
-    """`Transactions` of one stage over a memory broker; `armed` crashes the next one."""
+    """`Transactions` of one stage over a memory broker, in the steps of those on Kafka."""
 
     def __init__(self, broker: MemoryBroker, offsets: dict[tuple[str, int], int]) -> None:
         self._broker = broker
         self._offsets = offsets
         self.armed: CrashPoint | None = None
+        self._passes = 1
+
+    def arm(self, point: CrashPoint, times: int) -> None:
+        """Crash when a commit passes this point for the so-manieth time from now."""
+        self.armed, self._passes = point, times
 
     def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
         for task in tasks:
             self._check(task)
-        self._crash_if("before_commit")
-        written = [(task, self._append(task)) for task in tasks]
-        self._crash_if("after_commit")
-        for task, offsets in written:
-            task.committed(offsets)
-        self._crash_if("after_write")
+        self.passed("received")
+        positions = {(t, task.partition): at for task in tasks for t, at in task.positions.items()}
+        self.passed("positions_sent")
+        sent: list[Output] = []
+        for task in tasks:
+            sent += _records(task)
+            self.passed("produced")
+        self.passed("before_commit")
+        self._offsets.update(positions)
+        for output in sent:
+            self._broker.append(*output)
+        self.passed("after_commit")
+        for task in tasks:
+            task.committed(self._ends(task))
+        self.passed("after_write")
+
+    def passed(self, point: CrashPoint) -> None:
+        """Crash if this is the point to do so."""
+        if self.armed == point:
+            self._passes -= 1
+            if self._passes == 0:
+                self.armed = None
+                raise Crashed
 
     def _check(self, task: Task) -> None:
-        for topic, key, value, partition, _, _ in task.ctx.outputs:
+        for topic, key, value, partition, _, _ in _records(task):
             self._broker.check(topic, partition, key, value)
-        for _, topic, records in task.changelog():
-            for key, value, _ in records:
-                self._broker.check(topic, task.partition, key, value)
 
-    def _append(self, task: Task) -> dict[str, int]:
-        for topic, key, value, partition, headers, timestamp in task.ctx.outputs:
-            self._broker.append(topic, partition, key, value, headers, timestamp)
-        offsets = {}
-        for store, topic, records in task.changelog():
-            for key, value, timestamp in records:
-                self._broker.append(topic, task.partition, key, value, (), timestamp)
-            offsets[store] = len(self._broker.records[topic, task.partition])
-        for topic, position in task.positions.items():
-            self._offsets[topic, task.partition] = position
-        return offsets
+    def _ends(self, task: Task) -> dict[str, int]:
+        return {
+            store: len(self._broker.records[topic, task.partition])
+            for store, topic, _ in task.changelog()
+        }
 
-    def _crash_if(self, point: CrashPoint) -> None:
-        if self.armed == point:
-            self.armed = None
-            raise Crashed
+
+def _records(task: Task) -> Iterator[Output]:
+    """All that a task sends: its outputs, then the changelog of each store."""
+    yield from task.ctx.outputs
+    for _, topic, records in task.changelog():
+        for key, value, timestamp in records:
+            yield topic, key, value, task.partition, (), timestamp

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = {
     "ingress": {"ingress"},
-    "dedup": {"streams.dedup"},
+    "dedup": {"streams.dedup", "streams.duplicates"},
     "scheduler": {"streams.scheduler"},
     "dispatcher": {"streams.dispatcher", "streams.ledger"},
     "worker": {"streams.worker"},
@@ -19,6 +19,7 @@ STAGES = {
 }
 PROCESSORS = (
     "streams.dedup",
+    "streams.duplicates",
     "streams.scheduler",
     "streams.dispatcher",
     "streams.ledger",

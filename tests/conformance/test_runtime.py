@@ -1,0 +1,125 @@
+"""A processor is promised the same on every runtime: in memory, on RocksDB, on a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conditions import eventually
+from runtime_beds import Bed, BrokerBed, DriverBed, Step, on_disk
+
+COUNT = (b"a", b"count")
+STEPS: tuple[Step, ...] = ("produced", "committed", "written")
+
+
+@pytest.fixture(params=["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)])
+def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    opened: Bed
+    if request.param == "broker":
+        opened = BrokerBed(request.getfixturevalue("kafka"), tmp_path)
+    else:
+        opened = DriverBed(on_disk(tmp_path) if request.param == "rocksdb" else None)
+    yield opened
+    opened.close()
+
+
+def counted(*numbers: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [(b"a", b"%d" % number) for number in numbers]
+
+
+def test_state_and_output_are_each_partitions_own(bed: Bed) -> None:
+    bed.start()
+    bed.send(COUNT, COUNT, partition=1)
+    bed.send(COUNT)
+    bed.shows(counted(1, 1, 2))
+    assert bed.letters() == []
+
+
+def test_a_record_that_fails_is_undone_alone_and_becomes_a_dead_letter(bed: Bed) -> None:
+    bed.start()
+    bed.send(*((b"a", verb) for verb in (b"count", b"poison", b"count", b"crash", b"count")))
+    bed.shows(counted(1, 2, 3))
+    assert [(letter.id, letter.reason, letter.key, letter.value) for letter in bed.letters()] == [
+        ("counting:in:0:1", "bad_verb", b"a", b"poison"),
+        ("counting:in:0:3", "processor_error", b"a", b"crash"),
+    ]
+    assert bed.last_headers() == [("total", b"3")], "derived state was not rebuilt"
+
+
+@pytest.mark.parametrize("verb", [b"lost", b"huge"])
+def test_an_output_that_is_refused_rolls_all_back_and_loses_its_input_alone(
+    bed: Bed, verb: bytes
+) -> None:
+    bed.start()
+    bed.send(COUNT, COUNT)
+    bed.shows(counted(1, 2))
+    bed.send(COUNT, (b"a", verb), COUNT)
+    bed.shows(counted(1, 2, 3, 4))
+    (letter,) = bed.letters()
+    assert (letter.id, letter.reason) == ("counting:in:0:3", "output_refused")
+    assert bed.last_headers() == [("total", b"4")], "derived state was not rebuilt"
+
+
+@pytest.mark.parametrize("disk_lost", [False, True])
+def test_a_restarted_stage_has_its_state_again(bed: Bed, disk_lost: bool) -> None:
+    bed.start()
+    bed.send(COUNT, COUNT)
+    bed.send(COUNT, partition=1)
+    bed.shows(counted(1, 2, 1))
+    bed.stop()
+    if disk_lost:
+        bed.lose_disk()
+    bed.start()
+    bed.send(COUNT)
+    bed.shows(counted(1, 2, 3, 1))
+    assert bed.last_headers() == [("total", b"1")]
+    bed.send(COUNT, partition=1)
+    bed.shows(counted(1, 2, 3, 1, 2))
+
+
+@pytest.mark.parametrize("disk_lost", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_at_any_step_of_a_commit_neither_loses_nor_repeats(
+    bed: Bed, step: Step, disk_lost: bool
+) -> None:
+    bed.start(dies_at=step)
+    bed.send(COUNT, COUNT)
+    bed.shows(counted(1, 2))
+    bed.send(COUNT, (b"b", b"count"))
+    bed.died(disk_lost=disk_lost)
+    bed.send(COUNT)
+    bed.shows([*counted(1, 2, 3), (b"b", b"1"), *counted(4)])
+
+
+def test_a_punctuation_fires_once_what_a_record_set_and_also_after_a_restart(bed: Bed) -> None:
+    bed.start()
+    bed.send((b"a", b"tick"))
+    bed.pass_time()
+    eventually(lambda: bed.keys() == [b"a", b"tick:a"], 30, what="the timer fired")
+    bed.stop()
+    bed.start()
+    bed.send((b"c", b"tick"))
+    bed.pass_time()
+    eventually(lambda: bed.keys()[2:] == [b"c", b"tick:c"], 30, what="the second timer fired")
+    bed.pass_time()
+    assert len(bed.keys()) == 4
+
+
+@pytest.mark.parametrize("disk_lost", [False, True])
+def test_stream_time_is_the_highest_of_the_records_and_outlives_a_restart(
+    bed: Bed, disk_lost: bool
+) -> None:
+    start = int(time.time() * 1000) - 60_000
+    bed.start()
+    bed.send((b"a", b"time"), timestamp=start + 5_000)
+    bed.send((b"a", b"time"), timestamp=start + 4_000)
+    told = (b"time", b"%d" % (start + 5_000))
+    bed.shows([*counted(1), told, *counted(2), told])
+    bed.stop()
+    if disk_lost:
+        bed.lose_disk()
+    bed.start()
+    bed.send((b"a", b"time"), timestamp=start + 3_000)
+    bed.shows([*counted(1), told, *counted(2), told, *counted(3), told])

@@ -1,0 +1,184 @@
+"""The counting stage on each of its runtimes, behind one face: what a test does with all of them.
+
+In memory a crash is `TopologyTestDriver.crash`, on a broker a process that kills itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from conditions import eventually
+from counting import counting_stage, counting_topology
+from stage_process import Cluster, StageProcess
+
+from streams.runtime.driver import OpenTables, TopologyTestDriver
+from streams.runtime.memory_broker import CrashPoint
+from streams.runtime.processor import Header
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import DeadLetter
+from streams.state.rocksdb import RocksMemory, RocksTables
+
+MEMORY = RocksMemory()
+Pairs = list[tuple[bytes | None, bytes | None]]
+Step = Literal["produced", "committed", "written"]
+"""All is sent and nothing committed; committed, the stores do not know it; all is done."""
+
+_POINTS: dict[Step, CrashPoint] = {
+    "produced": "before_commit",
+    "committed": "after_commit",
+    "written": "after_write",
+}
+
+
+def on_disk(folder: Path) -> OpenTables:
+    """RocksDB tables in a folder."""
+    return lambda stage, store, partition: RocksTables(
+        folder / stage / store / str(partition), "test", MEMORY
+    )
+
+
+class Bed(Protocol):
+    """One counting stage of two partitions, begun by `start`."""
+
+    def start(self, *, dies_at: Step | None = None) -> None:
+        """Begin; `dies_at` a step of the first transaction in which key `b` is counted."""
+
+    def stop(self) -> None:
+        """End in order."""
+
+    def died(self, *, disk_lost: bool) -> None:
+        """Wait until it has died where it should; its disk goes with it, or stays."""
+
+    def lose_disk(self) -> None:
+        """While it is stopped."""
+
+    def send(
+        self, *records: tuple[bytes, bytes], partition: int = 0, timestamp: int | None = None
+    ) -> None:
+        """Append input, to be read together if it can be."""
+
+    def pass_time(self) -> None:
+        """Let punctuations become due."""
+
+    def shows(self, expected: Pairs) -> None:
+        """Wait until exactly this is committed to `out`, by partition."""
+
+    def keys(self) -> list[bytes | None]:
+        """Of what is committed to `out`."""
+
+    def last_headers(self) -> Sequence[Header]:
+        """Of the last record of `out`."""
+
+    def letters(self) -> list[DeadLetter]:
+        """What is committed to `dlq`."""
+
+    def close(self) -> None: ...
+
+
+class DriverBed:
+    """On the test driver, over the tables that it is given."""
+
+    def __init__(self, open_tables: OpenTables | None) -> None:
+        self._driver = TopologyTestDriver(
+            [counting_stage()], counting_topology(), open_tables=open_tables
+        )
+        self._doom: CrashPoint | None = None
+
+    def start(self, *, dies_at: Step | None = None) -> None:
+        self._doom = None if dies_at is None else _POINTS[dies_at]
+        self._driver.restart("counting", keep_state=True)
+
+    def stop(self) -> None:
+        """A process that is idle has nothing to say."""
+
+    def died(self, *, disk_lost: bool) -> None:
+        assert self._driver._runs["counting"].commits.armed is None, "it did not die"
+        if disk_lost:
+            self.lose_disk()
+
+    def lose_disk(self) -> None:
+        self._driver.restart("counting", keep_state=False)
+
+    def send(
+        self, *records: tuple[bytes, bytes], partition: int = 0, timestamp: int | None = None
+    ) -> None:
+        if self._doom and any(key == b"b" for key, _ in records):
+            self._driver.crash("counting", self._doom)
+        with self._driver.together():
+            for key, value in records:
+                self._driver.pipe("in", key, value, partition=partition, timestamp=timestamp)
+
+    def pass_time(self) -> None:
+        self._driver.advance(1)
+
+    def shows(self, expected: Pairs) -> None:
+        assert [(r.key, r.value) for r in self._driver.output("out")] == expected
+
+    def keys(self) -> list[bytes | None]:
+        return [record.key for record in self._driver.output("out")]
+
+    def last_headers(self) -> Sequence[Header]:
+        return list(self._driver.output("out")[-1].headers)
+
+    def letters(self) -> list[DeadLetter]:
+        return [DEAD_LETTER.decode(record.value) for record in self._driver.output("dlq")]
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+class BrokerBed:
+    """A process of the stage and a real broker."""
+
+    def __init__(self, kafka: Any, folder: Path) -> None:
+        self._cluster = Cluster(kafka, counting_topology())
+        self._cluster.create()
+        self._folder = folder
+        self._processes: list[StageProcess] = []
+
+    def start(self, *, dies_at: Step | None = None) -> None:
+        doom = {} if dies_at is None else {"KILL_AT": dies_at, "KILL_KEY": "b"}
+        settings = self._cluster.environ(self._folder / "data") | doom
+        log = self._folder / f"{len(self._processes)}.log"
+        self._processes.append(StageProcess("counting_stage.py", log, settings))
+
+    def stop(self) -> None:
+        assert self._processes[-1].stop() == 0
+
+    def died(self, *, disk_lost: bool) -> None:
+        assert self._processes[-1].exit_code() == -signal.SIGKILL
+        if disk_lost:
+            self.lose_disk()
+        self.start()
+
+    def lose_disk(self) -> None:
+        shutil.rmtree(self._folder / "data")
+
+    def send(
+        self, *records: tuple[bytes, bytes], partition: int = 0, timestamp: int | None = None
+    ) -> None:
+        self._cluster.send("in", records, partition, timestamp or 0)
+
+    def pass_time(self) -> None:
+        """It passes by itself."""
+
+    def shows(self, expected: Pairs) -> None:
+        eventually(lambda: len(self.keys()) >= len(expected), 30, what=f"{len(expected)} records")
+        assert self._cluster.pairs("out") == expected
+
+    def keys(self) -> list[bytes | None]:
+        return [key for key, _ in self._cluster.pairs("out")]
+
+    def last_headers(self) -> Sequence[Header]:
+        return self._cluster.read("out")[-1].headers() or ()  # type: ignore[return-value]
+
+    def letters(self) -> list[DeadLetter]:
+        return [DEAD_LETTER.decode(m.value()) for m in self._cluster.read("dlq")]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
