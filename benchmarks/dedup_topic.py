@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -38,6 +37,7 @@ TOPOLOGY = replace(
 OUTPUT = "events"
 CHANGELOG = "dedup.seen.changelog"
 TENANTS = 200
+BLOCK = 10_000
 FINGERPRINT = slice(5, 21)
 DAY_MS = 86_400_000
 SPREAD_MS = 9 * DAY_MS
@@ -173,24 +173,15 @@ def fingerprints(bootstrap: str, topic: str) -> Iterator[bytes]:
 def fill_changelog(bootstrap: str, keys: int) -> None:
     """As many fingerprints, each once, as dedup would have written them over the last window."""
     sender = producer(bootstrap, linger_ms=50)
+    produce = sender.produce  # 20 million times: no keyword arguments, no look-up
     end = time.time_ns() // 1_000_000 - 60_000
     start = end - TOPOLOGY.window_ms + DAY_MS // 24
-    block = 10_000
-    for done in range(0, keys, block):
+    for done in range(0, keys, BLOCK):
         at = start + (end - start) * done // keys
-        value, random_bytes = struct.pack(">q", at), os.urandom(16 * block)
-        count = min(block, keys - done)
-        records = [
-            {"key": random_bytes[i : i + 16], "value": value, "timestamp": at}
-            for i in range(0, 16 * count, 16)
-        ]
-        _produce(sender, records, done // block % TOPOLOGY.partitions)
+        value, partition = struct.pack(">q", at), done // BLOCK % TOPOLOGY.partitions
+        ids = os.urandom(16 * min(BLOCK, keys - done))
+        while len(sender) > 10 * BLOCK:
+            sender.poll(0.01)
+        for i in range(0, len(ids), 16):
+            produce(CHANGELOG, value, ids[i : i + 16], partition, None, None, at)
     flush(sender)
-
-
-def _produce(sender: Producer, records: list[dict[str, Any]], partition: int) -> None:
-    while len(sender) > 500_000:
-        sender.poll(0.05)
-    taken = sender.produce_batch(CHANGELOG, records, partition)
-    if taken < len(records):
-        raise SystemExit(f"the producer refused {len(records) - taken} changelog records")
