@@ -42,6 +42,11 @@ def main() -> None:
         show("dedup", rows)
         if figures:
             report("dedup alone", figures, as_json=False)
+    for row in rows:
+        if row.void:
+            print(f"{row.name}: {row.verdict}", file=sys.stderr)
+    if not rows and not alone:
+        sys.exit("nothing was measured")
     void = any(row.void for row in rows) or any(measured.faults.total for measured in alone)
     sys.exit(1 if void else 0)
 

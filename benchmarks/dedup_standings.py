@@ -31,7 +31,12 @@ def results(rows: Sequence[Row]) -> list[Result]:
     """The same, one result a figure; of a void row only that it is."""
     ours, found = _ours(rows), []
     for row in rows:
-        found.append(Result(row.name, f"void ({row.verdict})", float(row.void), "rows"))
+        found.append(Result(row.name, "void", float(row.void), "rows"))
+        if row.faults is not None:
+            found += [
+                Result(row.name, what, number, "events")
+                for what, number in vars(row.faults).items()
+            ]
         if row.speed is None or row.void:
             continue
         found += [

@@ -51,16 +51,16 @@ class Faults:
 
     lost: int
     repeated: int
-    foreign: int
+    unknown: int
 
     @property
     def total(self) -> int:
-        return self.lost + self.repeated + self.foreign
+        return self.lost + self.repeated + self.unknown
 
     def __str__(self) -> str:
         if not self.total:
             return "each event once"
-        return f"VOID: {self.lost} lost, {self.repeated} repeated, {self.foreign} unknown"
+        return f"VOID: {self.lost} lost, {self.repeated} repeated, {self.unknown} unknown"
 
 
 def create(bootstrap: str, *names: str) -> None:
