@@ -17,6 +17,7 @@ measure our stage alone; the comparison is then made only for each `--contender`
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ Entry = tuple[str, Contender, Settings]
 
 def main() -> None:
     chosen = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contenders must not outlive us
     alone = list(measured_alone(chosen))
     rows = list(contest(chosen, entries(chosen, alone=bool(alone))))
     figures = [result for measured in alone for result in measured.results]
@@ -42,9 +44,6 @@ def main() -> None:
         show("dedup", rows)
         if figures:
             report("dedup alone", figures, as_json=False)
-    for row in rows:
-        if row.void:
-            print(f"{row.name}: {row.verdict}", file=sys.stderr)
     if not rows and not alone:
         sys.exit("nothing was measured")
     void = any(row.void for row in rows) or any(measured.faults.total for measured in alone)
@@ -98,9 +97,13 @@ def contest(chosen: Namespace, asked: Sequence[Entry]) -> Iterator[Row]:
             if share not in inputs:
                 inputs[share] = filled(bootstrap, share, chosen)
             try:
-                yield run(name, contender, settings, bootstrap, inputs[share], folder)
+                row = run(name, contender, settings, bootstrap, inputs[share], folder)
             except Unavailable as why:
                 print(f"{name} is skipped: {why}", file=sys.stderr)
+                continue
+            said = f"{row.speed.rate:,.0f} events/s, " if row.speed else ""
+            print(f"{name}: {said}{row.verdict}", file=sys.stderr)
+            yield row
 
 
 def filled(bootstrap: str, share: float, chosen: Namespace) -> Input:
