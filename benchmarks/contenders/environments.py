@@ -55,7 +55,8 @@ def java() -> list[str]:
         )
 
     home = _made("kafka-streams", [pom, source], make)
-    return ["java", "-cp", f"{home}:{(home / 'jars').read_text()}"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", quiet, "-cp", f"{home}:{(home / 'jars').read_text()}"]
 
 
 def _made(name: str, sources: list[Path], make: Callable[[Path], None]) -> Path:

@@ -11,6 +11,7 @@ tell the partition that a key belongs to, and would restore it elsewhere.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 
 import mode.loop
@@ -21,6 +22,9 @@ OWN = {"bootstrap", "group", "input", "output", "state", "partitions", "loop", "
 
 def main() -> None:
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    # Faust writes a line for each record sent, at a level that its own setting leaves enabled:
+    # a good part of its time went there.
+    logging.disable(logging.INFO)
     mode.loop.use("aio" if given["loop"] == "asyncio" else given["loop"])
 
     import faust  # its loop must have been chosen
