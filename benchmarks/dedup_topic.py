@@ -81,7 +81,7 @@ def create(bootstrap: str, *names: str) -> None:
 
 def create_stage_topics(bootstrap: str) -> None:
     """What `tidegate dedup` needs."""
-    create(bootstrap, INPUT, OUTPUT, CHANGELOG, "dlq")
+    create(bootstrap, INPUT, OUTPUT, CHANGELOG, "duplicates", "dlq")
 
 
 def fill(
