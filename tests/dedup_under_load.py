@@ -30,6 +30,7 @@ from verdict import (
     StoreCopy,
     Violation,
     copies,
+    counted_each,
     no_open_transaction,
     once_each,
     stores_as_changelogs,
@@ -131,7 +132,8 @@ class DedupUnderLoad:
         changelog = self.cluster.read("dedup.seen.changelog")
         events = [(m.value() or b"")[FINGERPRINT] for m in self.cluster.read("events")]
         found += once_each(expected, events, "events")
-        found += once_each(expected, [m.key() or b"" for m in changelog], "changelog")
+        found += once_each(expected, list({m.key() or b"" for m in changelog}), "changelog")
+        found += counted_each(self.flood.deliveries, changelog)
         with TemporaryDirectory() as scratch:
             stores = self._copies(Path(scratch))
         found += stores_as_changelogs(self._stage.stores[0], stores, changelog)

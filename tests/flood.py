@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +25,8 @@ _MOST_UNSENT = 20_000
 class Flood:
     """Sends `rate` deliveries a second to a topic until `finish`.
 
-    `expected` are the fingerprints of all that was sent, which is known once it is finished.
+    `expected` are the fingerprints of all that was sent, which is known once it is finished, and
+    `deliveries` how often each was.
     The same seed gives the same keys in the same order. Tenants share their dedup keys.
     """
 
@@ -32,6 +34,7 @@ class Flood:
         self, client: dict[str, Any], topic: str, partitions: int, seed: int, rate: int = 1_000
     ) -> None:
         self.expected: set[bytes] = set()
+        self.deliveries: Counter[bytes] = Counter()
         self.sent = 0
         self._topic = topic
         self._partitions = partitions
@@ -88,6 +91,7 @@ class Flood:
     def _send(self, event: int) -> None:
         delivered = delivery(event)
         self.expected.add(delivered.fingerprint)
+        self.deliveries[delivered.fingerprint] += 1
         self.sent += 1
         self._producer.produce(
             self._topic,

@@ -6,6 +6,7 @@ violations that it found. `test_verdict.py` plants each of them.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,14 @@ from streams.state.store import Backend, Checkpoint
 
 FINGERPRINT = slice(5, 21)
 """Of a framed envelope (`streams.dedup`)."""
+_COUNTED = struct.Struct(">8xI")
+"""Of a stored key that came again: behind its first time, how often (`streams.duplicates`)."""
 _FROM, _TO = b"", b"\xff" * 64
 
 
 @dataclass(frozen=True)
 class Violation:
-    """`what` is lost, repeated, foreign, unfinished, store_differs, store_behind,
+    """`what` is lost, repeated, foreign, miscounted, unfinished, store_differs, store_behind,
     open_transaction, unclean_stop or dead_letter; `which` are some of the keys or places."""
 
     what: str
@@ -56,6 +59,17 @@ def once_each(expected: Iterable[bytes], found: Sequence[bytes], where: str) -> 
     yield from _unless_empty("lost", where, wanted - counted.keys())
     yield from _unless_empty("foreign", where, counted.keys() - wanted)
     yield from _unless_empty("repeated", where, {key for key, n in counted.items() if n > 1})
+
+
+def counted_each(
+    deliveries: Mapping[bytes, int], changelog: Sequence[Message]
+) -> Iterator[Violation]:
+    """What is stored of each key last counts its deliveries: none passed by, none taken twice."""
+    last = {message.key() or b"": message.value() or b"" for message in changelog}
+    known = {key: 1 + _duplicates(value) for key, value in last.items() if key in deliveries}
+    yield from _unless_empty(
+        "miscounted", "changelog", {key for key, n in known.items() if n != deliveries[key]}
+    )
 
 
 def stores_as_changelogs(
@@ -115,6 +129,10 @@ def copies(
                 found.append(StoreCopy(_short(path), partition, backend.checkpoint(), entries))
                 backend.close()
     return found
+
+
+def _duplicates(stored: bytes) -> int:
+    return int(_COUNTED.unpack_from(stored)[0]) if len(stored) >= _COUNTED.size else 0
 
 
 def _folded(

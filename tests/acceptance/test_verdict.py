@@ -33,6 +33,10 @@ def lose(dedup: DedupUnderLoad) -> None:
     dedup.flood.expected.add(b"never sent      ")
 
 
+def miscount(dedup: DedupUnderLoad) -> None:
+    dedup.flood.deliveries[min(dedup.flood.expected)] += 1
+
+
 def repeat(dedup: DedupUnderLoad) -> None:
     first = dedup.cluster.read("events")[0]
     dedup.cluster.send("events", [(first.key(), first.value())])
@@ -74,6 +78,7 @@ def with_segments(path: Path, do: Callable[[Rdict], None]) -> None:
 
 PLANTS = {
     lose: {("lost", "events"), ("lost", "changelog")},
+    miscount: {("miscounted", "changelog")},
     repeat: {("repeated", "events")},
     leak_into_a_store: {("store_differs", "0/seen/0")},
     lose_from_a_store: {("store_differs", "0/seen/1")},
