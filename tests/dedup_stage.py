@@ -1,4 +1,4 @@
-"""The dedup stage as a process that a test may kill at a step: `python dedup_stage.py`.
+"""The dedup stage as a process whose steps and disk a test may stop: `python dedup_stage.py`.
 
 The real stage, topology and settings (TIDEGATE_*), as `tidegate dedup` runs them. As long as the
 file that HOLD_RESTORE names is there, a restore stops in its middle: a part of each store folded
@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 import fault_points
+import slow_disk
 
 from streams.dedup import stage
 from streams.runtime import restore
@@ -34,6 +35,7 @@ def hold_restore(while_there: Path) -> None:
 
 
 if __name__ == "__main__":
+    slow_disk.install()
     fault_points.install()
     if held := os.environ.get("HOLD_RESTORE"):
         hold_restore(Path(held))

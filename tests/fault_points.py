@@ -182,6 +182,8 @@ def _follow_tasks(flight: _Flight) -> None:
         process(self, records)
 
     def punctuating(self: Task) -> None:
+        if flight.points.awaits("punctuated") and not flight.empty:
+            return  # its timers are to be alone in their transaction: next time
         punctuate(self)
         if flight.empty and self.ctx.outputs:
             flight.points.reach("punctuated", len(self.ctx.outputs))

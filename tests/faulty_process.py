@@ -28,6 +28,14 @@ class FaultyProcess(StageProcess):
             AssertionError: it did not get there in time.
         """
         self.points.arm(step, number)
+        return self.await_fault(step, number, timeout)
+
+    def await_fault(self, step: str, number: signal.Signals, timeout: float = 30) -> Place:
+        """Where a fault landed that was armed before.
+
+        Raises:
+            AssertionError: it did not get there in time.
+        """
         landed = eventually(
             lambda: self.points.landed,
             timeout,

@@ -28,8 +28,13 @@ class Api(IntEnum):
     """The API keys that the tests name, of the protocol's."""
 
     PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    HEARTBEAT = 12
+    INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
@@ -45,7 +50,8 @@ class Fault:
     """What befalls the next `left` requests of an API, or their answers.
 
     `landed` has, for each time it struck, what the proxy's witness said at that moment; `ended`
-    counts those that are over: a delayed answer came, a connection was cut.
+    counts those that are over: a delayed answer came or nobody waits for it any more, a
+    connection was cut.
     """
 
     api: Api
@@ -135,6 +141,10 @@ class KafkaProxy:
             await asyncio.gather(*both, return_exceptions=True)
             to_client.close()
             to_broker.close()
+        for _, fault in asked.values():  # these answers are lost with the connection
+            if fault is not None:
+                self._strike(fault)
+                fault.ended += 1
 
     async def _requests(
         self,
@@ -149,7 +159,7 @@ class KafkaProxy:
             fault = self._take(api)
             if fault is not None and fault.kind == "hold":
                 fault.held.append(request)
-                fault.landed.append(self._witness())
+                self._strike(fault)
                 fault.ended += 1
                 return
             asked[correlation] = api, fault
@@ -167,14 +177,22 @@ class KafkaProxy:
             (correlation,) = _ANSWER.unpack_from(answer)
             api, fault = asked.pop(correlation)
             if fault is not None:
-                fault.landed.append(self._witness())
-                await asyncio.sleep(fault.seconds)
-                fault.ended += 1
+                await self._befall(fault)
                 if fault.kind == "drop":
                     return
             if api in _WITH_ADDRESSES:
                 answer = answer.replace(*self._addresses)
             await _send(to_client, answer)
+
+    async def _befall(self, fault: Fault) -> None:
+        self._strike(fault)
+        try:
+            await asyncio.sleep(fault.seconds)
+        finally:
+            fault.ended += 1
+
+    def _strike(self, fault: Fault) -> None:
+        fault.landed.append(self._witness())
 
     async def _deliver(self, request: bytes) -> bytes:
         broker, to_broker = await asyncio.open_connection(HOST, self._broker_port)

@@ -15,12 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
+from streams.runtime.context import ReadThrough
 from streams.runtime.offsets import earliest, offset_in, request_offsets
 from streams.runtime.processor import Stage
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.task import ReadThrough, Task
+from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend
 

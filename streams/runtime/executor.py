@@ -1,7 +1,8 @@
 """One step of a stage: process what was read, punctuate what is due, commit both together.
 
-Where the broker refuses an output for good, the step is done again record by record, each in
-its own transaction, and the guilty input goes to `dlq`: nothing rewinds for ever.
+Where the broker refuses an output for good, the step is done again by halves, down to the guilty
+input alone, which goes to `dlq`: nothing rewinds for ever, and a record in a batch of thousands
+costs tens of transactions, not thousands.
 """
 
 from __future__ import annotations
@@ -48,6 +49,17 @@ class Executor:
 
     def step(self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]) -> None:
         """Process each task's records in order, punctuate the due tasks, commit once."""
+        try:
+            self._together(batch, due)
+        except OutputRefused as refused:
+            log.warning("an output was refused: looking for its record", detail=refused.detail)
+            self._apart([(task, record) for task, records in batch for record in records])
+            for task in due:
+                self._punctuate_alone(task)
+
+    def _together(
+        self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]
+    ) -> None:
         for task, records in batch:
             task.process(records)
         for task in due:
@@ -57,20 +69,23 @@ class Executor:
             return
         try:
             self._transactions.commit(list(changed.values()))
-        except OutputRefused as refused:
-            log.warning("an output was refused: going record by record", detail=refused.detail)
+        except OutputRefused:
             for task in changed.values():
                 task.rollback()
-            self._one_by_one(batch, due)
+            raise
 
-    def _one_by_one(
-        self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]
-    ) -> None:
-        for task, records in batch:
-            for record in records:
+    def _apart(self, work: Sequence[tuple[Task, Record]]) -> None:
+        if len(work) < 2:
+            for task, record in work:
                 self._alone(task, record)
-        for task in due:
-            self._punctuate_alone(task)
+            return
+        middle = len(work) // 2
+        for half in (work[:middle], work[middle:]):
+            tasks = {task.partition: task for task, _ in half}
+            try:
+                self._together(by_task(tasks, [record for _, record in half]), ())
+            except OutputRefused:
+                self._apart(half)
 
     def _alone(self, task: Task, record: Record) -> None:
         task.process([record])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from streams.runtime.failures import REFUSED
-from streams.runtime.processor import Header
-from streams.runtime.task import Task
+from streams.runtime.task import ChangelogRecord, Task
 
 _Watch = Callable[[KafkaError | None, Message], None]
+_Message = tuple[str, bytes | None, bytes | None, int, _Watch | None, None, int, Any]
+"""What `Producer.produce` takes, by position: topic, value, key, partition, callback, its other
+name, timestamp, headers. Keywords would double what the call costs."""
 
 
 class Sending:
@@ -35,17 +37,11 @@ class Sending:
         Raises:
             KafkaException: a record is refused before it is sent.
         """
-        watch = self._watch() if self._watch_all else None
         written = 0
         for task in tasks:
-            for topic, key, value, partition, headers, timestamp in task.ctx.outputs:
-                self._produce(topic, key, value, partition, watch, timestamp, headers)
+            self._produce(self._outputs(task))
             for name, topic, records in task.changelog():
-                last = len(records) - 1
-                note = self._watch((task.partition, name))
-                for i, (key, value, timestamp) in enumerate(records):
-                    noting = note if i == last or self._watch_all else None
-                    self._produce(topic, key, value, task.partition, noting, timestamp)
+                self._produce(self._changes(task.partition, name, topic, records))
                 written += len(records)
         return written
 
@@ -54,24 +50,30 @@ class Sending:
         return {name: end for (partition, name), end in self._ends.items()
                 if partition == task.partition}  # fmt: skip
 
-    def _produce(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int,
-        watch: _Watch | None,
-        timestamp: int | None,
-        headers: Sequence[Header] = (),
-    ) -> None:
-        # All by position: keywords would double what the call costs.
-        topic, at = self._prefix + topic, timestamp or 0
-        more: Any = list(headers) if headers else None
-        while True:
-            try:
-                return self._producer.produce(topic, value, key, partition, watch, None, at, more)
-            except BufferError:
-                self._producer.poll(0.05)
+    def _outputs(self, task: Task) -> Iterator[_Message]:
+        prefix, watch = self._prefix, self._watch() if self._watch_all else None
+        for topic, key, value, partition, headers, timestamp in task.ctx.outputs:
+            more = list(headers) if headers else None
+            yield prefix + topic, value, key, partition, watch, None, timestamp or 0, more
+
+    def _changes(
+        self, partition: int, store: str, topic: str, records: Sequence[ChangelogRecord]
+    ) -> Iterator[_Message]:
+        topic, last, noted = self._prefix + topic, len(records) - 1, self._watch((partition, store))
+        watch = noted if self._watch_all else None
+        for i, (key, value, timestamp) in enumerate(records):
+            watching = noted if i == last else watch
+            yield topic, value, key, partition, watching, None, timestamp, None
+
+    def _produce(self, messages: Iterable[_Message]) -> None:
+        produce = self._producer.produce
+        for message in messages:
+            while True:
+                try:
+                    produce(*message)
+                    break
+                except BufferError:
+                    self._producer.poll(0.05)
 
     def _watch(self, store: tuple[int, str] | None = None) -> _Watch:
         def delivered(error: KafkaError | None, message: Message) -> None:

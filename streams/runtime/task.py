@@ -13,58 +13,18 @@ import structlog
 
 from streams.errors import PoisonRecord, StoreDamaged, TidegateError
 from streams.runtime.clock import Clock
-from streams.runtime.poison import Output, dead_letter
-from streams.runtime.processor import Header, Record, Stage
+from streams.runtime.context import ReadThrough, TaskContext
+from streams.runtime.poison import dead_letter
+from streams.runtime.processor import Record, Stage
 from streams.state.overlay import Overlay
-from streams.state.store import Backend, Checkpoint, KeyValueStore
+from streams.state.store import Backend, Checkpoint
 
 log = structlog.get_logger(__name__)
 
 _POSITIONS_MS = 86_400_000
 
-ReadThrough = Callable[[str, int, float], bool]
-"""(topic, partition, monotonic moment): has all that stood there then been processed?"""
-
-
-class TaskContext:
-    """`Context` of one task."""
-
-    def __init__(
-        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], read_through: ReadThrough
-    ) -> None:
-        self.partition = partition
-        self.stream_time = 0
-        self.outputs: list[Output] = []
-        self._clock = clock
-        self._stores = stores
-        self._read_through = read_through
-
-    @property
-    def now(self) -> int:
-        return self._clock.now()
-
-    @property
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
-
-    def store(self, name: str) -> KeyValueStore:
-        return self._stores[name]
-
-    def forward(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        partition: int | None = None,
-        headers: Sequence[Header] = (),
-        timestamp: int | None = None,
-    ) -> None:
-        to = self.partition if partition is None else partition
-        self.outputs.append((topic, key, value, to, headers, timestamp))
-
-    def read_through(self, topic: str, moment: float) -> bool:
-        return self._read_through(topic, self.partition, moment)
+ChangelogRecord = tuple[bytes, bytes | None, int]
+"""Key, value (None: deleted), timestamp in milliseconds."""
 
 
 class Task:
@@ -148,7 +108,7 @@ class Task:
         stale = self._clock.now() - self._current_at > _POSITIONS_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
-    def changelog(self) -> Iterator[tuple[str, str, list[tuple[bytes, bytes | None, int]]]]:
+    def changelog(self) -> Iterator[tuple[str, str, list[ChangelogRecord]]]:
         """For each store that changed: its name, its changelog, (key, value, timestamp) to send.
 
         What has no timestamp of its own is filed under the stream time, so that a rebuilt

@@ -18,6 +18,7 @@ from streams.broker.embedded import EmbeddedKafka
 
 pytestmark = pytest.mark.broker
 
+SILENT = "kafka does not answer"
 UNCOMMITTED = STEPS[: STEPS.index("after_commit")]
 
 
@@ -70,4 +71,5 @@ def test_a_killed_broker(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> None:
     broker.kill()
     broker.start()
     dedup.await_recovery(f"broker killed {landed}")
+    assert dedup.processes[0].lines.count(SILENT) == 1
     assert dedup.verdict() == []

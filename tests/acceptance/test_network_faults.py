@@ -25,6 +25,10 @@ pytestmark = pytest.mark.broker
 
 PAST_TIMEOUTS = SESSION_TIMEOUT_MS / 1000 + 2
 _ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn
+STORM = (
+    Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN,
+    Api.END_TXN, Api.TXN_OFFSET_COMMIT, Api.HEARTBEAT,
+)  # fmt: skip
 LATE_STEPS = ("offsets_sent", "produced", "before_commit")
 
 
@@ -46,7 +50,7 @@ def proxy(kafka: KafkaUnderTest, dedup: DedupUnderLoad) -> Iterator[KafkaProxy]:
 
 def await_struck(fault: Fault, times: int = 1) -> None:
     """It struck so often, each time with records in flight, and is over."""
-    eventually(lambda: fault.ended == times, 60, what=f"{fault} struck {times} times")
+    eventually(lambda: fault.ended == times, 60, what=f"{fault.api.name} struck {times} times")
     assert all(place.in_flight for place in fault.landed), fault.landed
     print(f"{fault.kind} {fault.api.name}: struck at {fault.landed}")
 
@@ -108,4 +112,26 @@ def test_a_commit_that_arrives_within_a_later_transaction(
         stage.kill()
         dedup.start()
     dedup.await_recovery("a late commit")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("_round", range(3))
+def test_one_fault_after_another(dedup: DedupUnderLoad, proxy: KafkaProxy, _round: int) -> None:
+    """Any message lost, late or held back until some faults later, while the stage recovers."""
+    held: list[Fault] = []
+    for _ in range(25):
+        api, kind = dedup.random.choice(STORM), dedup.random.choice(("drop", "delay", "hold"))
+        if kind == "drop":
+            fault = proxy.drop_answers(api, dedup.random.randint(1, 3))
+        elif kind == "delay":
+            fault = proxy.delay_answers(api, dedup.random.choice((0.1, 1.0, 6.0)))
+        else:
+            fault = proxy.hold_requests(api)
+            held.append(fault)
+        eventually(lambda fault=fault: fault.ended, 60, what=f"{kind} {api.name} struck")
+        print(f"{kind} {api.name}: struck at {fault.landed}")
+        if held and dedup.random.random() < 0.5:
+            proxy.release(held.pop())
+    dedup.await_recovery("all of them")
     assert dedup.verdict() == []

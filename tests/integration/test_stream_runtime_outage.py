@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,22 +61,6 @@ def kill(broker: EmbeddedKafka) -> None:
 
 def counted_exactly(cluster: Cluster, number: int) -> bool:
     return [int(value or b"") for _, value in cluster.pairs("out")] == list(range(1, number + 1))
-
-
-def test_a_broker_killed_under_load_loses_and_repeats_nothing(
-    cluster: Cluster, broker: EmbeddedKafka, process: StageProcess
-) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(lambda: [cluster.send("in", [COUNT] * 50) for _ in range(400)])
-        eventually(lambda: len(cluster.pairs("out")) > 100, 30, what="counting is under way")
-        kill(broker)
-        process.wait_for(SILENT)
-        broker.start()
-        assert len(sent.result(120)) == 400
-    eventually(lambda: len(cluster.pairs("out")) >= 20_000, 60, what="every record counted")
-    assert counted_exactly(cluster, 20_000)
-    assert process.lines.count(SILENT) == 1
-    assert process.stop() == 0
 
 
 def test_an_outage_longer_than_a_transaction_may_last_is_survived(

@@ -1,0 +1,55 @@
+"""What a processor sees of its task: time, stores, and where its outputs go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from streams.runtime.clock import Clock
+from streams.runtime.poison import Output
+from streams.runtime.processor import Header
+from streams.state.overlay import Overlay
+from streams.state.store import KeyValueStore
+
+ReadThrough = Callable[[str, int, float], bool]
+"""(topic, partition, monotonic moment): has all that stood there then been processed?"""
+
+
+class TaskContext:
+    """`Context` of one task."""
+
+    def __init__(
+        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], read_through: ReadThrough
+    ) -> None:
+        self.partition = partition
+        self.stream_time = 0
+        self.outputs: list[Output] = []
+        self._clock = clock
+        self._stores = stores
+        self._read_through = read_through
+
+    @property
+    def now(self) -> int:
+        return self._clock.now()
+
+    @property
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def store(self, name: str) -> KeyValueStore:
+        return self._stores[name]
+
+    def forward(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp: int | None = None,
+    ) -> None:
+        to = self.partition if partition is None else partition
+        self.outputs.append((topic, key, value, to, headers, timestamp))
+
+    def read_through(self, topic: str, moment: float) -> bool:
+        return self._read_through(topic, self.partition, moment)

@@ -1,0 +1,94 @@
+"""The dedup stage under load on disks that are full or slow: its own, and its broker's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from conditions import eventually
+from conftest import KafkaUnderTest
+from dedup_under_load import DedupUnderLoad
+from faulty_process import FaultyProcess
+from slow_disk import WRITE_GATE, waits_at
+from small_disk import MIB, SmallDisk, small_disk
+
+from streams.broker.embedded import EmbeddedKafka
+from streams.kafka import SESSION_TIMEOUT_MS
+
+pytestmark = pytest.mark.broker
+
+FULL = "No space left on device"
+REMEDY = "give the process a disk it may write"
+
+
+@pytest.fixture
+def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
+    with DedupUnderLoad(kafka, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def disk(dedup: DedupUnderLoad) -> Iterator[SmallDisk]:
+    """Of the stage's state, which goes to `data`; no room for what RocksDB allocates ahead."""
+    with small_disk(dedup.folder / "data", 32) as found:
+        found.fill(leave=8 * MIB)
+        yield found
+
+
+def ended_by_a_full_disk(stage: FaultyProcess) -> bool:
+    return stage.exit_code(30) > 0 and FULL in stage.lines and REMEDY in stage.lines
+
+
+def test_a_full_disk_ends_the_stage_with_a_clear_word_and_loses_nothing(
+    dedup: DedupUnderLoad, disk: SmallDisk
+) -> None:
+    stage = dedup.start()
+    dedup.await_recovery("start")
+    disk.fill()
+    assert ended_by_a_full_disk(stage)
+    assert stage.points.now.step == "before_write", "its transaction is committed"
+    assert ended_by_a_full_disk(dedup.start()), "also when it is started again too soon"
+    disk.free()
+    dedup.start()
+    dedup.await_recovery("a full disk")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.parametrize(
+    "seconds", [3.0, pytest.param(SESSION_TIMEOUT_MS / 1000 + 5, marks=pytest.mark.chaos)]
+)
+def test_a_disk_that_does_not_answer_for_a_while(dedup: DedupUnderLoad, seconds: float) -> None:
+    """Longer than the session and the transaction may last, too."""
+    gate = dedup.folder / "gate"
+    stage = dedup.start(**{WRITE_GATE: str(gate)})
+    dedup.await_recovery("start")
+    gate.touch()
+    eventually(waits_at(gate).exists, what="a write waits")
+    assert stage.points.now.step == "before_write"
+    assert stage.points.now.in_flight
+    before = dedup.progress.committed()
+    assert not threading.Event().wait(seconds)
+    assert dedup.progress.committed() == before, "nothing is committed before the write is done"
+    gate.unlink()
+    dedup.await_recovery(f"{seconds:g} s without the disk")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+def test_a_broker_whose_disk_is_full_goes_on_when_it_has_room(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        disk = stack.enter_context(small_disk(tmp_path / "small", 600))
+        broker = stack.enter_context(EmbeddedKafka(disk.path / "broker"))
+        dedup = stack.enter_context(DedupUnderLoad(KafkaUnderTest(broker.bootstrap), tmp_path))
+        stage = dedup.start()
+        dedup.await_recovery("start")
+        disk.fill()
+        eventually(lambda: not broker.running, 60, what="the broker ends")
+        stage.wait_for("kafka does not answer")
+        disk.free()
+        broker.start()
+        dedup.await_recovery("a broker's full disk")
+        assert dedup.verdict() == []
