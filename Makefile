@@ -29,7 +29,7 @@ test: $(INSTALLED) ## Run all tests but the long fault runs
 	$(BIN)/python -m pytest -m "not chaos" $(ARGS)
 
 chaos: $(INSTALLED) ## Run the long fault runs
-	$(BIN)/python -m pytest -m chaos $(ARGS)
+	$(BIN)/python -m pytest -m chaos -rP $(ARGS)
 
 lint: $(INSTALLED) ## Check style and types
 	$(BIN)/ruff check

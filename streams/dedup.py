@@ -59,35 +59,28 @@ class Dedup:
         Raises:
             DecodeError: a value that is no framed envelope.
         """
-        store, forward, window = ctx.store("seen"), ctx.forward, self._window
+        store, window, now = ctx.store("seen"), self._window, ctx.stream_time
         fingerprints = self._fingerprints([record.value for record in records])
+        first: list[Record] = []
         fresh: dict[bytes, int] = {}
-        again: dict[bytes, Again] = {}
-        now = ctx.stream_time
+        again: list[Again] = []
         for record, fingerprint, stored in zip(
             records, fingerprints, store.get_many(fingerprints), strict=True
         ):
             now = max(now, record.timestamp)
-            first, known = fresh.get(fingerprint), None
-            if first is None and stored is not None:
-                first, known = FIRST_SEEN.unpack_from(stored)[0], stored
-            if first is not None and now - first < window:
-                before = again.get(fingerprint)
-                again[fingerprint] = before[0] + 1 if before else 1, first, now, record, known
-                continue
-            if fingerprint in again:  # its window ends within the batch
-                self._drop({fingerprint: again.pop(fingerprint)}, ctx)
-            fresh[fingerprint] = now
-            store.put(fingerprint, FIRST_SEEN.pack(now), now)
-            forward(
-                "events", record.key, record.value,
-                headers=record.headers, timestamp=record.timestamp,
-            )  # fmt: skip
-        self._drop(again, ctx)
-
-    def _drop(self, again: dict[bytes, Again], ctx: Context) -> None:
+            seen = fresh.get(fingerprint)
+            if seen is None and stored is not None:
+                seen = FIRST_SEEN.unpack_from(stored)[0]
+            if seen is not None and now - seen < window:
+                again.append((fingerprint, seen, now, record, stored))
+            else:
+                fresh[fingerprint] = now
+                first.append(record)
+        store.put_many({key: (FIRST_SEEN.pack(at), at) for key, at in fresh.items()})
+        ctx.relay("events", first)
         if again:
-            _DROPPED.inc(self._duplicates.keep(again, ctx))
+            _DROPPED.inc(len(again))
+            self._duplicates.keep(again, fresh, ctx)
 
     def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
         framed = [value for value in values if value is not None and len(value) > _END]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -24,9 +25,9 @@ _MOST = 2**32 - 1
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-Again = tuple[int, int, int, Record, bytes | None]
-"""An event's duplicates in a batch: how many, when the event came first, when the last of them,
-that delivery, and what `seen` held before the batch (None if the first one is in it too)."""
+Again = tuple[bytes, int, int, Record, bytes | None]
+"""A duplicate: fingerprint, when the event came first, when this delivery did, that delivery, and
+what `seen` held before the batch."""
 
 
 class Duplicates:
@@ -37,22 +38,23 @@ class Duplicates:
         self._example: tuple[bytes, int, int, Record] | None = None
         self._told_at = -math.inf
 
-    def keep(self, again: Mapping[bytes, Again], ctx: Context) -> int:
-        """Count the duplicates of some events, by fingerprint; how many they are together.
+    def keep(self, again: Sequence[Again], fresh: Mapping[bytes, int], ctx: Context) -> None:
+        """Count a batch's duplicates; `fresh` is what came first in the batch, and when.
 
         One put and one record for each event, however many duplicates of it there are.
         """
-        put, forward, dropped = ctx.store("seen").put, ctx.forward, 0
-        for fingerprint, (new, first, at, record, stored) in again.items():
-            dropped += new
-            count = min(new + _counted(stored), _MOST)
-            put(fingerprint, _COUNTED.pack(first, count, at), first)
+        put, forward = ctx.store("seen").put, ctx.forward
+        numbers = Counter((fingerprint, first) for fingerprint, first, *_ in again)
+        last = {(f, first): (at, record, stored) for f, first, at, record, stored in again}
+        for (fingerprint, first), (at, record, stored) in last.items():
+            count = min(numbers[fingerprint, first] + _counted(stored, first), _MOST)
+            if fresh.get(fingerprint, first) == first:  # else its window ended within the batch
+                put(fingerprint, _COUNTED.pack(first, count, at), first)
             key, id_ = record.key or b"", _event_id(record.headers)
             value = encode_duplicate(key, count, first, at, id_)
             forward("duplicates", fingerprint, value, timestamp=at)
             self._example = fingerprint, count, first, record
-        self._dropped += dropped
-        return dropped
+        self._dropped += len(again)
 
     def tell(self, now: float) -> None:
         """Log what was dropped since the last line, if that was long enough ago.
@@ -70,10 +72,12 @@ class Duplicates:
         self._dropped, self._example, self._told_at = 0, None, now
 
 
-def _counted(stored: bytes | None) -> int:
+def _counted(stored: bytes | None, first: int) -> int:
+    """Duplicates so far of the event that came first then."""
     if stored is None or len(stored) < _COUNTED.size:
         return 0
-    return int(_COUNTED.unpack(stored)[1])
+    began, count, _ = _COUNTED.unpack(stored)
+    return int(count) if began == first else 0
 
 
 def _event_id(headers: Sequence[Header]) -> bytes | None:

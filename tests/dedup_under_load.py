@@ -103,9 +103,10 @@ class DedupUnderLoad:
         self.processes.append(FaultyProcess("dedup_stage.py", log, settings))
         return self.processes[-1]
 
-    def wipe(self, home: str = "data") -> None:
-        """Take the state of all stopped processes away."""
-        shutil.rmtree(self.folder / home / "state")
+    def wipe(self, home: str = "data", instance: str = "*") -> None:
+        """Take the state of stopped processes away."""
+        for state in (self.folder / home / "state/dedup").glob(instance):
+            shutil.rmtree(state)
 
     def await_recovery(self, after: str, seconds: float = RECOVERY_SECONDS) -> float:
         """Call it when a fault has ended: waits until all partitions move on, and prints it."""

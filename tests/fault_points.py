@@ -11,7 +11,11 @@ has in flight: taken up, and not yet both committed and written to its store.
     after_commit   it is committed; no store knows
     before_write   one store is about to be written
     after_write    it is written; its task does not know
-    punctuated     timers fired, no record is in flight; here what they forwarded counts instead
+
+And beside them, with what stands in the transaction or the chunk for the number in flight:
+
+    punctuated     timers fired, and no record is in flight
+    restoring      a store is about to be written from its changelog
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ STEPS = (
     "received", "offsets_sent", "produced", "before_commit",
     "after_commit", "before_write", "after_write",
 )  # fmt: skip
-_NAMES = ("idle", *STEPS, "punctuated")
+_NAMES = ("idle", *STEPS, "punctuated", "restoring")
 _FLUSH_SECONDS = 10
 # Bytes 0 and 1: step and signal that are armed. From 4: steps and records now, and at the fault.
 _NOW, _LANDED = 4, 12
@@ -78,6 +82,9 @@ class FaultPoints:
         _PLACE.pack_into(self._shared, _LANDED, 0, 0)
         self._shared[1] = number
         self._shared[0] = _NAMES.index(step)
+
+    def disarm(self) -> None:
+        self._shared[0] = 0
 
     @property
     def now(self) -> Place:
@@ -201,8 +208,12 @@ def _writing(
     flight: _Flight, write: Callable[[Any, Changes, Checkpoint], None]
 ) -> Callable[[Backend, Changes, Checkpoint], None]:
     def writing(self: Backend, changes: Changes, checkpoint: Checkpoint) -> None:
+        if flight.empty:
+            if changes:
+                flight.points.reach("restoring", len(changes))
+            return write(self, changes, checkpoint)
         flight.reach("before_write")
         write(self, changes, checkpoint)
-        flight.reach("after_write")
+        return flight.reach("after_write")
 
     return writing

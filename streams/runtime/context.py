@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streams.runtime.clock import Clock
 from streams.runtime.poison import Output
-from streams.runtime.processor import Header
+from streams.runtime.processor import Header, Record
 from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
@@ -50,6 +50,12 @@ class TaskContext:
     ) -> None:
         to = self.partition if partition is None else partition
         self.outputs.append((topic, key, value, to, headers, timestamp))
+
+    def relay(self, topic: str, records: Sequence[Record]) -> None:
+        to = self.partition
+        self.outputs += [
+            (topic, key, value, to, headers, at) for _, _, _, at, key, value, headers in records
+        ]
 
     def read_through(self, topic: str, moment: float) -> bool:
         return self._read_through(topic, self.partition, moment)

@@ -71,6 +71,9 @@ class Context(Protocol):
     ) -> None:
         """Send to a logical topic, to the task's own partition unless another is named."""
 
+    def relay(self, topic: str, records: Sequence[Record]) -> None:
+        """Forward records as they are; much cheaper than as many `forward`."""
+
     def read_through(self, topic: str, moment: float) -> bool:
         """Whether all that stood on this input at monotonic `moment` has been processed.
 

@@ -175,9 +175,9 @@ class Task:
             if self._undo():
                 self.restored()
             return False
-        for record in records:
-            self.positions[record.topic] = record.offset + 1
-        self.ctx.stream_time = max(self.ctx.stream_time, *(r.timestamp for r in records))
+        self.positions.update({record.topic: record.offset + 1 for record in records})
+        newest = max(record.timestamp for record in records)
+        self.ctx.stream_time = max(self.ctx.stream_time, newest)
         return True
 
     def _handle(self, record: Record) -> None:

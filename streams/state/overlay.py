@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedSet
 
-from streams.state.store import Backend
+from streams.state.store import Backend, Changes
 
 Change = tuple[bytes | None, int]
 
@@ -40,16 +40,16 @@ class Overlay:
         return values
 
     def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
-        self._undo.append((key, self.changes.get(key)))
-        self.changes[key] = (value, timestamp)
+        self.put_many({key: (value, timestamp)})
+
+    def put_many(self, changes: Changes) -> None:
+        self._undo += [(key, self.changes.get(key)) for key in changes]
+        self.changes.update(changes)
         if self._ordered is not None:
-            self._ordered.add(key)
+            self._ordered.update(changes)
 
     def delete(self, key: bytes) -> None:
-        self._undo.append((key, self.changes.get(key)))
-        self.changes[key] = (None, 0)
-        if self._ordered is not None:
-            self._ordered.add(key)
+        self.put_many({key: (None, 0)})
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         base = self.backend.range(start, end)

@@ -120,7 +120,12 @@ class RocksTables:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
         try:
-            yield from found.items(from_key=start, read_opt=bounds)
+            entries = found.iter(bounds)
+            entries.seek(start)
+            while entries.valid():
+                yield entries.key(), entries.value()
+                entries.next()
+            entries.status()  # a damaged block ends the entries, too; `items` would not say so
         except Exception as error:
             self._failed(error)
 

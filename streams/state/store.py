@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+Changes = Mapping[bytes, tuple[bytes | None, int]]
+"""Key to (value, or None for a deletion; timestamp in milliseconds)."""
+
 
 class KeyValueStore(Protocol):
     """An ordered map of bytes, as a processor sees it: its own writes included."""
@@ -17,6 +20,9 @@ class KeyValueStore(Protocol):
 
     def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
         """Set a value. A window store files it under its timestamp (milliseconds)."""
+
+    def put_many(self, changes: Changes) -> None:
+        """As many `put` and `delete`, cheaper."""
 
     def delete(self, key: bytes) -> None: ...
 
@@ -34,10 +40,6 @@ class Checkpoint:
     offset: int
     written_at_ms: int
     stream_time: int = 0
-
-
-Changes = Mapping[bytes, tuple[bytes | None, int]]
-"""Key to (value, or None for a deletion; timestamp in milliseconds)."""
 
 
 class Backend(Protocol):

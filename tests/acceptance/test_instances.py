@@ -48,12 +48,26 @@ def test_a_zombie_is_fenced_and_does_no_harm(dedup: DedupUnderLoad, step: str) -
 def test_of_two_processes_of_one_name_the_later_goes_on(dedup: DedupUnderLoad) -> None:
     first = dedup.start("0")
     dedup.await_recovery("start")
-    assert first.freeze().in_flight
+    print(f"SIGSTOP {first.freeze()}, until its twin is started")
     dedup.start("0", home="elsewhere")
     first.signal(signal.SIGCONT)
     assert first.exit_code() != 0
     assert "another process" in first.lines
     dedup.await_recovery("a second process of the name")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("home", ["data", "elsewhere"], ids=["one disk", "two disks"])
+def test_twins_started_at_once(dedup: DedupUnderLoad, home: str) -> None:
+    """One of them ends at least; who starts them anew, one by one, has the stage back."""
+    twins = dedup.start("0"), dedup.start("0", home=home)
+    eventually(lambda: not all(twin.alive for twin in twins), 40, what="a twin ends")
+    ended = next(twin for twin in twins if not twin.alive)
+    assert "another process" in ended.lines, ended.lines
+    if not any(twin.alive for twin in twins):
+        dedup.start("0")
+    dedup.await_recovery("twins")
     assert dedup.verdict() == []
 
 

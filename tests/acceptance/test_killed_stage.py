@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conditions import eventually
 from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
@@ -31,6 +32,20 @@ def die_at(dedup: DedupUnderLoad, step: str, *, wipe: bool) -> None:
     dedup.await_recovery(f"SIGKILL {landed}, {kept}")
 
 
+def die_restoring(dedup: DedupUnderLoad) -> None:
+    """Wipe the state and kill the process that rebuilds it, when it has done a part."""
+    dedup.processes[-1].kill()
+    dedup.wipe()
+    hold = dedup.folder / "hold"
+    hold.touch()
+    restoring = dedup.start(HOLD_RESTORE=str(hold))
+    eventually(lambda: restoring.points.now.step == "restoring", 30, what="it is restoring")
+    place = restoring.points.now
+    restoring.kill()
+    dedup.start()
+    dedup.await_recovery(f"SIGKILL {place}")
+
+
 def die_anywhere(dedup: DedupUnderLoad, times: int) -> None:
     for number in range(times):
         pause(dedup)
@@ -49,6 +64,7 @@ def test_killed_at_each_step_and_anywhere(dedup: DedupUnderLoad) -> None:
     dedup.await_recovery("start")
     for step in STEPS:
         die_at(dedup, step, wipe=step in WITHOUT_DISK)
+    die_restoring(dedup)
     die_anywhere(dedup, 5)
     assert dedup.verdict() == []
 

@@ -1,0 +1,1 @@
+"""Other ways to do what the dedup stage does, to measure it against."""

@@ -1,0 +1,89 @@
+"""A flipped byte in a store's files: it is found, or the store is as it was at its checkpoint."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from state_files import flip
+
+from streams.errors import StoreDamaged
+from streams.state.rocksdb import RocksMemory, RocksTables
+from streams.state.store import Backend, Checkpoint
+from streams.state.window import WindowBackend
+
+WINDOW = 1_000_000
+WRITES, KEYS = 60, 20
+History = dict[int, dict[bytes, bytes]]
+"""Checkpoint to what the store held then."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Backend]:
+    # Memory of its own: a cache that is shared knows blocks of the undamaged copy.
+    backend = WindowBackend(RocksTables(path, "the test's", RocksMemory()), WINDOW)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
+    """A store as a killed process leaves it, with tables of an earlier run, and its history."""
+    path, left = tmp_path_factory.mktemp("store") / "live", tmp_path_factory.mktemp("left") / "d"
+    history: History = {0: {}}
+    for run in range(3):
+        with opened(path) as backend:
+            for number in range(run * WRITES, (run + 1) * WRITES):
+                changes = {b"key %10d" % (number * KEYS + n): b"%d" % number for n in range(KEYS)}
+                timed = {key: (value, number) for key, value in changes.items()}
+                backend.write(timed, Checkpoint(number + 1, 1, number))
+                history[number + 1] = {**history[number], **changes}
+            if run == 2:
+                shutil.copytree(path, left)
+    return left, history
+
+
+@pytest.mark.parametrize("pattern", ["*.sst", "*.log", "MANIFEST-*", "CURRENT"])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_flipped_byte_does_no_silent_harm(
+    killed: tuple[Path, History], tmp_path: Path, pattern: str, seed: int
+) -> None:
+    left, history = killed
+    copy = tmp_path / "copy"
+    shutil.copytree(left, copy)
+    print(flip(copy, pattern, random.Random(seed)))
+    keys = list(history[3 * WRITES])
+    try:
+        with opened(copy) as backend:
+            checkpoint = backend.checkpoint()
+            then = history[checkpoint.offset if checkpoint else 0]
+            assert dict(backend.range(b"", b"\xff")) == then
+            assert backend.get_many(keys) == [then.get(key) for key in keys]
+        assert pattern in {"*.log", "MANIFEST-*"}, "only a log may end early without a word"
+    except StoreDamaged:
+        with pytest.raises(StoreDamaged, match="found damaged before"), opened(copy):
+            pass
+
+
+@pytest.mark.parametrize("read", ["range", "get_many"])
+def test_a_damaged_table_is_no_short_one(
+    killed: tuple[Path, History], tmp_path: Path, read: str
+) -> None:
+    """RocksDB ends an iteration at a damaged block, and says why only to who asks."""
+    left, history = killed
+    copy = tmp_path / "copy"
+    shutil.copytree(left, copy)
+    flip(copy, "*.sst", random.Random(0))
+    with opened(copy) as backend:
+        reads: dict[str, Callable[[], object]] = {
+            "range": lambda: list(backend.range(b"", b"\xff")),
+            "get_many": lambda: backend.get_many(list(history[3 * WRITES])),
+        }
+        with pytest.raises(StoreDamaged):
+            reads[read]()
