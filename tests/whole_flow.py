@@ -218,9 +218,8 @@ class Flow:
 
     def lose_store(self, stage: str, name: str) -> None:
         """Delete one store's files, and start the stage anew."""
-        run = self.driver._runs[stage]
-        for partition in run.tasks:
-            run._disk.pop((name, partition), None)
+        for task in self.driver._runs[stage].tasks.values():
+            task.stores[name].backend.wipe()
         self.driver.restart(stage, keep_state=True)
 
     def story(self) -> Story:
