@@ -121,3 +121,5 @@ def test_everything_at_once(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> Non
     dedup.await_recovery("everything at once")
     assert members.struck, "no kill met records in flight"
     assert dedup.verdict() == []
+    ended = [process.lines for process in dedup.processes if process.exit_code() > 0]
+    assert not ended, "a process gave up by itself"
