@@ -6,7 +6,6 @@ violations that it found. `test_verdict.py` plants each of them.
 
 from __future__ import annotations
 
-import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,14 +20,13 @@ from streams.runtime.backends import backend_for, fold
 from streams.runtime.processor import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
+from streams.serde.codec import DUPLICATE
 from streams.settings import Settings
 from streams.state.memory import MemoryTables
 from streams.state.store import Backend, Checkpoint
 
 FINGERPRINT = slice(5, 21)
 """Of a framed envelope (`streams.dedup`)."""
-_COUNTED = struct.Struct(">8xI")
-"""Of a stored key that came again: behind its first time, how often (`streams.duplicates`)."""
 _FROM, _TO = b"", b"\xff" * 64
 
 
@@ -61,15 +59,16 @@ def once_each(expected: Iterable[bytes], found: Sequence[bytes], where: str) -> 
     yield from _unless_empty("repeated", where, {key for key, n in counted.items() if n > 1})
 
 
-def counted_each(
-    deliveries: Mapping[bytes, int], changelog: Sequence[Message]
+def duplicates_counted(
+    times: Mapping[bytes, int], duplicates: Sequence[Message]
 ) -> Iterator[Violation]:
-    """What is stored of each key last counts its deliveries: none passed by, none taken twice."""
-    last = {message.key() or b"": message.value() or b"" for message in changelog}
-    known = {key: 1 + _duplicates(value) for key, value in last.items() if key in deliveries}
-    yield from _unless_empty(
-        "miscounted", "changelog", {key for key, n in known.items() if n != deliveries[key]}
-    )
+    """The last count of each key is that of all its deliveries but the first.
+
+    So no delivery was processed twice or by nobody, which nothing else of dedup's would tell.
+    """
+    counted = {m.key() or b"": DUPLICATE.decode(m.value() or b"").count for m in duplicates}
+    wrong = {key for key, sent in times.items() if counted.get(key, 0) != sent - 1}
+    yield from _unless_empty("miscounted", "duplicates", wrong | (counted.keys() - times.keys()))
 
 
 def stores_as_changelogs(
@@ -129,10 +128,6 @@ def copies(
                 found.append(StoreCopy(_short(path), partition, backend.checkpoint(), entries))
                 backend.close()
     return found
-
-
-def _duplicates(stored: bytes) -> int:
-    return int(_COUNTED.unpack_from(stored)[0]) if len(stored) >= _COUNTED.size else 0
 
 
 def _folded(

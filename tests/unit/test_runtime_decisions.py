@@ -223,3 +223,30 @@ def test_an_error_of_one_partition_is_not_no_offset() -> None:
     source._consumer = SimpleNamespace(committed=lambda *_: [answer])  # type: ignore[assignment]
     with pytest.raises(KafkaException):
         source.committed([0], 1)
+
+
+def test_a_read_waits_for_its_first_record_and_for_no_other() -> None:
+    """So a batch is one record when idle, and all that a transaction may hold when behind."""
+    asked: list[tuple[int, float]] = []
+    waiting = [message(offset) for offset in range(7)]
+
+    def consume(most: int, timeout: float) -> list[Any]:
+        asked.append((most, timeout))
+        taken, waiting[:] = waiting[:most], waiting[most:]
+        return taken
+
+    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
+    source._consumer = SimpleNamespace(  # type: ignore[assignment]
+        poll=lambda timeout: next(iter(consume(1, timeout)), None), consume=consume
+    )
+    assert [record.offset for record in source.read(0.2, 5)] == [0, 1, 2, 3, 4]
+    assert [record.offset for record in source.read(0.2, 5)] == [5, 6]
+    assert source.read(0.2, 5) == []
+    assert asked == [(1, 0.2), (4, 0), (1, 0.2), (4, 0), (1, 0.2)]
+
+
+def message(offset: int) -> Any:
+    return SimpleNamespace(
+        topic=lambda: "in", partition=lambda: 0, offset=lambda: offset, error=lambda: None,
+        timestamp=lambda: (1, 1_000), key=lambda: b"k", value=lambda: b"v", headers=lambda: None,
+    )  # fmt: skip
