@@ -29,7 +29,6 @@ STORM = (
     Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN,
     Api.END_TXN, Api.TXN_OFFSET_COMMIT, Api.HEARTBEAT,
 )  # fmt: skip
-LATE_STEPS = ("offsets_sent", "produced", "before_commit")
 
 
 @pytest.fixture
@@ -92,8 +91,17 @@ def test_a_slow_broker(dedup: DedupUnderLoad, proxy: KafkaProxy) -> None:
     assert dedup.verdict() == []
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGCONT], ids=["killed", "goes_on"])
-@pytest.mark.parametrize("step", LATE_STEPS)
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [
+        ("offsets_sent", signal.SIGKILL),
+        ("produced", signal.SIGKILL),
+        pytest.param("before_commit", signal.SIGKILL, marks=pytest.mark.chaos),
+        pytest.param("offsets_sent", signal.SIGCONT, marks=pytest.mark.chaos),
+        pytest.param("produced", signal.SIGCONT, marks=pytest.mark.chaos),
+        pytest.param("before_commit", signal.SIGCONT, marks=pytest.mark.chaos),
+    ],
+)
 def test_a_commit_that_arrives_within_a_later_transaction(
     dedup: DedupUnderLoad, proxy: KafkaProxy, step: str, end: signal.Signals
 ) -> None:
