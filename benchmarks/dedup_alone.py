@@ -33,6 +33,8 @@ from outside import GroupOffsets, Reader, flush, percentiles, producer, until
 WARM_UP = 50
 HOPS = 500
 KILLS = 5
+EVENTS_A_KILL = 40_000
+"""At least: each kill, and each start after one, needs a batch or two of 10,000 to be seen by."""
 RECENT_MS = 60_000
 _JSON_LOG = {"TIDEGATE_LOG_FORMAT": "json"}
 _PATIENT = {"TIDEGATE_KAFKA_SESSION_TIMEOUT_MS": "120000"}
@@ -152,6 +154,8 @@ def idle_hop() -> Measured:
 
 def killed(events: int, duplicates: float) -> Measured:
     """SIGKILL under load, start the same instance at once, until it commits again."""
+    if events < KILLS * EVENTS_A_KILL:
+        raise SystemExit(f"--recover needs --events {KILLS * EVENTS_A_KILL} or more")
     with stand() as on:
         expected = fill(on.bootstrap, INPUT, events, duplicates)
         offsets = on.offsets()

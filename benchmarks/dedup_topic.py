@@ -80,8 +80,9 @@ def create(bootstrap: str, *names: str) -> None:
 
 
 def create_stage_topics(bootstrap: str) -> None:
-    """What `tidegate dedup` needs."""
-    create(bootstrap, INPUT, OUTPUT, CHANGELOG, "duplicates", "dlq")
+    """What `tidegate dedup` needs, as the topology declares it."""
+    stage = TOPOLOGY.stages["dedup"]
+    create(bootstrap, *stage.reads, *stage.writes, *(store.changelog for store in stage.stores))
 
 
 def fill(

@@ -211,7 +211,8 @@ def _writing(
         if flight.empty:
             if changes:
                 flight.points.reach("restoring", len(changes))
-            return write(self, changes, checkpoint)
+            write(self, changes, checkpoint)
+            return flight.points.reach("idle", 0)
         flight.reach("before_write")
         write(self, changes, checkpoint)
         return flight.reach("after_write")

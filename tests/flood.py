@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,15 +25,14 @@ _MOST_UNSENT = 20_000
 class Flood:
     """Sends `rate` deliveries a second to a topic until `finish`.
 
-    `expected` are the fingerprints of all that was sent, which is known once it is finished.
+    `times` is how often each fingerprint was sent, which is known once it is finished.
     The same seed gives the same keys in the same order. Tenants share their dedup keys.
     """
 
     def __init__(
         self, client: dict[str, Any], topic: str, partitions: int, seed: int, rate: int = 1_000
     ) -> None:
-        self.expected: set[bytes] = set()
-        self.sent = 0
+        self.times: Counter[bytes] = Counter()
         self._topic = topic
         self._partitions = partitions
         self._random = random.Random(seed)
@@ -63,13 +63,13 @@ class Flood:
         """Let it flow for a time."""
         assert not self._finished.wait(seconds), "the flood has ended"
 
-    def finish(self) -> set[bytes]:
-        """Stop, and wait until the broker has it all; the fingerprints that must come out."""
+    def finish(self) -> Counter[bytes]:
+        """Stop, and wait until the broker has it all; how often each fingerprint was sent."""
         self._finished.set()
         self._thread.join(30)
         assert self._producer.flush(60) == 0, "the flood could not be delivered"
         assert not self._refused, self._refused
-        return self.expected
+        return self.times
 
     def _run(self) -> None:
         while not self._finished.wait(_TICK_SECONDS):
@@ -87,8 +87,7 @@ class Flood:
 
     def _send(self, event: int) -> None:
         delivered = delivery(event)
-        self.expected.add(delivered.fingerprint)
-        self.sent += 1
+        self.times[delivered.fingerprint] += 1
         self._producer.produce(
             self._topic,
             ENVELOPE.encode(delivered),

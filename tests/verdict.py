@@ -20,6 +20,7 @@ from streams.runtime.backends import backend_for, fold
 from streams.runtime.processor import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
+from streams.serde.codec import DUPLICATE
 from streams.settings import Settings
 from streams.state.memory import MemoryTables
 from streams.state.store import Backend, Checkpoint
@@ -31,7 +32,7 @@ _FROM, _TO = b"", b"\xff" * 64
 
 @dataclass(frozen=True)
 class Violation:
-    """`what` is lost, repeated, foreign, unfinished, store_differs, store_behind,
+    """`what` is lost, repeated, foreign, miscounted, unfinished, store_differs, store_behind,
     open_transaction, unclean_stop or dead_letter; `which` are some of the keys or places."""
 
     what: str
@@ -56,6 +57,18 @@ def once_each(expected: Iterable[bytes], found: Sequence[bytes], where: str) -> 
     yield from _unless_empty("lost", where, wanted - counted.keys())
     yield from _unless_empty("foreign", where, counted.keys() - wanted)
     yield from _unless_empty("repeated", where, {key for key, n in counted.items() if n > 1})
+
+
+def duplicates_counted(
+    times: Mapping[bytes, int], duplicates: Sequence[Message]
+) -> Iterator[Violation]:
+    """The last count of each key is that of all its deliveries but the first.
+
+    So no delivery was processed twice or by nobody, which nothing else of dedup's would tell.
+    """
+    counted = {m.key() or b"": DUPLICATE.decode(m.value() or b"").count for m in duplicates}
+    wrong = {key for key, sent in times.items() if counted.get(key, 0) != sent - 1}
+    yield from _unless_empty("miscounted", "duplicates", wrong | (counted.keys() - times.keys()))
 
 
 def stores_as_changelogs(

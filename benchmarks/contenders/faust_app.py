@@ -13,8 +13,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from typing import TYPE_CHECKING
 
 import mode.loop
+
+if TYPE_CHECKING:
+    import faust
 
 FINGERPRINT = slice(5, 21)
 OWN = {"bootstrap", "group", "input", "output", "state", "partitions", "loop", "store"}
@@ -29,13 +33,20 @@ def main() -> None:
 
     import faust  # its loop must have been chosen
 
-    partitions = int(given["partitions"])
-    app = faust.App(
+    app = configured(given)
+    deduplicate(app, given)
+    faust.Worker(app, loglevel="warn").execute_from_commandline()
+
+
+def configured(given: dict[str, str]) -> faust.App:
+    import faust
+
+    return faust.App(
         given["group"],
         broker=f"kafka://{given['bootstrap']}",
         store=given["store"],
         datadir=given["state"],
-        topic_partitions=partitions,
+        topic_partitions=int(given["partitions"]),
         topic_replication_factor=1,
         topic_disable_leader=True,
         web_enabled=False,
@@ -45,12 +56,15 @@ def main() -> None:
         value_serializer="raw",
         **{name: parsed(value) for name, value in given.items() if name not in OWN},
     )
+
+
+def deduplicate(app: faust.App, given: dict[str, str]) -> None:
+    partitions = int(given["partitions"])
     raw = {"key_serializer": "raw", "value_serializer": "raw", "partitions": partitions}
-    source = app.topic(given["input"], **raw)
     unique = app.topic(given["output"], **raw)
     seen = app.Table("seen", partitions=partitions, key_type=bytes, value_type=bytes)
 
-    async def dedup(stream: faust.Stream) -> None:
+    async def first(stream: faust.Stream) -> None:
         async for event in stream.events():
             fingerprint = event.value[FINGERPRINT]
             if fingerprint in seen:
@@ -62,8 +76,7 @@ def main() -> None:
                 partition=message.partition, timestamp=message.timestamp,
             )  # fmt: skip
 
-    app.agent(source)(dedup)
-    faust.Worker(app, loglevel="warn").execute_from_commandline()
+    app.agent(app.topic(given["input"], **raw))(first)
 
 
 def parsed(value: str) -> object:

@@ -154,14 +154,18 @@ class Task:
         """
         for name, store in self.stores.items():
             try:
-                checkpoint = store.backend.checkpoint()
-                if checkpoint is not None:
-                    dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
-                    store.backend.write({}, dated)
+                self._leave(store.backend)
             except StoreDamaged as damaged:
                 log.warning("store is damaged", store=name, why=str(damaged))
-            finally:
-                store.backend.close()
+
+    def _leave(self, backend: Backend) -> None:
+        try:
+            checkpoint = backend.checkpoint()
+            if checkpoint is not None:
+                dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
+                backend.write({}, dated)
+        finally:
+            backend.close()
 
     def _handled_together(
         self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]

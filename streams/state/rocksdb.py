@@ -166,10 +166,13 @@ class RocksTables:
     def close(self) -> None:
         # Each table object holds the database open; the entries stay, so that a late read
         # raises and does not look like a miss.
-        for table in self._tables.values():
-            table.close()
-        self._handles.clear()
-        self._db.close()
+        try:
+            for table in self._tables.values():
+                table.close()
+            self._handles.clear()
+            self._db.close()
+        except Exception as error:
+            self._failed(error)
 
     def _families(self) -> dict[str, Options]:
         # Without its options named again, an existing family loses its cache and filters.

@@ -58,16 +58,30 @@ def test_of_two_processes_of_one_name_the_later_goes_on(dedup: DedupUnderLoad) -
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("home", ["data", "elsewhere"], ids=["one disk", "two disks"])
-def test_twins_started_at_once(dedup: DedupUnderLoad, home: str) -> None:
-    """One of them ends at least; who starts them anew, one by one, has the stage back."""
-    twins = dedup.start("0"), dedup.start("0", home=home)
+def test_of_twins_started_at_once_one_goes_on(dedup: DedupUnderLoad) -> None:
+    twins = dedup.start("0"), dedup.start("0", home="elsewhere")
     eventually(lambda: not all(twin.alive for twin in twins), 40, what="a twin ends")
     ended = next(twin for twin in twins if not twin.alive)
-    assert "another process" in ended.lines, ended.lines
-    if not any(twin.alive for twin in twins):
-        dedup.start("0")
+    assert "another process" in ended.lines
     dedup.await_recovery("twins")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="it takes the first one's place in the group and its transactions before it finds the "
+    "disk in use: then both end",
+)
+def test_a_second_process_on_the_same_disk_leaves_the_first_alone(dedup: DedupUnderLoad) -> None:
+    first = dedup.start("0")
+    dedup.await_recovery("start")
+    print(f"SIGSTOP {first.freeze()}, until its twin has ended")
+    second = dedup.start("0")
+    assert second.exit_code() != 0
+    assert "in use by another process" in second.lines
+    first.signal(signal.SIGCONT)
+    dedup.await_recovery("a second process on the same disk")
+    assert first.alive
     assert dedup.verdict() == []
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
@@ -33,17 +33,17 @@ def die_at(dedup: DedupUnderLoad, step: str, *, wipe: bool) -> None:
 
 
 def die_restoring(dedup: DedupUnderLoad) -> None:
-    """Wipe the state and kill the process that rebuilds it, when it has done a part."""
+    """Wipe the state, and kill the process that rebuilds it when it has done a part."""
     dedup.processes[-1].kill()
     dedup.wipe()
-    hold = dedup.folder / "hold"
-    hold.touch()
-    restoring = dedup.start(HOLD_RESTORE=str(hold))
-    eventually(lambda: restoring.points.now.step == "restoring", 30, what="it is restoring")
-    place = restoring.points.now
-    restoring.kill()
+    in_small_chunks = {"HOLD_RESTORE": str(dedup.folder / "nowhere")}
+    restoring = dedup.start(**in_small_chunks)
+    restoring.fault("restoring", signal.SIGSTOP)
+    restoring.points.arm("restoring", signal.SIGKILL)
+    restoring.signal(signal.SIGCONT)
+    landed = restoring.await_fault("restoring", signal.SIGKILL)
     dedup.start()
-    dedup.await_recovery(f"SIGKILL {place}")
+    dedup.await_recovery(f"SIGKILL {landed}")
 
 
 def die_anywhere(dedup: DedupUnderLoad, times: int) -> None:

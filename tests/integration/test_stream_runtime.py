@@ -71,7 +71,7 @@ def test_records_are_counted_and_a_clean_stop_leaves_nothing_to_restore(
 
 
 def test_exactly_once_across_sigkill(cluster: Cluster, start: Start, tmp_path: Path) -> None:
-    """Counts would tell a record processed again, which dedup under load cannot."""
+    """With a key-value store, and what is derived from it."""
     cluster.create()
     process, sent = start(), 0
     for step, wipe in [("before_commit", False), ("after_commit", True), ("after_write", False)]:

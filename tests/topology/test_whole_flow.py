@@ -202,4 +202,5 @@ class Crashes:
         self._arm()
 
     def _set(self) -> None:
-        self._armed, self._commits.armed = True, self._point
+        self._armed = True
+        self._commits.arm(self._point, 1)

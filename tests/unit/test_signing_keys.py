@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import count
 from typing import Any
 
 import nacl.bindings
@@ -76,6 +77,7 @@ def test_a_public_key_is_taken_in_hex_base64_and_pem(text: bytes) -> None:
             rsa.generate_private_key(public_exponent=65537, key_size=1024).public_key()
         ))), "2048"),
     ],
+    ids=count(),  # keys are made anew for each run: no names
 )  # fmt: skip
 def test_an_unusable_secret_is_refused_with_its_fault(
     scheme: str, secret: bytes, fault: str
