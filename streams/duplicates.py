@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import structlog
 
@@ -44,10 +44,8 @@ class Duplicates:
         One put and one record for each event, however many duplicates of it there are.
         """
         put, forward = ctx.store("seen").put, ctx.forward
-        numbers = Counter((fingerprint, first) for fingerprint, first, *_ in again)
-        last = {(f, first): (at, record, stored) for f, first, at, record, stored in again}
-        for (fingerprint, first), (at, record, stored) in last.items():
-            count = min(numbers[fingerprint, first] + _counted(stored, first), _MOST)
+        for number, (fingerprint, first, at, record, stored) in _by_event(again):
+            count = min(number + _counted(stored, first), _MOST)
             if fresh.get(fingerprint, first) == first:  # else its window ended within the batch
                 put(fingerprint, _COUNTED.pack(first, count, at), first)
             key, id_ = record.key or b"", _event_id(record.headers)
@@ -70,6 +68,22 @@ class Duplicates:
             fingerprint=fingerprint.hex(), first_seen=first, count=count,
         )  # fmt: skip
         self._dropped, self._example, self._told_at = 0, None, now
+
+
+def _by_event(again: Sequence[Again]) -> Iterable[tuple[int, Again]]:
+    """How many duplicates of each event there are, and the last; an event anew for each window."""
+    numbers: dict[bytes, int] = {}
+    last: dict[bytes, Again] = {}
+    ended: list[tuple[int, Again]] = []
+    for each in again:
+        fingerprint = each[0]
+        number = numbers.get(fingerprint, 0)
+        if number and last[fingerprint][1] != each[1]:
+            ended.append((number, last[fingerprint]))
+            number = 0
+        numbers[fingerprint] = number + 1
+        last[fingerprint] = each
+    return chain(ended, zip(numbers.values(), last.values(), strict=True))
 
 
 def _counted(stored: bytes | None, first: int) -> int:

@@ -1,6 +1,7 @@
 """The counting stage on each of its runtimes, behind one face: what a test does with all of them.
 
-In memory a crash is `TopologyTestDriver.crash`, on a broker a process that kills itself.
+In memory a crash is `TopologyTestDriver.crash`, on a broker a process that kills itself
+(`fault_points`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any, Literal, Protocol
 
 from conditions import eventually
 from counting import counting_stage, counting_topology
-from stage_process import Cluster, StageProcess
+from faulty_process import FaultyProcess
+from stage_process import Cluster
 
 from streams.runtime.driver import OpenTables, TopologyTestDriver
-from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Header
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -24,14 +25,8 @@ from streams.state.rocksdb import RocksMemory, RocksTables
 
 MEMORY = RocksMemory()
 Pairs = list[tuple[bytes | None, bytes | None]]
-Step = Literal["produced", "committed", "written"]
-"""All is sent and nothing committed; committed, the stores do not know it; all is done."""
-
-_POINTS: dict[Step, CrashPoint] = {
-    "produced": "before_commit",
-    "committed": "after_commit",
-    "written": "after_write",
-}
+Step = Literal["before_commit", "after_commit", "after_write"]
+"""All is sent and nothing committed; committed, the stores do not know it; a store is written."""
 
 
 def on_disk(folder: Path) -> OpenTables:
@@ -44,14 +39,13 @@ def on_disk(folder: Path) -> OpenTables:
 class Bed(Protocol):
     """One counting stage of two partitions, begun by `start`."""
 
-    def start(self, *, dies_at: Step | None = None) -> None:
-        """Begin; `dies_at` a step of the first transaction in which key `b` is counted."""
+    def start(self) -> None: ...
 
     def stop(self) -> None:
         """End in order."""
 
-    def died(self, *, disk_lost: bool) -> None:
-        """Wait until it has died where it should; its disk goes with it, or stays."""
+    def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
+        """Have it die at a step of the commit of these, and start again, with its disk or not."""
 
     def lose_disk(self) -> None:
         """While it is stopped."""
@@ -86,16 +80,16 @@ class DriverBed:
         self._driver = TopologyTestDriver(
             [counting_stage()], counting_topology(), open_tables=open_tables
         )
-        self._doom: CrashPoint | None = None
 
-    def start(self, *, dies_at: Step | None = None) -> None:
-        self._doom = None if dies_at is None else _POINTS[dies_at]
+    def start(self) -> None:
         self._driver.restart("counting", keep_state=True)
 
     def stop(self) -> None:
         """A process that is idle has nothing to say."""
 
-    def died(self, *, disk_lost: bool) -> None:
+    def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
+        self._driver.crash("counting", at)
+        self.send(*records)
         assert self._driver._runs["counting"].commits.armed is None, "it did not die"
         if disk_lost:
             self.lose_disk()
@@ -106,8 +100,6 @@ class DriverBed:
     def send(
         self, *records: tuple[bytes, bytes], partition: int = 0, timestamp: int | None = None
     ) -> None:
-        if self._doom and any(key == b"b" for key, _ in records):
-            self._driver.crash("counting", self._doom)
         with self._driver.together():
             for key, value in records:
                 self._driver.pipe("in", key, value, partition=partition, timestamp=timestamp)
@@ -138,19 +130,20 @@ class BrokerBed:
         self._cluster = Cluster(kafka, counting_topology())
         self._cluster.create()
         self._folder = folder
-        self._processes: list[StageProcess] = []
+        self._processes: list[FaultyProcess] = []
 
-    def start(self, *, dies_at: Step | None = None) -> None:
-        doom = {} if dies_at is None else {"KILL_AT": dies_at, "KILL_KEY": "b"}
-        settings = self._cluster.environ(self._folder / "data") | doom
+    def start(self) -> None:
+        settings = self._cluster.environ(self._folder / "data")
         log = self._folder / f"{len(self._processes)}.log"
-        self._processes.append(StageProcess("counting_stage.py", log, settings))
+        self._processes.append(FaultyProcess("counting_stage.py", log, settings))
 
     def stop(self) -> None:
         assert self._processes[-1].stop() == 0
 
-    def died(self, *, disk_lost: bool) -> None:
-        assert self._processes[-1].exit_code() == -signal.SIGKILL
+    def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
+        self._processes[-1].points.arm(at, signal.SIGKILL)
+        self.send(*records)
+        self._processes[-1].await_fault(at, signal.SIGKILL)
         if disk_lost:
             self.lose_disk()
         self.start()
