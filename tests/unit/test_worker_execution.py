@@ -201,12 +201,12 @@ async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
 
 
 async def test_acknowledged_heartbeats_carry_a_run_past_its_first_term() -> None:
-    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
+    policy = LeasePolicy(term_seconds=1, margin_seconds=0.2)
 
     async def handler(ctx: Context) -> int:
         # Three terms: each wait ends long before the lease would.
-        for _ in range(9):
-            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.1)
+        for _ in range(12):
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.25)
             at.worker.pulse.beat()
         return 1
 
