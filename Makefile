@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee b
 	@$(BIN)/tidegate demo $(ARGS)
 
 test: $(INSTALLED) ## Run all tests but the long fault runs
-	$(BIN)/python -m pytest -m "not chaos" $(ARGS)
+	$(BIN)/python -m pytest -m "not chaos" -n 2 --dist loadfile $(ARGS)
 
 chaos: $(INSTALLED) ## Run the long fault runs
 	$(BIN)/python -m pytest -m chaos -rP $(ARGS)
