@@ -151,10 +151,6 @@ def install() -> None:
 
 def _producer(flight: _Flight) -> type[confluent_kafka.Producer]:
     class FaultyProducer(confluent_kafka.Producer):
-        def init_transactions(self, *args: Any) -> None:
-            flight.end()
-            super().init_transactions(*args)
-
         def abort_transaction(self, *args: Any) -> None:
             super().abort_transaction(*args)
             flight.end()
@@ -182,6 +178,7 @@ def _producer(flight: _Flight) -> type[confluent_kafka.Producer]:
 
 def _follow_tasks(flight: _Flight) -> None:
     process, punctuate, committed = Task.process, Task.punctuate, Task.committed
+    close = Task.close
 
     def processing(self: Task, records: Sequence[Record]) -> None:
         flight.take(self, len(records))
@@ -199,9 +196,14 @@ def _follow_tasks(flight: _Flight) -> None:
         committed(self, changelog_offsets)
         flight.end(self)
 
+    def closing(self: Task) -> None:
+        close(self)
+        flight.end(self)
+
     Task.process = processing  # type: ignore[method-assign]
     Task.punctuate = punctuating  # type: ignore[method-assign]
     Task.committed = committing  # type: ignore[method-assign]
+    Task.close = closing  # type: ignore[method-assign]
 
 
 def _writing(

@@ -154,18 +154,14 @@ class Task:
         """
         for name, store in self.stores.items():
             try:
-                self._leave(store.backend)
+                checkpoint = store.backend.checkpoint()
+                if checkpoint is not None:
+                    dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
+                    store.backend.write({}, dated)
             except StoreDamaged as damaged:
                 log.warning("store is damaged", store=name, why=str(damaged))
-
-    def _leave(self, backend: Backend) -> None:
-        try:
-            checkpoint = backend.checkpoint()
-            if checkpoint is not None:
-                dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
-                backend.write({}, dated)
-        finally:
-            backend.close()
+            finally:
+                store.backend.close()
 
     def _handled_together(
         self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]

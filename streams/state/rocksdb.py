@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, cast
@@ -164,15 +165,15 @@ class RocksTables:
         self._checkpoint = None
 
     def close(self) -> None:
+        """Closed it is, also where the last flush fails: a damaged one is told of when opened."""
         # Each table object holds the database open; the entries stay, so that a late read
         # raises and does not look like a miss.
-        try:
-            for table in self._tables.values():
-                table.close()
-            self._handles.clear()
-            self._db.close()
-        except Exception as error:
-            self._failed(error)
+        failures = [_close(table) for table in self._tables.values()]
+        self._handles.clear()
+        failures.append(_close(self._db))
+        for failure in filter(None, failures):
+            with suppress(StoreDamaged):
+                self._failed(failure)
 
     def _families(self) -> dict[str, Options]:
         # Without its options named again, an existing family loses its cache and filters.
@@ -221,6 +222,16 @@ class RocksTables:
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / _MARKER).touch()
         raise StoreDamaged(f"{self.path}: {text}") from error
+
+
+def _close(table: Rdict) -> Exception | None:
+    try:
+        table.close()
+    except DbClosedError:
+        return None
+    except Exception as error:
+        return error
+    return None
 
 
 def remove_tables(path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 from state_files import flip
 
-from streams.errors import StoreDamaged
+from streams.errors import ConfigError, StoreDamaged
 from streams.state.rocksdb import RocksMemory, RocksTables
 from streams.state.store import Backend, Checkpoint
 from streams.state.window import WindowBackend
@@ -87,3 +88,35 @@ def test_a_damaged_table_is_no_short_one(
         }
         with pytest.raises(StoreDamaged):
             reads[read]()
+
+
+@pytest.mark.parametrize(
+    ("why", "raised", "afterwards"),
+    [
+        ("Corruption: block checksum mismatch", None, "found damaged before"),
+        ("IO error: No space left on device", "give the process a disk it may write", None),
+    ],
+)
+def test_a_store_closes_whatever_its_last_flush_says(
+    killed: tuple[Path, History], tmp_path: Path, why: str, raised: str | None,
+    afterwards: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A damaged one is rebuilt when it is opened next; a full disk is told of at once."""
+    copy = tmp_path / "copy"
+    shutil.copytree(killed[0], copy)
+    tables = RocksTables(copy, "the test's", RocksMemory())
+
+    class Failing:
+        def __init__(self, table: Rdict) -> None:
+            self._table = table
+
+        def close(self) -> None:
+            self._table.close()  # raises DbClosedError the second time, as rocksdict does
+            raise Exception(why)
+
+    monkeypatch.setattr(tables, "_tables", {n: Failing(t) for n, t in tables._tables.items()})
+    with pytest.raises(ConfigError, match=raised) if raised else nullcontext():
+        tables.close()
+    tables.close()
+    with pytest.raises(StoreDamaged, match=afterwards) if afterwards else nullcontext():
+        RocksTables(copy, "the test's", RocksMemory()).close()
