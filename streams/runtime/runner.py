@@ -154,8 +154,9 @@ class StageLoop:
         try:
             if self._source.changed:
                 self._change()
-            self._restore()
             self._work(records)
+            # Last: a task that is ready by now begins with what is read after its start.
+            self._restore()
         except TransactionAborted:
             self._rewind()
         except ProducerLost:

@@ -16,10 +16,6 @@ from faulty_process import FaultyProcess
 
 pytestmark = pytest.mark.broker
 
-OUT_OF_TURN = (
-    "records delivered between the loss of a producer or store and the new start are processed "
-    "out of turn, and again"
-)
 REBUILT = "store is rebuilt"
 RUN = 400
 TABLES, MANIFEST, LOG, CURRENT = "*.sst", "MANIFEST-*", "*.log", "CURRENT"
@@ -51,7 +47,6 @@ def rebuilt(stage: FaultyProcess) -> dict[int, str]:
     return {line.get("partition", -1): line["why"] for line in lines}
 
 
-@pytest.mark.xfail(strict=True, reason=OUT_OF_TURN)
 def test_flipped_bytes_are_found_and_their_stores_rebuilt(dedup: DedupUnderLoad) -> None:
     """In a table of keys they are found when a key near them is looked up."""
     for partition, pattern in enumerate((TABLES, MANIFEST, CURRENT)):
@@ -75,7 +70,6 @@ def test_flipped_bytes_in_the_log_cost_what_stands_behind_them(dedup: DedupUnder
 
 
 @pytest.mark.chaos
-@pytest.mark.xfail(strict=False, reason=OUT_OF_TURN)
 @pytest.mark.parametrize("_round", range(3))
 def test_bytes_flipped_anywhere_again_and_again(dedup: DedupUnderLoad, _round: int) -> None:
     for number in range(4):

@@ -23,10 +23,6 @@ from streams.kafka import SESSION_TIMEOUT_MS
 
 pytestmark = pytest.mark.broker
 
-OUT_OF_TURN = (
-    "records delivered between the loss of a producer or store and the new start are processed "
-    "out of turn, and again"
-)
 PAST_TIMEOUTS = SESSION_TIMEOUT_MS / 1000 + 2
 _ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn
 STORM = (
@@ -81,7 +77,7 @@ def test_lost_answers(dedup: DedupUnderLoad, proxy: KafkaProxy, api: Api, times:
 @pytest.mark.parametrize("api", [Api.PRODUCE, Api.END_TXN, Api.TXN_OFFSET_COMMIT], ids=str)
 @pytest.mark.parametrize(
     "seconds",
-    [3.0, pytest.param(PAST_TIMEOUTS, marks=pytest.mark.xfail(strict=True, reason=OUT_OF_TURN))],
+    [3.0, PAST_TIMEOUTS],
 )
 def test_late_answers(dedup: DedupUnderLoad, proxy: KafkaProxy, api: Api, seconds: float) -> None:
     """Also those that come when the broker has given the transaction up, or has ended it."""
@@ -131,7 +127,6 @@ def test_a_commit_that_arrives_within_a_later_transaction(
 
 
 @pytest.mark.chaos
-@pytest.mark.xfail(strict=False, reason=OUT_OF_TURN)
 @pytest.mark.parametrize("_round", range(3))
 def test_one_fault_after_another(dedup: DedupUnderLoad, proxy: KafkaProxy, _round: int) -> None:
     """Any message lost, late or held back until some faults later, while the stage recovers."""

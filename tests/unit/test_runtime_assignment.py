@@ -19,7 +19,7 @@ from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
-from streams.runtime.processor import StoreSpec
+from streams.runtime.processor import Record, StoreSpec
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.runner import StageLoop
 from streams.runtime.state_directory import StateDirectory
@@ -138,6 +138,28 @@ def test_what_is_taken_away_is_closed_even_where_kafka_does_not_answer(
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._change()
     assert loop._assignment.tasks == {}
+
+
+def test_what_was_read_before_a_task_starts_is_not_its_own(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """A partition may deliver on while its task is opened anew; its start names the offset."""
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    stale = Record("in", 0, 99, 1, b"a", b"count")
+    started: list[dict[Place, int]] = []
+    worked: list[Any] = []
+    source.assigned_once = True  # type: ignore[attr-defined]
+    source.read = lambda patience, most: [stale]  # type: ignore[attr-defined]
+    source.start = started.append  # type: ignore[attr-defined]
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    loop._lag = SimpleNamespace(measure=lambda records: None)
+    loop._executor = SimpleNamespace(step=lambda batch, due: worked.extend(batch))
+    while not started:
+        loop._round()
+    assert worked == []
+    assert started == [{("in", 0): 7}]
+    loop._assignment.close()
 
 
 def test_a_restore_tells_what_is_left_in_records_and_seconds(
