@@ -122,6 +122,8 @@ class StageLoop:
     def _connect(self) -> None:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
+        # Before the group hears of this process: it takes the place of any other of its name.
+        directory = StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0]))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
@@ -142,7 +144,7 @@ class StageLoop:
             self._source,
             self._admin,
             prefix,
-            StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0])),
+            directory,
             changelogs(self._admin, prefix, stage),
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
             SystemClock(),

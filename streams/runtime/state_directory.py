@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 
-from streams.errors import StoreDamaged
+from streams.errors import ConfigError, StoreDamaged
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import StoreSpec
 from streams.runtime.topics import Changelog
@@ -18,10 +20,18 @@ log = structlog.get_logger(__name__)
 
 
 class StateDirectory:
-    """Opens the stores of one process; they share its memory for caches and write buffers."""
+    """Opens the stores of one process; they share its memory for caches and write buffers.
+
+    It is this process's alone from the start: a second process of the instance would otherwise
+    fence the first, in the group and in its transactions, and only then find the stores in use.
+
+    Raises:
+        ConfigError: another process has it, or the disk denies it.
+    """
 
     def __init__(self, settings: Settings, stage: str, partitions: int) -> None:
         self._root = settings.data_dir / "state" / stage / settings.instance
+        self._claim = _claim(self._root)
         self._partitions = partitions
         self._memory = RocksMemory()
 
@@ -45,3 +55,22 @@ class StateDirectory:
     def path(self, store: str, partition: int) -> Path:
         """Directory of one store."""
         return self._root / store / str(partition)
+
+
+def _claim(root: Path) -> BinaryIO:
+    """A file that is locked as long as it is open, at the latest until the process ends."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        file = (root / "claim").open("wb")
+    except OSError as error:
+        raise ConfigError(
+            f"{root}: {error.strerror}: give the process a disk it may write"
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise ConfigError(
+            f"{root} is in use by another process: give each process of a stage its own --instance"
+        ) from error
+    return file

@@ -67,11 +67,6 @@ def test_of_twins_started_at_once_one_goes_on(dedup: DedupUnderLoad) -> None:
     assert dedup.verdict() == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="it takes the first one's place in the group and its transactions before it finds the "
-    "disk in use: then both end",
-)
 def test_a_second_process_on_the_same_disk_leaves_the_first_alone(dedup: DedupUnderLoad) -> None:
     first = dedup.start("0")
     dedup.await_recovery("start")
