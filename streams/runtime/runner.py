@@ -154,19 +154,23 @@ class StageLoop:
     def _round(self) -> None:
         records = self._read()
         try:
-            if self._source.changed:
-                self._change()
-            self._work(records)
-            # Last: a task that is ready by now begins with what is read after its start.
-            self._restore()
-        except TransactionAborted:
-            self._rewind()
+            self._turn(records)
         except ProducerLost:
             self._reopen()
             self._pause()
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", why=str(damaged))
             self._reopen()
+
+    def _turn(self, records: list[Record]) -> None:
+        try:
+            if self._source.changed:
+                self._change()
+            self._work(records)
+        except TransactionAborted:
+            self._rewind()
+        # Last: a task that is ready by now begins with what is read after its start.
+        self._restore()
 
     def _read(self) -> list[Record]:
         try:
