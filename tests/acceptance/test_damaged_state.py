@@ -14,7 +14,7 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from faulty_process import FaultyProcess
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 REBUILT = "store is rebuilt"
 RUN = 400

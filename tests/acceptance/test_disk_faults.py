@@ -18,7 +18,7 @@ from small_disk import MIB, SmallDisk, small_disk
 from streams.broker.embedded import EmbeddedKafka
 from streams.kafka import SESSION_TIMEOUT_MS
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 FULL = "No space left on device"
 REMEDY = "give the process a disk it may write"

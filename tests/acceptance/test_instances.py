@@ -13,7 +13,7 @@ from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
 from faulty_process import FaultyProcess
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 FENCED = ("transaction aborted", "producer is replaced", "partitions lost")
 QUICK_STEP = "before_commit"

@@ -11,7 +11,7 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 WITHOUT_DISK = frozenset({"after_commit", "after_write"})
 

@@ -21,7 +21,7 @@ from kafka_proxy import Api, Fault, KafkaProxy
 
 from streams.kafka import SESSION_TIMEOUT_MS
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 PAST_TIMEOUTS = SESSION_TIMEOUT_MS / 1000 + 2
 _ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn

@@ -15,7 +15,7 @@ from flood import delivery
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE
 from streams.serde.records import Cancel, Command
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 PARTITIONS = range(4)
 LARGEST = 1_900_000

@@ -12,7 +12,7 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from stage_process import StageProcess
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from rocksdict import Options, Rdict
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 Plant = Callable[[DedupUnderLoad], None]
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from counting import counting_topology
 from stage_process import QUIET, Cluster, StageProcess
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 COUNT = (b"a", b"count")
 BLOCKED = "input is blocked"

@@ -16,7 +16,7 @@ from stage_process import Cluster, StageProcess
 
 from streams.broker.embedded import EmbeddedKafka
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 COUNT = (b"a", b"count")
 SILENT = "kafka does not answer"
