@@ -112,13 +112,13 @@ class MemoryTransactions:
     def _ends(self, task: Task) -> dict[str, int]:
         return {
             store: len(self._broker.records[topic, task.partition])
-            for store, topic, _ in task.changelog()
+            for store, topic, *_ in task.changelog()
         }
 
 
 def _records(task: Task) -> Iterator[Output]:
     """All that a task sends: its outputs, then the changelog of each store."""
     yield from task.ctx.outputs
-    for _, topic, records in task.changelog():
-        for key, value, timestamp in records:
-            yield topic, key, value, task.partition, (), timestamp
+    for _, topic, changes, default in task.changelog():
+        for key, (value, timestamp) in changes.items():
+            yield topic, key, value, task.partition, (), timestamp or default

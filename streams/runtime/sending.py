@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from streams.runtime.failures import REFUSED
-from streams.runtime.task import ChangelogRecord, Task
+from streams.runtime.task import Task
+from streams.state.overlay import Change
 
 _Watch = Callable[[KafkaError | None, Message], None]
-_Message = tuple[str, bytes | None, bytes | None, int, _Watch | None, None, int, Any]
+_Record = tuple[str, bytes | None, bytes | None, int, _Watch | None, None, int, Any]
 """What `Producer.produce` takes, by position: topic, value, key, partition, callback, its other
 name, timestamp, headers. Keywords would double what the call costs."""
 
@@ -39,10 +40,10 @@ class Sending:
         """
         written = 0
         for task in tasks:
-            self._produce(self._outputs(task))
-            for name, topic, records in task.changelog():
-                self._produce(self._changes(task.partition, name, topic, records))
-                written += len(records)
+            self._outputs(task)
+            for name, topic, changes, default in task.changelog():
+                self._changes(task.partition, name, self._prefix + topic, changes, default)
+                written += len(changes)
         return written
 
     def ends(self, task: Task) -> dict[str, int]:
@@ -50,30 +51,38 @@ class Sending:
         return {name: end for (partition, name), end in self._ends.items()
                 if partition == task.partition}  # fmt: skip
 
-    def _outputs(self, task: Task) -> Iterator[_Message]:
-        prefix, watch = self._prefix, self._watch() if self._watch_all else None
-        for topic, key, value, partition, headers, timestamp in task.ctx.outputs:
-            more = list(headers) if headers else None
-            yield prefix + topic, value, key, partition, watch, None, timestamp or 0, more
+    def _outputs(self, task: Task) -> None:
+        prefix, produce = self._prefix, self._producer.produce
+        watch = self._watch() if self._watch_all else None
+        for topic, key, value, partition, headers, at in task.ctx.outputs:
+            more: Any = list(headers) if headers else None
+            record = prefix + topic, value, key, partition, watch, None, at or 0, more
+            try:
+                produce(*record)
+            except BufferError:
+                self._insist(record)
 
     def _changes(
-        self, partition: int, store: str, topic: str, records: Sequence[ChangelogRecord]
-    ) -> Iterator[_Message]:
-        topic, last, noted = self._prefix + topic, len(records) - 1, self._watch((partition, store))
+        self, partition: int, store: str, topic: str, changes: dict[bytes, Change], default: int
+    ) -> None:
+        produce, noted = self._producer.produce, self._watch((partition, store))
         watch = noted if self._watch_all else None
-        for i, (key, value, timestamp) in enumerate(records):
-            watching = noted if i == last else watch
-            yield topic, value, key, partition, watching, None, timestamp, None
+        last = next(reversed(changes))
+        for key, (value, at) in changes.items():
+            watching = noted if key is last else watch
+            record = topic, value, key, partition, watching, None, at or default, None
+            try:
+                produce(*record)
+            except BufferError:
+                self._insist(record)
 
-    def _produce(self, messages: Iterable[_Message]) -> None:
-        produce = self._producer.produce
-        for message in messages:
-            while True:
-                try:
-                    produce(*message)
-                    break
-                except BufferError:
-                    self._producer.poll(0.05)
+    def _insist(self, record: _Record) -> None:
+        while True:
+            self._producer.poll(0.05)
+            try:
+                return self._producer.produce(*record)
+            except BufferError:
+                continue
 
     def _watch(self, store: tuple[int, str] | None = None) -> _Watch:
         def delivered(error: KafkaError | None, message: Message) -> None:

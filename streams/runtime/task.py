@@ -16,15 +16,12 @@ from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough, TaskContext
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
-from streams.state.overlay import Overlay
+from streams.state.overlay import Change, Overlay
 from streams.state.store import Backend, Checkpoint
 
 log = structlog.get_logger(__name__)
 
 _POSITIONS_MS = 86_400_000
-
-ChangelogRecord = tuple[bytes, bytes | None, int]
-"""Key, value (None: deleted), timestamp in milliseconds."""
 
 
 class Task:
@@ -108,18 +105,17 @@ class Task:
         stale = self._clock.now() - self._current_at > _POSITIONS_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
-    def changelog(self) -> Iterator[tuple[str, str, list[ChangelogRecord]]]:
-        """For each store that changed: its name, its changelog, (key, value, timestamp) to send.
+    def changelog(self) -> Iterator[tuple[str, str, dict[bytes, Change], int]]:
+        """For each store that changed: its name, its changelog, the changes, in their order, and
+        the timestamp of those that have none of their own.
 
-        What has no timestamp of its own is filed under the stream time, so that a rebuilt
-        store knows it.
+        It is the stream time, so that a rebuilt store knows it.
         """
         default = self.ctx.stream_time or self._clock.now()
         for spec in self.stage.stores:
             changes = self.stores[spec.name].changes
             if changes:
-                records = [(key, value, at or default) for key, (value, at) in changes.items()]
-                yield spec.name, spec.changelog, records
+                yield spec.name, spec.changelog, changes, default
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         """The transaction is committed: write it to the backends.

@@ -26,6 +26,7 @@ class Overlay:
         self.changes: dict[bytes, Change] = {}
         self._ordered: SortedSet | None = None
         self._undo: list[tuple[bytes, Change | None]] = []
+        self._all_new = True  # since `mark`: then nothing need be remembered to be taken back
 
     def get(self, key: bytes) -> bytes | None:
         change = self.changes.get(key)
@@ -43,7 +44,8 @@ class Overlay:
         self.put_many({key: (value, timestamp)})
 
     def put_many(self, changes: Changes) -> None:
-        self._undo += [(key, self.changes.get(key)) for key in changes]
+        if not self._all_new:
+            self._undo += [(key, self.changes.get(key)) for key in changes]
         self.changes.update(changes)
         if self._ordered is not None:
             self._ordered.update(changes)
@@ -63,9 +65,14 @@ class Overlay:
     def mark(self) -> None:
         """Begin what `undo` takes back: one record's, or one batch's, writes."""
         self._undo.clear()
+        self._all_new = not self.changes
 
     def undo(self) -> bool:
         """Take back every write since `mark`; whether there was any."""
+        if self._all_new:
+            undone = bool(self.changes)
+            self.drop()
+            return undone
         undone = bool(self._undo)
         for key, before in reversed(self._undo):
             if before is not None:
