@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from streams.admission import Admission
 from streams.errors import Erased, KafkaUnavailable
 from streams.http_problem import problem_json
-from streams.operator import queries
+from streams.operator import tenant_queries
 from streams.operator.api_jobs import traceparent
 from streams.operator.event_request import BatchRequest, EventRequest
 from streams.operator.parts import PARTS, read_body
@@ -39,7 +39,7 @@ async def submit_events(request: web.Request) -> web.Response:
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
     await enabled_tenant(parts, tenant_id)
-    known = await parts.ask(lambda db: queries.sources(db, tenant_id))
+    known = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id))
     batch = _Batch(parts.admission, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)

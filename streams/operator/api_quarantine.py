@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Erased, Misfit
-from streams.operator import queries
+from streams.operator import queries, tenant_queries
 from streams.operator.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.notes import noted
@@ -128,7 +128,7 @@ async def _body(parts: Parts, record: Quarantined) -> bytes:
 
 async def _settings(parts: Parts, record: Quarantined) -> SourceSettings:
     found = await parts.ask(
-        lambda db: queries.setting(db, record.tenant_id, "source", record.source)
+        lambda db: tenant_queries.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
         where = f"PUT /v1/tenants/{record.tenant_id}/sources/{record.source}"

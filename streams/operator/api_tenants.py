@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.operator import queries
+from streams.operator import tenant_queries
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.parts import PARTS, Parts, not_shown, now_ms, read_body
 from streams.operator.projections import Row
@@ -42,7 +42,7 @@ async def put_tenant(request: web.Request) -> web.Response:
 async def list_tenants(request: web.Request) -> web.Response:
     """Tenants by their ids, disabled and erased ones too."""
     parts, wanted = request.app[PARTS], page_wanted(request)
-    page = await parts.ask(lambda db: queries.tenants_page(db, wanted.limit, wanted.cursor))
+    page = await parts.ask(lambda db: tenant_queries.tenants_page(db, wanted.limit, wanted.cursor))
     return list_answer("tenants", page.items, page.next)
 
 
@@ -95,7 +95,7 @@ async def list_sources(request: web.Request) -> web.Response:
     """A tenant's sources by name, disabled ones too."""
     parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     await known_tenant(parts, tenant_id)
-    found, now = await parts.ask(lambda db: queries.sources(db, tenant_id)), now_ms()
+    found, now = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id)), now_ms()
     return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
 
 
@@ -158,7 +158,7 @@ def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int
 
 
 async def _newest(parts: Parts, key: Row) -> TenantRecord | None:
-    return parts.newest(key, await parts.ask(lambda db: queries.setting(db, *key)))
+    return parts.newest(key, await parts.ask(lambda db: tenant_queries.setting(db, *key)))
 
 
 async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:
@@ -174,7 +174,7 @@ async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:
 
 
 async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
-    return web.json_response(await parts.ask(lambda db: queries.shown_tenant(db, record)))
+    return web.json_response(await parts.ask(lambda db: tenant_queries.shown_tenant(db, record)))
 
 
 @asynccontextmanager
@@ -199,7 +199,7 @@ async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
     key = (record.tenant_id, record.kind, record.id)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
-        found = queries.setting(connection, *key)
+        found = tenant_queries.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
     await parts.set_tenant(key, record)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from streams.data_key import DataKey
 from streams.errors import PermanentError, TransientError, VaultError
-from streams.operator import queries
+from streams.operator import tenant_queries
 from streams.operator.parts import Parts
 from streams.operator.refusal import Refusal
 from streams.serde.records import PayloadRef, TenantRecord
@@ -49,7 +49,7 @@ async def refuse_erased_body(parts: Parts, tenant_id: str) -> None:
     Raises:
         Refusal: 410, its tenant was erased.
     """
-    if await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", "")):
+    if await parts.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", "")):
         raise _erased(tenant_id)
 
 
@@ -57,9 +57,9 @@ async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
     place = (tenant_id, "data_key", key_id)
 
     def known(connection: sqlite3.Connection) -> TenantRecord | bool | None:
-        if queries.setting(connection, tenant_id, "erasure", ""):
+        if tenant_queries.setting(connection, tenant_id, "erasure", ""):
             return False
-        return queries.setting(connection, *place)
+        return tenant_queries.setting(connection, *place)
 
     # A body may be shown a moment before the key that its partition of `tenants` holds.
     record = await parts.once(("tenants", place), known)

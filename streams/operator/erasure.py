@@ -14,7 +14,7 @@ from functools import partial
 import orjson
 import structlog
 
-from streams.operator import queries
+from streams.operator import tenant_queries
 from streams.operator.parts import SUBMITTED_BY, Parts, now_ms
 from streams.operator.projections import Row
 from streams.serde.records import TenantRecord
@@ -68,7 +68,7 @@ async def destroy_erased(parts: Parts) -> list[Row]:
         Refusal: 503, the read model does not follow.
         KafkaUnavailable: a deletion was not acknowledged.
     """
-    left: list[Row] = await parts.ask(queries.undestroyed)
+    left: list[Row] = await parts.ask(tenant_queries.undestroyed)
     await asyncio.gather(*(parts.set_tenant(key, None) for key in left))
     for key in left:
         await parts.shown(("tenants", key), partial(_is_gone, key=key))
@@ -76,11 +76,11 @@ async def destroy_erased(parts: Parts) -> list[Row]:
 
 
 def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
-    return queries.setting(connection, *key) is None
+    return tenant_queries.setting(connection, *key) is None
 
 
 async def _marked(parts: Parts, tenant_id: str) -> Erasure | None:
-    record = await parts.ask(lambda db: queries.setting(db, tenant_id, "erasure", ""))
+    record = await parts.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", ""))
     return None if record is None else Erasure(**orjson.loads(record.body))
 
 
@@ -90,7 +90,7 @@ async def _mark(parts: Parts, tenant_id: str, erasure: Erasure) -> None:
     await parts.set_tenant(_mark_key(tenant_id), record)
 
     def stands(connection: sqlite3.Connection) -> bool:
-        found = queries.setting(connection, *_mark_key(tenant_id))
+        found = tenant_queries.setting(connection, *_mark_key(tenant_id))
         return found is not None and found.updated_at >= record.updated_at
 
     await parts.shown(("tenants", _mark_key(tenant_id)), stands)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from streams.errors import VaultError
-from streams.operator import queries
+from streams.operator import tenant_queries
 from streams.operator.erasure import destroy_erased
 from streams.operator.parts import Parts, now_ms
 from streams.operator.projections import Row
@@ -54,7 +54,7 @@ async def rewrap(parts: Parts) -> Rewrapped:
     done, last = Rewrapped(parts.vault.key_id), ("", "", "")
     while True:
         async with parts.tenant_writes:
-            page = await parts.ask(partial(queries.sealed_settings, after=last, limit=_PAGE))
+            page = await parts.ask(partial(tenant_queries.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done
             await _rewrap(parts, [parts.newest(_key(each), each) or each for each in page], done)
@@ -83,7 +83,7 @@ def _again(parts: Parts, record: TenantRecord) -> TenantRecord | None:
 
 
 def _stands(connection: sqlite3.Connection, record: TenantRecord) -> bool:
-    found = queries.setting(connection, *_key(record))
+    found = tenant_queries.setting(connection, *_key(record))
     return found is None or found.updated_at >= record.updated_at
 
 

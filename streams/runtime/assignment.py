@@ -7,7 +7,7 @@ restored stores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough
-from streams.runtime.offsets import earliest, offset_in, request_offsets
+from streams.runtime.offsets import Place, earliest, offset_in, request_offsets
 from streams.runtime.processor import Stage
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
@@ -147,3 +147,8 @@ class Assignment:
                     topic=topic, partition=partition, offsets=deleted,
                 )  # fmt: skip
         return {place: max(start, found.get(place, 0)) for place, start in starts.items()}
+
+
+def positions(tasks: Iterable[Task]) -> dict[Place, int]:
+    """Where each input of these tasks goes on."""
+    return {(topic, t.partition): at for t in tasks for topic, at in t.positions.items()}

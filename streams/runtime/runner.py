@@ -10,7 +10,6 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Iterable
 from types import FrameType
 
 import structlog
@@ -20,18 +19,17 @@ from streams import telemetry
 from streams.errors import Fenced, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
-from streams.runtime.assignment import Assignment
+from streams.runtime.assignment import Assignment, positions
 from streams.runtime.blocked import BlockedInputs
 from streams.runtime.clock import SystemClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
-from streams.runtime.offsets import Place, offsets_admin
+from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.task import Task
 from streams.runtime.topics import Topics, await_topics, changelogs
 from streams.runtime.transaction import (
     KafkaTransactions,
@@ -212,7 +210,7 @@ class StageLoop:
     def _restore(self) -> None:
         ready = self._assignment.advance()
         if ready:
-            self._source.start(_positions(ready))
+            self._source.start(positions(ready))
             self._running()
         waits = self._source.changed or self._assignment.restoring
         self._restored = self._source.assigned_once and not waits
@@ -241,7 +239,7 @@ class StageLoop:
         tasks = self._assignment.tasks.values()
         for task in tasks:
             task.rollback()
-        self._source.start(_positions(tasks))
+        self._source.start(positions(tasks))
         self._pause()
 
     def _take_due(self) -> bool:
@@ -250,7 +248,3 @@ class StageLoop:
             return False
         self._due = now + self._stage.punctuate_seconds
         return True
-
-
-def _positions(tasks: Iterable[Task]) -> dict[Place, int]:
-    return {(topic, t.partition): at for t in tasks for topic, at in t.positions.items()}
