@@ -31,14 +31,17 @@ class Verdict(Enum):
     RECREATE = auto()
     """Replace the producer; whether its transaction was committed, the broker must tell."""
     FENCED = auto()
-    """Another instance has taken over."""
+    """Another process has taken this one's place in the group.
+
+    The group alone decides that. A producer may be fenced by whoever asked last, of two processes
+    that started at once each the other's: the one that the group keeps takes a new producer.
+    """
 
 
-_FENCED = frozenset({
+_PRODUCER_FENCED = frozenset({
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.FENCED_INSTANCE_ID,
 })  # fmt: skip
 REFUSED = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -63,9 +66,9 @@ def classify(error: KafkaError) -> Verdict:
     it counts as a refusal, whose cause is found by trying the inputs one by one.
     """
     code = error.code()
-    if code in _FENCED:
+    if code == KafkaError.FENCED_INSTANCE_ID:
         return Verdict.FENCED
-    if error.fatal():
+    if error.fatal() or code in _PRODUCER_FENCED:
         return Verdict.RECREATE
     if code in REFUSED or (code == KafkaError._INCONSISTENT and error.txn_requires_abort()):
         return Verdict.REFUSE
@@ -76,7 +79,7 @@ def classify(error: KafkaError) -> Verdict:
 
 def classify_read(error: KafkaError) -> Verdict:
     """The verdict on an error of the consumer: fenced, or librdkafka tries on by itself."""
-    fenced = error.fatal() or error.code() in {KafkaError._FATAL, *_FENCED}
+    fenced = error.fatal() or error.code() in {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
     return Verdict.FENCED if fenced else Verdict.RETRY
 
 

@@ -89,7 +89,6 @@ class KafkaTransactions:
 
         Raises:
             ProducerLost: not yet; try again.
-            Fenced: another process opened the same transactional id at this very moment.
             Stopped: told to stop before Kafka answered.
         """
         if self._producer is not None and self._opened > self._outage.failed_at:
@@ -186,8 +185,8 @@ class KafkaTransactions:
         raise TransactionAborted(str(failed))
 
     def _give_up(self, failed: _Failed) -> NoReturn:
-        # A coordinator that was away for longer than a transaction may last aborts it and
-        # raises the epoch: then nobody else is there, and only this producer is of no use.
+        # A static member whose session ended in an outage is told that it was fenced
+        # (librdkafka#3437): a real successor would have the group's word, and keep it.
         outage = self._outlived() or self._outage.recent
         if failed.verdict is Verdict.FENCED and not outage:
             raise Fenced(
