@@ -1,7 +1,7 @@
 """`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
 
-The loop is one thread: read, act on a rebalance, restore, or process, punctuate and commit. Since
-each round ends with a commit, a revoked partition has nothing left to commit.
+The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a chunk of
+what is new. Rebalances are heard of in the read, so a revoked partition has nothing left to commit.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class StageLoop:
             if not self._outage.recent:
                 raise
             # A static member whose session ends in an outage is told that it was fenced
-            # (librdkafka#3437); a real successor would fence the producer too.
+            # (librdkafka#3437); a real successor would fence it again, also past the outage.
             log.warning("consumer is replaced: its session ended in the outage")
             self._source.rejoin()
             return []
@@ -224,9 +224,10 @@ class StageLoop:
         tasks = self._assignment.tasks
         poisoned = sum(task.poisoned for task in tasks.values())
         due = list(tasks.values()) if self._take_due() else []
-        self._executor.step(by_task(tasks, records), due)
+        batch = by_task(tasks, records)
+        self._executor.step(batch, due)
         poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
-        metrics.RECORDS.labels(self._stage.name).inc(len(records))
+        metrics.RECORDS.labels(self._stage.name).inc(sum(len(own) for _, own in batch))
         metrics.POISON.labels(self._stage.name).inc(poisoned)
         self._lag.measure(records)
 
@@ -236,10 +237,9 @@ class StageLoop:
         self._source.changed = True
 
     def _rewind(self) -> None:
-        tasks = self._assignment.tasks.values()
-        for task in tasks:
+        for task in self._assignment.tasks.values():
             task.rollback()
-        self._source.start(positions(tasks))
+        self._source.start(positions(self._assignment.tasks.values()))
         self._pause()
 
     def _take_due(self) -> bool:

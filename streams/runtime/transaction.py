@@ -186,7 +186,7 @@ class KafkaTransactions:
 
     def _give_up(self, failed: _Failed) -> NoReturn:
         # A static member whose session ended in an outage is told that it was fenced
-        # (librdkafka#3437): a real successor would have the group's word, and keep it.
+        # (librdkafka#3437), as the runner knows; a real successor would fence it again.
         outage = self._outlived() or self._outage.recent
         if failed.verdict is Verdict.FENCED and not outage:
             raise Fenced(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from counting import counting_stage, counting_topology
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from streams.runtime import assignment, restore
@@ -155,11 +156,17 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._lag = SimpleNamespace(measure=lambda records: None)
     loop._executor = SimpleNamespace(step=lambda batch, due: worked.extend(batch))
+    counted = processed()
     while not started:
         loop._round()
     assert worked == []
+    assert processed() == counted
     assert started == [{("in", 0): 7}]
     loop._assignment.close()
+
+
+def processed() -> float:
+    return REGISTRY.get_sample_value("tidegate_stage_records_total", {"stage": "counting"}) or 0
 
 
 def test_a_restore_tells_what_is_left_in_records_and_seconds(
