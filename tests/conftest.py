@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from dedup_under_load import DedupUnderLoad
     from edge import Edge
 
     from streams.broker.embedded import EmbeddedKafka
@@ -127,3 +128,12 @@ async def edge() -> AsyncIterator[Edge]:
 
     async with running() as found:
         yield found
+
+
+@pytest.fixture
+def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
+    """Dedup's topics and a flood on them; a module with other needs has a `dedup` of its own."""
+    from dedup_under_load import DedupUnderLoad
+
+    with DedupUnderLoad(kafka, tmp_path) as running:
+        yield running

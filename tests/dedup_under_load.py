@@ -90,7 +90,7 @@ class DedupUnderLoad:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.flood.__exit__(kind, error, trace)
+        self.flood.__exit__()
         for process in self.processes:
             process.kill()
             if not self._acquitted:

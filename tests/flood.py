@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections import Counter
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -50,12 +49,7 @@ class Flood:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._finished.set()
         self._thread.join(30)
 

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, Literal, Self
 
 HOST = "127.0.0.1"
@@ -81,12 +80,7 @@ class KafkaProxy:
         self._addresses = _address(self._broker_port), _address(port)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,14 @@ class Cluster:
         except KafkaException:
             return {}
         return ends if min(ends.values()) >= 0 else {}
+
+
+@contextmanager
+def counting(cluster: Cluster, folder: Path) -> Iterator[StageProcess]:
+    """The counting stage on new topics, running; its log is shown where the test failed."""
+    cluster.create()
+    running = StageProcess("counting_stage.py", folder / "log", cluster.environ(folder / "d"))
+    running.wait_for("running")
+    yield running
+    running.kill()
+    print(running.lines)

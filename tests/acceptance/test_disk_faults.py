@@ -25,12 +25,6 @@ REMEDY = "give the process a disk it may write"
 
 
 @pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
 def disk(dedup: DedupUnderLoad) -> Iterator[SmallDisk]:
     """Of the stage's state, which goes to `data`; no room for what RocksDB allocates ahead."""
     with small_disk(dedup.folder / "data", 32) as found:

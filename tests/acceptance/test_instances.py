@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from conditions import eventually
-from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
 from faulty_process import FaultyProcess
@@ -17,12 +14,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 FENCED = ("transaction aborted", "producer is replaced", "partitions lost")
 QUICK_STEP = "before_commit"
-
-
-@pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

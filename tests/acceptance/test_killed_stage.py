@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 WITHOUT_DISK = frozenset({"after_commit", "after_write"})
-
-
-@pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
 
 
 def die_at(dedup: DedupUnderLoad, step: str, *, wipe: bool) -> None:

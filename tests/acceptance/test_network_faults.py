@@ -10,7 +10,6 @@ import signal
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from conditions import eventually
@@ -29,12 +28,6 @@ STORM = (
     Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN,
     Api.END_TXN, Api.TXN_OFFSET_COMMIT, Api.HEARTBEAT,
 )  # fmt: skip
-
-
-@pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from conditions import eventually
 from confluent_kafka import Producer
@@ -20,12 +17,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 PARTITIONS = range(4)
 LARGEST = 1_900_000
 """Below what the topic takes, above what a stage's producer sends."""
-
-
-@pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
 
 
 def poison() -> dict[str, tuple[bytes | None, bytes | None, str]]:

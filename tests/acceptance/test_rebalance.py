@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conditions import eventually
-from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from stage_process import StageProcess
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
-
-
-@pytest.fixture
-def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
-    with DedupUnderLoad(kafka, tmp_path) as running:
-        yield running
 
 
 def count(process: StageProcess, event: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 from conditions import eventually
 from confluent_kafka import Producer
 from counting import counting_topology
-from stage_process import QUIET, Cluster, StageProcess
+from stage_process import QUIET, Cluster, StageProcess, counting
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -28,13 +28,8 @@ def cluster(kafka: Any) -> Cluster:
 
 @pytest.fixture
 def process(cluster: Cluster, tmp_path: Path) -> Iterator[StageProcess]:
-    """The counting stage, running."""
-    cluster.create()
-    running = StageProcess("counting_stage.py", tmp_path / "log", cluster.environ(tmp_path / "d"))
-    running.wait_for("running")
-    yield running
-    running.kill()
-    print(running.lines)  # shown where the test failed
+    with counting(cluster, tmp_path) as running:
+        yield running
 
 
 def foreign(kafka: Any, cluster: Cluster) -> Producer:

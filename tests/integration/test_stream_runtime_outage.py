@@ -7,12 +7,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from conditions import eventually
+from conftest import KafkaUnderTest
 from counting import counting_topology
-from stage_process import Cluster, StageProcess
+from stage_process import Cluster, StageProcess, counting
 
 from streams.broker.embedded import EmbeddedKafka
 
@@ -31,26 +31,14 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def cluster(broker: EmbeddedKafka) -> Cluster:
-    under_test = SimpleNamespace(
-        bootstrap=broker.bootstrap,
-        client_settings={},
-        client=lambda **named: {
-            "bootstrap.servers": broker.bootstrap,
-            **{name.replace("_", "."): value for name, value in named.items()},
-        },
-    )
-    return Cluster(under_test, counting_topology())
+    kafka = KafkaUnderTest(broker.bootstrap, broker.client_settings, broker)
+    return Cluster(kafka, counting_topology())
 
 
 @pytest.fixture
 def process(cluster: Cluster, tmp_path: Path) -> Iterator[StageProcess]:
-    """The counting stage, running."""
-    cluster.create()
-    running = StageProcess("counting_stage.py", tmp_path / "log", cluster.environ(tmp_path / "d"))
-    running.wait_for("running")
-    yield running
-    running.kill()
-    print(running.lines)  # shown where the test failed
+    with counting(cluster, tmp_path) as running:
+        yield running
 
 
 def kill(broker: EmbeddedKafka) -> None:
