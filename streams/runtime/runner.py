@@ -1,7 +1,8 @@
 """`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
 
 The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a chunk of
-what is new. Rebalances are heard of in the read, so a revoked partition has nothing left to commit.
+what is new. The next batch is read while one is committed. Rebalances are heard of in the reads, so
+a revoked partition has nothing left to commit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
-BATCH = 10_000
 _IDLE_SECONDS = 0.2
 _QUIET = {"log_level": 0}
 """librdkafka's own lines say each failed connection; `Outage` says it once."""
@@ -131,7 +131,7 @@ class StageLoop:
             f"{prefix}{stage.name}-{settings.instance}",
             prefix,
             producer_config(settings, **_QUIET),
-            self._source.group,
+            self._source,
             self._topics.exists,
             self._outage,
             self._stop.is_set,
@@ -172,7 +172,7 @@ class StageLoop:
 
     def _read(self) -> list[Record]:
         try:
-            return self._source.read(self._patience(), BATCH)
+            return self._source.read(self._patience())
         except Fenced:
             if not self._outage.recent:
                 raise
@@ -237,9 +237,10 @@ class StageLoop:
         self._source.changed = True
 
     def _rewind(self) -> None:
-        for task in self._assignment.tasks.values():
+        tasks = self._assignment.tasks
+        for task in tasks.values():
             task.rollback()
-        self._source.start(positions(self._assignment.tasks.values()))
+        self._source.start(positions(tasks[p] for p in self._source.delivering & tasks.keys()))
         self._pause()
 
     def _take_due(self) -> bool:

@@ -24,6 +24,9 @@ from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+BATCH = 10_000
+"""Records at most that a read answers, and that are held for it."""
+
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
 
@@ -48,6 +51,8 @@ class Source:
         self._prefix = settings.topic_prefix
         self._names = {settings.topic_prefix + topic: topic for topic in inputs}
         self._starts: dict[tuple[str, int], int] = {}
+        self._ahead: list[Record] = []
+        self._errors: list[Message] = []
         self._told: set[int] = set()
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
@@ -61,29 +66,28 @@ class Source:
         """Join anew with a new consumer; the assignment is empty until then."""
         self._consumer.close()
         self._take(self.partitions)
+        self._ahead, self._errors = [], []
         self._consumer = self._join()
 
-    def read(self, timeout: float, most: int) -> list[Record]:
-        """Wait up to `timeout` seconds for a record, then take at most `most` that are there.
+    def read(self, timeout: float) -> list[Record]:
+        """What is there, at most `BATCH` records; if nothing is, wait up to `timeout` seconds.
 
         Raises:
             Fenced: another process joined as this instance.
         """
-        first = self._consumer.poll(timeout)
-        if first is None:
-            return []
-        messages = [first, *self._consumer.consume(most - 1, 0)]
-        if any(message.error() for message in messages):
-            messages = [message for message in messages if not self._told_error(message)]
-        # The named tuple's own constructor would cost twice as much.
-        names, new = self._names, tuple.__new__
-        return [
-            new(Record, (
-                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
-                m.key(), m.value(), m.headers() or (),
-            ))
-            for m in messages
-        ]  # fmt: skip
+        if not self._ahead:
+            first = self._consumer.poll(timeout)
+            if first is not None:
+                self._hold([first])
+        self.read_ahead()
+        while self._errors:
+            self._tell(self._errors.pop())
+        records, self._ahead = self._ahead, []
+        return records
+
+    def read_ahead(self) -> None:
+        """Hold what is there for the next `read`, without waiting; it, too, hears of rebalances."""
+        self._hold(self._consumer.consume(BATCH - len(self._ahead), 0))
 
     def committed(self, partitions: Sequence[int], timeout: float) -> dict[tuple[str, int], int]:
         """The group's offsets where there are any; waits for pending transactions (KIP-447).
@@ -108,12 +112,18 @@ class Source:
         again = [place for place in places if place.partition in self.delivering]
         if again:
             self._consumer.incremental_unassign(again)
+        if self._ahead:
+            moved = {place.partition for place in places}
+            self._ahead = [record for record in self._ahead if record.partition not in moved]
         self._consumer.incremental_assign(places)
         self._starts.update(positions)
         self.delivering |= {place.partition for place in places}
 
     def position(self, topic: str, partition: int) -> int:
         """Offset behind all that `read` returned, transaction markers included."""
+        for record in self._ahead:
+            if record.topic == topic and record.partition == partition:
+                return record.offset
         asked = [TopicPartition(self._prefix + topic, partition)]
         found: int = self._consumer.position(asked)[0].offset
         return found if found >= 0 else self._starts.get((topic, partition), 0)
@@ -143,7 +153,9 @@ class Source:
             self.changed = self.assigned_once = True
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Nothing is left to commit: each round ends with a commit, and this is within a read.
+        # Nothing is left to commit: this is within a read, before a batch is processed or while
+        # its transaction, positions included, waits for the broker's answer. Who takes over waits
+        # for that answer, too (KIP-447).
         gone = {revoked.partition for revoked in partitions}
         stopped = [
             TopicPartition(self._prefix + topic, number)
@@ -162,10 +174,24 @@ class Source:
         self.delivering -= set(gone)
         self.changed = True
 
-    def _told_error(self, message: Message) -> bool:
+    def _hold(self, messages: list[Message]) -> None:
+        if any(message.error() for message in messages):
+            self._errors += [message for message in messages if message.error()]
+            messages = [message for message in messages if not message.error()]
+        # The named tuple's own constructor would cost twice as much.
+        names, new = self._names, tuple.__new__
+        self._ahead += [
+            new(Record, (
+                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
+                m.key(), m.value(), m.headers() or (),
+            ))
+            for m in messages
+        ]  # fmt: skip
+
+    def _tell(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            return False
+            return
         if classify_read(error) is Verdict.FENCED:
             raise Fenced(f"another process joined as this instance: {error.str()}")
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -173,4 +199,3 @@ class Source:
         elif error.code() not in self._told:
             self._told.add(error.code())
             log.warning("consumer error", error=error.str(), topic=message.topic())
-        return True

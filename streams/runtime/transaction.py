@@ -20,6 +20,7 @@ from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import REFUSED, Outage, Verdict, classify
 from streams.runtime.sending import Sending
+from streams.runtime.source import Source
 from streams.runtime.task import Task
 from streams.runtime.watched import Hung, WatchedThread
 
@@ -51,9 +52,11 @@ class _Failed(Exception):
 class KafkaTransactions:
     """`Transactions` on a broker.
 
-    `group` gives the consumer's group metadata of the moment: with the positions it is what
-    fences a process that lost its partitions (KIP-447). `exists` tells whether a logical
-    topic has a partition. `config` is the producer's, less its `transactional.id`.
+    Group metadata of the moment, sent with the positions, fence a process that lost its
+    partitions (KIP-447); but not one that lost some and is in the group still, which is why each
+    commit asks the source whether it delivers them. While the broker commits, the source reads
+    ahead. `exists` tells whether a logical topic has a partition. `config` is the producer's, less
+    its `transactional.id`.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class KafkaTransactions:
         transactional_id: str,
         prefix: str,
         config: dict[str, Any],
-        group: Callable[[], object],
+        source: Source,
         exists: Callable[[str, int], bool],
         outage: Outage,
         stopping: Callable[[], bool],
@@ -74,7 +77,7 @@ class KafkaTransactions:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": SESSION_TIMEOUT_MS,
         }
-        self._group = group
+        self._source = source
         self._exists = exists
         self._outage = outage
         self._stopping = stopping
@@ -125,6 +128,8 @@ class KafkaTransactions:
             Fenced: another instance has taken over.
         """
         self._refuse_unknown(tasks)
+        if not self._source.delivering.issuperset(task.partition for task in tasks):
+            raise TransactionAborted("partitions were taken away")
         self.settle()
         self._begun = time.monotonic()
         producer = self._producer
@@ -149,15 +154,25 @@ class KafkaTransactions:
             for task in tasks
             for topic, offset in task.positions.items()
         ]
-        group = self._group()
-        self._resume(
-            lambda: self._thread.call(
-                lambda: producer.send_offsets_to_transaction(positions, group, _CALL_SECONDS),
-                lambda: self._outlived(_CALL_SECONDS),
-            )
+        group = self._source.group()
+        self._watched(
+            lambda: producer.send_offsets_to_transaction(positions, group, _CALL_SECONDS),
+            _CALL_SECONDS,
         )
         self._once(lambda: self._count(sending.send(tasks)))
-        self._resume(lambda: producer.commit_transaction(_CALL_SECONDS))
+        self._watched(
+            lambda: producer.commit_transaction(_CALL_SECONDS),
+            _TRANSACTION_SECONDS + _CALL_SECONDS,
+            self._source.read_ahead,
+        )
+
+    def _watched(
+        self,
+        call: Callable[[], object],
+        seconds: float,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._resume(lambda: self._thread.call(call, lambda: self._outlived(seconds), meanwhile))
 
     def _count(self, written: int) -> None:
         metrics.STORE_WRITES.labels(self._stage).inc(written)

@@ -23,8 +23,13 @@ class WatchedThread:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="watched calls", daemon=True).start()
 
-    def call(self, function: Callable[[], object], give_up: Callable[[], bool]) -> None:
-        """Run `function`; what it raises is raised here.
+    def call(
+        self,
+        function: Callable[[], object],
+        give_up: Callable[[], bool],
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run `function`, and here `meanwhile`; what either raises is raised here.
 
         Raises:
             Hung: `give_up`, asked every 50 ms, answered True.
@@ -40,6 +45,7 @@ class WatchedThread:
             done.set()
 
         self._calls.put(run)
+        meanwhile()
         while not done.wait(0.05):
             if give_up():
                 raise Hung

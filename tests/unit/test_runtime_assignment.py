@@ -151,7 +151,7 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     started: list[dict[Place, int]] = []
     worked: list[Any] = []
     source.assigned_once = True  # type: ignore[attr-defined]
-    source.read = lambda patience, most: [stale]  # type: ignore[attr-defined]
+    source.read = lambda patience: [stale]  # type: ignore[attr-defined]
     source.start = started.append  # type: ignore[attr-defined]
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._lag = SimpleNamespace(measure=lambda records: None)
@@ -163,6 +163,25 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     assert processed() == counted
     assert started == [{("in", 0): 7}]
     loop._assignment.close()
+
+
+def test_what_was_taken_away_is_not_rewound(asked: list[str], tmp_path: Path) -> None:
+    """A commit reads ahead, and may hear there that a partition is another's by now."""
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    started: list[dict[Place, int]] = []
+    rolled_back: list[int] = []
+    loop._assignment.tasks = {
+        p: SimpleNamespace(
+            partition=p, positions={"in": 5}, rollback=lambda p=p: rolled_back.append(p)
+        )
+        for p in (0, 1)
+    }
+    source.delivering = frozenset({1})
+    source.start = started.append  # type: ignore[attr-defined]
+    loop._rewind()
+    assert rolled_back == [0, 1]
+    assert started == [{("in", 1): 5}]
 
 
 def processed() -> float:

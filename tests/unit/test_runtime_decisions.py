@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
@@ -19,12 +19,10 @@ from streams.runtime.offsets import offset_in
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import distrust
-from streams.runtime.source import Source
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.runtime.watched import Hung, WatchedThread
 from streams.serde.codec import DEAD_LETTER
-from streams.settings import Settings
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
@@ -163,6 +161,8 @@ def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
     assert done == [1]
     with pytest.raises(ZeroDivisionError):
         thread.call(lambda: 1 / 0, lambda: False)
+    meanwhile: Future[None] = Future()
+    thread.call(meanwhile.result, lambda: False, lambda: meanwhile.set_result(None))
     never: Future[None] = Future()
     with pytest.raises(Hung):
         thread.call(never.result, lambda: True)
@@ -208,46 +208,3 @@ def test_a_header_without_a_value_is_no_second_accident() -> None:
     record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
     _, _, value, *_ = dead_letter("s", record, 0, 1, "undecodable", "x")
     assert DEAD_LETTER.decode(value).traceparent is None
-
-
-def test_an_error_of_one_partition_is_not_no_offset() -> None:
-    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
-    found = TopicPartition("in", 0, -1001)
-    answer = SimpleNamespace(
-        topic="in",
-        partition=0,
-        offset=-1001,
-        error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
-    )
-    source._consumer = SimpleNamespace(committed=lambda *_: [found])  # type: ignore[assignment]
-    assert source.committed([0], 1) == {}
-    source._consumer = SimpleNamespace(committed=lambda *_: [answer])  # type: ignore[assignment]
-    with pytest.raises(KafkaException):
-        source.committed([0], 1)
-
-
-def test_a_read_waits_for_its_first_record_and_for_no_other() -> None:
-    """So a batch is one record when idle, and all that a transaction may hold when behind."""
-    asked: list[tuple[int, float]] = []
-    waiting = [message(offset) for offset in range(7)]
-
-    def consume(most: int, timeout: float) -> list[Any]:
-        asked.append((most, timeout))
-        taken, waiting[:] = waiting[:most], waiting[most:]
-        return taken
-
-    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
-    source._consumer = SimpleNamespace(  # type: ignore[assignment]
-        poll=lambda timeout: next(iter(consume(1, timeout)), None), consume=consume
-    )
-    assert [record.offset for record in source.read(0.2, 5)] == [0, 1, 2, 3, 4]
-    assert [record.offset for record in source.read(0.2, 5)] == [5, 6]
-    assert source.read(0.2, 5) == []
-    assert asked == [(1, 0.2), (4, 0), (1, 0.2), (4, 0), (1, 0.2)]
-
-
-def message(offset: int) -> Any:
-    return SimpleNamespace(
-        topic=lambda: "in", partition=lambda: 0, offset=lambda: offset, error=lambda: None,
-        timestamp=lambda: (1, 1_000), key=lambda: b"k", value=lambda: b"v", headers=lambda: None,
-    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +12,9 @@ from structlog.testing import capture_logs
 
 from streams.runtime import transaction
 from streams.runtime.failures import Outage
+from streams.runtime.source import Source
 from streams.runtime.task import Task
-from streams.runtime.transaction import KafkaTransactions, ProducerLost
+from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
 
 
 class Recorded:
@@ -38,10 +40,22 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     return made
 
 
-def transactions(outage: Outage) -> KafkaTransactions:
+class Reading:
+    """A source that delivers partition 0, and holds nothing."""
+
+    def __init__(self) -> None:
+        self.delivering = frozenset({0})
+
+    def group(self) -> object:
+        return None
+
+    def read_ahead(self) -> None: ...
+
+
+def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransactions:
     return KafkaTransactions(
-        "counting", "counting-0", "", {}, object, lambda topic, partition: True, outage,
-        lambda: False,
+        "counting", "counting-0", "", {}, cast(Source, reading or Reading()),
+        lambda topic, partition: True, outage, lambda: False,
     )  # fmt: skip
 
 
@@ -61,6 +75,38 @@ def test_positions_go_before_records(producers: list[Recorded]) -> None:
         "init_transactions", "begin_transaction", "send_offsets_to_transaction", "produce",
         "commit_transaction",
     ]  # fmt: skip
+
+
+def test_the_next_batch_is_read_while_this_one_is_committed(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = threading.Event()
+
+    class Ahead(Reading):
+        def read_ahead(self) -> None:
+            read.set()
+
+    committed: list[bool] = []
+    monkeypatch.setattr(
+        Recorded, "commit_transaction", lambda *_: committed.append(read.wait(10)), raising=False
+    )
+    transactions(Outage(), Ahead()).commit([task()])
+    assert committed == [True]
+
+
+def test_what_was_taken_away_while_reading_ahead_is_committed_no_more(
+    producers: list[Recorded],
+) -> None:
+    """The second half of a refused batch would be accepted: its process is still in the group."""
+    reading = Reading()
+    under_test = transactions(Outage(), reading)
+    under_test.commit([task()])
+    (producer,) = producers
+    asked = list(producer.asked)
+    reading.delivering = frozenset({1})
+    with pytest.raises(TransactionAborted):
+        under_test.commit([task()])
+    assert producer.asked == asked
 
 
 def test_a_producer_is_kept_until_a_request_fails(producers: list[Recorded]) -> None:

@@ -1,0 +1,128 @@
+"""What a source reads, reads ahead, holds, and forgets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from streams.errors import Fenced
+from streams.runtime import source as module
+from streams.runtime.failures import Outage
+from streams.runtime.source import Source
+from streams.settings import Settings
+
+
+class Consumer:
+    """Hands out `waiting` in order; `asked` is how much was wanted, and for how long at most."""
+
+    def __init__(self, *waiting: Any) -> None:
+        self.waiting = list(waiting)
+        self.asked: list[tuple[int, float]] = []
+        self.committed_offset: Any = None
+
+    def poll(self, timeout: float) -> Any:
+        return next(iter(self.consume(1, timeout)), None)
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        self.asked.append((most, timeout))
+        taken, self.waiting = self.waiting[:most], self.waiting[most:]
+        return taken
+
+    def committed(self, *_: Any) -> list[Any]:
+        return [self.committed_offset]
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, 100) for place in places]
+
+    def incremental_assign(self, places: list[TopicPartition]) -> None: ...
+
+    def incremental_unassign(self, places: list[TopicPartition]) -> None: ...
+
+
+def source_of(*waiting: Any) -> tuple[Source, Consumer]:
+    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
+    consumer = Consumer(*waiting)
+    source._consumer = consumer  # type: ignore[assignment]
+    return source, consumer
+
+
+def message(offset: int, partition: int = 0) -> Any:
+    return SimpleNamespace(
+        topic=lambda: "in", partition=lambda: partition, offset=lambda: offset,
+        error=lambda: None, timestamp=lambda: (1, 1_000), key=lambda: b"k", value=lambda: b"v",
+        headers=lambda: None,
+    )  # fmt: skip
+
+
+def failure(code: int) -> Any:
+    return SimpleNamespace(error=lambda: KafkaError(code), topic=lambda: "in")
+
+
+def offsets(source: Source) -> list[int]:
+    return [record.offset for record in source.read(0.2)]
+
+
+def test_an_error_of_one_partition_is_not_no_offset() -> None:
+    source, consumer = source_of()
+    consumer.committed_offset = TopicPartition("in", 0, -1001)
+    assert source.committed([0], 1) == {}
+    consumer.committed_offset = SimpleNamespace(
+        topic="in", partition=0, offset=-1001,
+        error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
+    )  # fmt: skip
+    with pytest.raises(KafkaException):
+        source.committed([0], 1)
+
+
+def test_a_read_waits_for_its_first_record_and_for_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a batch is one record when idle, and all that a transaction may hold when behind."""
+    monkeypatch.setattr(module, "BATCH", 5)
+    source, consumer = source_of(*map(message, range(7)))
+    assert offsets(source) == [0, 1, 2, 3, 4]
+    assert offsets(source) == [5, 6]
+    assert offsets(source) == []
+    assert consumer.asked == [(1, 0.2), (4, 0), (1, 0.2), (4, 0), (1, 0.2), (5, 0)]
+
+
+def test_what_was_read_ahead_comes_first_and_nothing_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 5)
+    source, consumer = source_of(*map(message, range(3)))
+    source.read_ahead()
+    consumer.waiting = [message(offset) for offset in range(3, 7)]
+    assert offsets(source) == [0, 1, 2, 3, 4]
+    assert consumer.asked == [(5, 0), (2, 0)]
+    source.read_ahead()
+    source.read_ahead()
+    assert offsets(source) == [5, 6]
+
+
+def test_what_is_held_is_not_yet_read() -> None:
+    source, _ = source_of(message(7, partition=1), message(8, partition=1))
+    source.read_ahead()
+    assert (source.position("in", 0), source.position("in", 1)) == (100, 7)
+    assert offsets(source) == [7, 8]
+    assert source.position("in", 1) == 100
+
+
+def test_a_partition_that_starts_anew_forgets_what_is_held_of_it() -> None:
+    """A rewound batch comes once more, from its first record on."""
+    source, _ = source_of(message(7, partition=1), message(4, partition=2))
+    source.start({("in", 1): 5, ("in", 2): 4})
+    source.read_ahead()
+    source.start({("in", 1): 5})
+    assert [(record.partition, record.offset) for record in source.read(0)] == [(2, 4)]
+
+
+def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
+    """While a transaction is committed nobody could act on it."""
+    source, _ = source_of(message(0), failure(KafkaError.FENCED_INSTANCE_ID))
+    source.read_ahead()
+    with pytest.raises(Fenced):
+        source.read(0.2)
