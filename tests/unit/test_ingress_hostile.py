@@ -168,7 +168,8 @@ async def test_headers_that_trickle_in_do_not_hold_a_connection(edge: Edge) -> N
 
     trickling = asyncio.create_task(trickle())
     async with asyncio.timeout(10):
-        assert await reader.read() == b""
+        with suppress(ConnectionResetError):  # what is sent to a closed connection resets it
+            assert await reader.read() == b""
     trickling.cancel()
     assert time.monotonic() - started >= 0.25
     writer.close()
