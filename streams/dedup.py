@@ -68,14 +68,16 @@ class Dedup:
             records, fingerprints, store.get_many(fingerprints), strict=True
         ):
             now = max(now, record.timestamp)
-            seen = fresh.get(fingerprint)
-            if seen is None and stored is not None:
+            seen = None
+            if fingerprint in fresh:
+                seen = fresh[fingerprint]
+            elif stored is not None:
                 seen = FIRST_SEEN.unpack_from(stored)[0]
-            if seen is not None and now - seen < window:
-                again.append((fingerprint, seen, now, record, stored))
-            else:
+            if seen is None or now - seen >= window:
                 fresh[fingerprint] = now
                 first.append(record)
+            else:
+                again.append((fingerprint, seen, now, record, stored))
         store.put_many({key: (FIRST_SEEN.pack(at), at) for key, at in fresh.items()})
         ctx.relay("events", first)
         if again:
@@ -83,8 +85,8 @@ class Dedup:
             self._duplicates.keep(again, fresh, ctx)
 
     def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
-        framed = [value for value in values if value is not None and len(value) > _END]
-        if len(framed) < len(values):
+        framed = list(filter(None, values))
+        if len(framed) < len(values) or min(map(len, framed)) <= _END:
             raise DecodeError("envelope: too short to hold a fingerprint")
         foreign = {value[:HEADER_SIZE] for value in framed} - self._frames
         if foreign:

@@ -34,11 +34,11 @@ class Undecodable:
     def put(self, record: Record, error: PoisonRecord) -> None:
         """Queue the record's dead letter, on the record's own partition."""
         at = int(time.time() * 1000)
-        _, key, value, partition, _, _ = dead_letter(
-            STAGE, record, record.partition, at, error.reason, error.detail
+        key, value = dead_letter(STAGE, record, at, error.reason, error.detail)
+        log.warning("record goes to the dead letters", id=key.decode(), reason=str(error))
+        self._producer.produce(
+            self._topic, value, key, record.partition, on_delivery=self._delivered
         )
-        log.warning("record goes to the dead letters", id=(key or b"").decode(), reason=str(error))
-        self._producer.produce(self._topic, value, key, partition, on_delivery=self._delivered)
 
     def flush(self) -> None:
         """Return when every queued dead letter is acknowledged.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from streams.runtime.clock import Clock
-from streams.runtime.poison import Output
 from streams.runtime.processor import Header, Record
 from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
 ReadThrough = Callable[[str, int, float], bool]
 """(topic, partition, monotonic moment): has all that stood there then been processed?"""
+
+Output = tuple[str, int, Sequence[Record]]
+"""Logical topic, partition, and what to send there in this order: of each record its key, value,
+headers and timestamp, where 0 is the time of sending."""
 
 
 class TaskContext:
@@ -49,13 +52,11 @@ class TaskContext:
         timestamp: int | None = None,
     ) -> None:
         to = self.partition if partition is None else partition
-        self.outputs.append((topic, key, value, to, headers, timestamp))
+        record = Record(topic, to, 0, timestamp or 0, key, value, list(headers))
+        self.outputs.append((topic, to, [record]))
 
     def relay(self, topic: str, records: Sequence[Record]) -> None:
-        to = self.partition
-        self.outputs += [
-            (topic, key, value, to, headers, at) for _, _, _, at, key, value, headers in records
-        ]
+        self.outputs.append((topic, self.partition, records))
 
     def read_through(self, topic: str, moment: float) -> bool:
         return self._read_through(topic, self.partition, moment)

@@ -8,6 +8,8 @@ costs tens of transactions, not thousands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 import structlog
@@ -16,6 +18,8 @@ from streams.runtime.processor import Record
 from streams.runtime.task import Task
 
 log = structlog.get_logger(__name__)
+
+_PARTITION = attrgetter("partition")
 
 
 class OutputRefused(Exception):
@@ -111,7 +115,5 @@ def by_task(
     tasks: Mapping[int, Task], records: Sequence[Record]
 ) -> list[tuple[Task, list[Record]]]:
     """Records by the task of their partition, in order; those of no task here are left out."""
-    grouped: dict[int, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(record.partition, []).append(record)
-    return [(tasks[p], found) for p, found in grouped.items() if p in tasks]
+    ordered = sorted(records, key=_PARTITION)
+    return [(tasks[p], list(own)) for p, own in groupby(ordered, _PARTITION) if p in tasks]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from streams.runtime.clock import Clock
+from streams.runtime.context import Output
 from streams.runtime.executor import OutputRefused
-from streams.runtime.poison import Output
-from streams.runtime.processor import Header, Record
+from streams.runtime.processor import Record
 from streams.runtime.task import Task
 from streams.topology.model import Topology
 
@@ -55,14 +55,12 @@ class MemoryBroker:
         if len(key or b"") + len(value or b"") > declared.max_message_bytes:
             raise OutputRefused(f"{topic}-{partition}: MSG_SIZE_TOO_LARGE")
 
-    def append(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int,
-        headers: Sequence[Header], timestamp: int | None,
-    ) -> None:  # fmt: skip
+    def append(self, topic: str, partition: int, records: Sequence[Record]) -> None:
         log = self.records[topic, partition]
         append_time = self._topology.topics[topic].timestamp == "append"
-        at = self._clock.now() if append_time or timestamp is None else timestamp
-        log.append(Record(topic, partition, len(log), at, key, value, tuple(headers)))
+        for _, _, _, timestamp, key, value, headers in records:
+            at = self._clock.now() if append_time or not timestamp else timestamp
+            log.append(Record(topic, partition, len(log), at, key, value, tuple(headers)))
 
 
 class MemoryTransactions:
@@ -86,7 +84,7 @@ class MemoryTransactions:
         self.passed("positions_sent")
         sent: list[Output] = []
         for task in tasks:
-            sent += _records(task)
+            sent += _outputs(task)
             self.passed("produced")
         self.passed("before_commit")
         self._offsets.update(positions)
@@ -106,8 +104,9 @@ class MemoryTransactions:
                 raise Crashed
 
     def _check(self, task: Task) -> None:
-        for topic, key, value, partition, _, _ in _records(task):
-            self._broker.check(topic, partition, key, value)
+        for topic, partition, records in _outputs(task):
+            for record in records:
+                self._broker.check(topic, partition, record.key, record.value)
 
     def _ends(self, task: Task) -> dict[str, int]:
         return {
@@ -116,9 +115,15 @@ class MemoryTransactions:
         }
 
 
-def _records(task: Task) -> Iterator[Output]:
+def _outputs(task: Task) -> Iterator[Output]:
     """All that a task sends: its outputs, then the changelog of each store."""
     yield from task.ctx.outputs
     for _, topic, changes, default in task.changelog():
-        for key, (value, timestamp) in changes.items():
-            yield topic, key, value, task.partition, (), timestamp or default
+        yield (
+            topic,
+            task.partition,
+            [
+                Record(topic, task.partition, 0, timestamp or default, key, value)
+                for key, (value, timestamp) in changes.items()
+            ],
+        )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from streams.runtime.processor import Header, Record
+from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
@@ -15,14 +13,11 @@ _DETAIL_CAP = 2 * 1024
 _TRACE_CAP = 256
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
-Output = tuple[str, bytes | None, bytes | None, int, Sequence[Header], int | None]
-"""Topic, key, value, partition, headers, timestamp (milliseconds; None: when it is sent)."""
-
 
 def dead_letter(
-    stage: str, record: Record, partition: int, at: int, reason: str, detail: str
-) -> Output:
-    """The output that takes a poison record's place; `at` in milliseconds.
+    stage: str, record: Record, at: int, reason: str, detail: str
+) -> tuple[bytes, bytes]:
+    """Key and value of what takes a poison record's place; `at` in milliseconds.
 
     The tenant is left empty: what cannot be read cannot say whose it is.
     """
@@ -43,7 +38,7 @@ def dead_letter(
         value=value,
         traceparent=_traceparent(record),
     )
-    return TOPIC, letter.id.encode(), DEAD_LETTER.encode(letter), partition, (), None
+    return letter.id.encode(), DEAD_LETTER.encode(letter)
 
 
 def _cut(data: bytes | None, cap: int, what: str) -> tuple[bytes | None, str]:

@@ -12,9 +12,6 @@ from streams.runtime.task import Task
 from streams.state.overlay import Change
 
 _Watch = Callable[[KafkaError | None, Message], None]
-_Record = tuple[str, bytes | None, bytes | None, int, _Watch | None, None, int, Any]
-"""What `Producer.produce` takes, by position: topic, value, key, partition, callback, its other
-name, timestamp, headers. Keywords would double what the call costs."""
 
 
 class Sending:
@@ -23,6 +20,9 @@ class Sending:
     Only the last changelog record of each store is watched, for its offset: a Python call
     for each record would cost more than the record. With `watch_all` every record is, and
     `refused` says which the broker will never take.
+
+    `produce` is called by position (topic, value, key, partition, callback, its other name,
+    timestamp, headers): keywords would double what the call costs.
     """
 
     def __init__(self, producer: Producer, prefix: str, *, watch_all: bool) -> None:
@@ -52,31 +52,31 @@ class Sending:
                 if partition == task.partition}  # fmt: skip
 
     def _outputs(self, task: Task) -> None:
-        prefix, produce = self._prefix, self._producer.produce
+        produce: Any = self._producer.produce
         watch = self._watch() if self._watch_all else None
-        for topic, key, value, partition, headers, at in task.ctx.outputs:
-            more: Any = list(headers) if headers else None
-            record = prefix + topic, value, key, partition, watch, None, at or 0, more
-            try:
-                produce(*record)
-            except BufferError:
-                self._insist(record)
+        for logical, to, records in task.ctx.outputs:
+            topic = self._prefix + logical
+            for _, _, _, at, key, value, headers in records:
+                try:
+                    produce(topic, value, key, to, watch, None, at, headers or None)
+                except BufferError:
+                    self._insist(topic, value, key, to, watch, None, at, headers or None)
 
     def _changes(
         self, partition: int, store: str, topic: str, changes: dict[bytes, Change], default: int
     ) -> None:
-        produce, noted = self._producer.produce, self._watch((partition, store))
+        produce: Any = self._producer.produce
+        noted = self._watch((partition, store))
         watch = noted if self._watch_all else None
         last = next(reversed(changes))
         for key, (value, at) in changes.items():
             watching = noted if key is last else watch
-            record = topic, value, key, partition, watching, None, at or default, None
             try:
-                produce(*record)
+                produce(topic, value, key, partition, watching, None, at or default)
             except BufferError:
-                self._insist(record)
+                self._insist(topic, value, key, partition, watching, None, at or default)
 
-    def _insist(self, record: _Record) -> None:
+    def _insist(self, *record: Any) -> None:
         while True:
             self._producer.poll(0.05)
             try:

@@ -175,8 +175,9 @@ class Source:
         self.changed = True
 
     def _hold(self, messages: list[Message]) -> None:
-        if any(message.error() for message in messages):
-            self._errors += [message for message in messages if message.error()]
+        failed = [message for message in messages if message.error()]
+        if failed:
+            self._errors += failed
             messages = [message for message in messages if not message.error()]
         # The named tuple's own constructor would cost twice as much.
         names, new = self._names, tuple.__new__

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import structlog
 
 from streams.errors import PoisonRecord, StoreDamaged, TidegateError
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough, TaskContext
+from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
 from streams.state.overlay import Change, Overlay
@@ -22,6 +24,7 @@ from streams.state.store import Backend, Checkpoint
 log = structlog.get_logger(__name__)
 
 _POSITIONS_MS = 86_400_000
+_TOPIC, _OFFSET, _TIMESTAMP = attrgetter("topic"), attrgetter("offset"), attrgetter("timestamp")
 
 
 class Task:
@@ -76,8 +79,8 @@ class Task:
         """Pass a record by, leaving a dead letter in place of all it would have done."""
         self.positions[record.topic] = record.offset + 1
         self.poisoned += 1
-        letter = dead_letter(self.stage.name, record, self.partition, self.ctx.now, reason, detail)
-        self.ctx.outputs.append(letter)
+        letter = dead_letter(self.stage.name, record, self.ctx.now, reason, detail)
+        self.ctx.forward(DLQ, *letter)
         log.warning(
             "record sent to dlq", reason=reason, detail=detail,
             topic=record.topic, partition=record.partition, offset=record.offset,
@@ -171,9 +174,9 @@ class Task:
             if self._undo():
                 self.restored()
             return False
-        self.positions.update({record.topic: record.offset + 1 for record in records})
-        newest = max(record.timestamp for record in records)
-        self.ctx.stream_time = max(self.ctx.stream_time, newest)
+        last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
+        self.positions.update({topic: offset + 1 for topic, offset in last.items()})
+        self.ctx.stream_time = max(self.ctx.stream_time, max(map(_TIMESTAMP, records)))
         return True
 
     def _handle(self, record: Record) -> None:

@@ -179,7 +179,7 @@ class KafkaTransactions:
 
     def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
-        wanted = {(output[0], output[3]) for task in tasks for output in task.ctx.outputs}
+        wanted = {(topic, to) for task in tasks for topic, to, _ in task.ctx.outputs}
         for topic, partition in wanted:
             if not self._exists(topic, partition):
                 raise OutputRefused(f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART")

@@ -206,5 +206,5 @@ def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:
 
 def test_a_header_without_a_value_is_no_second_accident() -> None:
     record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
-    _, _, value, *_ = dead_letter("s", record, 0, 1, "undecodable", "x")
+    _, value = dead_letter("s", record, 1, "undecodable", "x")
     assert DEAD_LETTER.decode(value).traceparent is None

@@ -26,10 +26,10 @@ class Refusing:
 
     def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
         self.asked += 1
-        outputs = [output for task in tasks for output in task.ctx.outputs]
-        if any(len(value or b"") >= HUGE for _, _, value, *_ in outputs):
+        outputs = [r for task in tasks for _, _, own in task.ctx.outputs for r in own]
+        if any(len(record.value or b"") >= HUGE for record in outputs):
             raise OutputRefused("MSG_SIZE_TOO_LARGE")
-        self.taken += [(to, value or b"") for name, _, value, to, *_ in outputs if name == "out"]
+        self.taken += [(r.partition, r.value or b"") for r in outputs if r.topic == "out"]
         for task in tasks:
             task.committed({"counts": 1})
 

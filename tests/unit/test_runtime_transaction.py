@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from streams.runtime import transaction
 from streams.runtime.failures import Outage
+from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.task import Task
 from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
@@ -62,7 +63,7 @@ def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransac
 def task() -> Task:
     return cast(Task, SimpleNamespace(
         partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list,
-        ctx=SimpleNamespace(outputs=[("out", b"k", b"v", 0, (), None)]),
+        ctx=SimpleNamespace(outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])]),
     ))  # fmt: skip
 
 
