@@ -176,7 +176,7 @@ class Task:
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
         self.positions.update({topic: offset + 1 for topic, offset in last.items()})
-        self.ctx.stream_time = max(self.ctx.stream_time, max(map(_TIMESTAMP, records)))
+        self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
         return True
 
     def _handle(self, record: Record) -> None:
