@@ -1,8 +1,7 @@
 """`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
 
 The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a chunk of
-what is new. The next batch is read while one is committed. Rebalances are heard of in the reads, so
-a revoked partition has nothing left to commit.
+what is new. The next batch is read during a commit. Rebalances are heard of in both reads.
 """
 
 from __future__ import annotations
@@ -208,7 +207,8 @@ class StageLoop:
         self._source.changed = False
 
     def _restore(self) -> None:
-        ready = self._assignment.advance()
+        # A change heard of during the commit may have taken away what would be ready.
+        ready = [] if self._source.changed else self._assignment.advance()
         if ready:
             self._source.start(positions(ready))
             self._running()

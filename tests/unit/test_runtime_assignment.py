@@ -184,6 +184,26 @@ def test_what_was_taken_away_is_not_rewound(asked: list[str], tmp_path: Path) ->
     assert started == [{("in", 1): 5}]
 
 
+def test_what_was_taken_away_while_it_was_restored_is_not_started(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """Started, it would look like one that was kept, and be processed by two."""
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    started: list[dict[Place, int]] = []
+    source.assigned_once = True  # type: ignore[attr-defined]
+    source.start = started.append  # type: ignore[attr-defined]
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    loop._change()
+    source.partitions, source.changed = frozenset(), True  # heard of while reading ahead
+    loop._restore()
+    loop._restore()
+    assert loop._assignment.restoring
+    loop._change()
+    assert not loop._assignment.restoring
+    assert started == []
+
+
 def processed() -> float:
     return REGISTRY.get_sample_value("tidegate_stage_records_total", {"stage": "counting"}) or 0
 
