@@ -175,7 +175,7 @@ class TopologyTestDriver:
         """Append a record, at the virtual clock's time unless told, and let it flow."""
         at = self.now if timestamp is None else timestamp
         log = self._broker.records[topic, partition]
-        log.append(Record(topic, partition, len(log), at, key, value, tuple(headers)))
+        log.append(Record(topic, partition, len(log), at, key, value, list(headers)))
         if not self._held:
             self._flow()
 

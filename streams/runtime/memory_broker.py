@@ -60,7 +60,7 @@ class MemoryBroker:
         append_time = self._topology.topics[topic].timestamp == "append"
         for _, _, _, timestamp, key, value, headers in records:
             at = self._clock.now() if append_time or not timestamp else timestamp
-            log.append(Record(topic, partition, len(log), at, key, value, tuple(headers)))
+            log.append(Record(topic, partition, len(log), at, key, value, list(headers)))
 
 
 class MemoryTransactions:

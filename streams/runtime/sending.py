@@ -22,7 +22,8 @@ class Sending:
     `refused` says which the broker will never take.
 
     `produce` is called by position (topic, value, key, partition, callback, its other name,
-    timestamp, headers): keywords would double what the call costs.
+    timestamp, headers): keywords would double what the call costs. Headers are lists, as they are
+    read and as `forward` makes them: it takes no tuple.
     """
 
     def __init__(self, producer: Producer, prefix: str, *, watch_all: bool) -> None:

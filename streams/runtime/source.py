@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streams.errors import Fenced
+from streams.errors import Fenced, TidegateError
 from streams.kafka import consumer_config
 from streams.runtime.failures import Outage, Verdict, classify_read
 from streams.runtime.processor import Record
@@ -25,7 +25,7 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 
 BATCH = 10_000
-"""Records at most that a read answers, and that are held for it."""
+"""How many records a read takes up, and are held for it."""
 
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
@@ -70,7 +70,7 @@ class Source:
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
-        """What is there, at most `BATCH` records; if nothing is, wait up to `timeout` seconds.
+        """What is there, about `BATCH` records at most; wait up to `timeout` seconds for a first.
 
         Raises:
             Fenced: another process joined as this instance.
@@ -80,14 +80,26 @@ class Source:
             if first is not None:
                 self._hold([first])
         self.read_ahead()
-        while self._errors:
-            self._tell(self._errors.pop())
+        errors, self._errors = self._errors, []
+        for error in errors:
+            self._tell(error)
         records, self._ahead = self._ahead, []
         return records
 
     def read_ahead(self) -> None:
-        """Hold what is there for the next `read`, without waiting; it, too, hears of rebalances."""
-        self._hold(self._consumer.consume(BATCH - len(self._ahead), 0))
+        """Hold what is there for the next `read`, without waiting.
+
+        It, too, hears of rebalances, also where enough is held: then it takes one record more.
+
+        Raises:
+            TidegateError: the consumer cannot go on, which is not to be laid at the door of the
+                commit during which this is called.
+        """
+        most = max(1, BATCH - len(self._ahead))
+        try:
+            self._hold(self._consumer.consume(most, 0))
+        except KafkaException as error:
+            raise TidegateError(f"the consumer failed: {error}") from error
 
     def committed(self, partitions: Sequence[int], timeout: float) -> dict[tuple[str, int], int]:
         """The group's offsets where there are any; waits for pending transactions (KIP-447).

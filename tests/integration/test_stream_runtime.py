@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conditions import eventually
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from counting import counting_topology
 from faulty_process import FaultyProcess
 from stage_process import Cluster
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.broker
 
 Start = Callable[..., FaultyProcess]
 COUNT = (b"a", b"count")
+CHANGELOG = "counting.counts.changelog"
+SET = AlterConfigOpType.SET
 
 
 @pytest.fixture
@@ -114,6 +117,53 @@ def test_a_damaged_store_is_rebuilt(cluster: Cluster, start: Start, tmp_path: Pa
     cluster.send("in", [COUNT])
     eventually(lambda: counts(cluster) == counted(4), what="the fourth count")
     assert "store is rebuilt" in second.lines
+
+
+def test_a_store_from_before_its_changelogs_start_is_rebuilt(
+    cluster: Cluster, start: Start
+) -> None:
+    """Between its checkpoint and what is left there may have been deletions."""
+    cluster.create()
+    changelog = cluster.prefix + CHANGELOG
+    both = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=SET)
+    deletable = ConfigResource(ConfigResource.Type.TOPIC, changelog, incremental_configs=[both])
+    for altered in cluster.admin.incremental_alter_configs([deletable]).values():
+        altered.result(10)
+    for instance, number in (("0", 3), ("1", 6)):
+        process = start(instance)
+        cluster.send("in", [COUNT] * 3)
+        eventually(lambda: counts(cluster) == counted(number), 30, what=f"{number} counts")  # noqa: B023
+        assert process.stop() == 0
+    last = cluster.read(CHANGELOG)[-1].offset()
+    for deleted in cluster.admin.delete_records([TopicPartition(changelog, 0, last)]).values():
+        deleted.result(10)
+    stale = start("0")
+    stale.wait_for("store is rebuilt")
+    assert f"before the changelog's start {last}" in stale.lines
+    cluster.send("in", [COUNT])
+    eventually(lambda: counts(cluster) == counted(7), 30, what="the seventh count")
+
+
+def test_a_changelog_that_was_made_anew_is_not_that_of_the_store(
+    cluster: Cluster, start: Start
+) -> None:
+    """Its offsets say nothing about the store; what it held is lost, and the log says so."""
+    cluster.create()
+    first = start()
+    cluster.send("in", [COUNT] * 3)
+    eventually(lambda: counts(cluster) == counted(3), 30, what="3 counts")
+    assert first.stop() == 0
+    for gone in cluster.admin.delete_topics([cluster.prefix + CHANGELOG]).values():
+        gone.result(10)
+    eventually(
+        lambda: cluster.prefix + CHANGELOG not in cluster.admin.list_topics(timeout=5).topics,
+        what="the changelog is gone",
+    )
+    cluster.create("in", "out", "dlq")
+    start().wait_for("store is rebuilt")
+    cluster.send("in", [COUNT])
+    again = [*counted(3), *counted(1)]
+    eventually(lambda: counts(cluster) == again, 30, what="counted from one again")
 
 
 def test_input_that_was_deleted_before_it_was_read_is_told(cluster: Cluster, start: Start) -> None:

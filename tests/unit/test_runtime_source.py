@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streams.errors import Fenced
+from streams.errors import Fenced, TidegateError
 from streams.runtime import source as module
 from streams.runtime.failures import Outage
 from streams.runtime.source import Source
@@ -42,8 +42,8 @@ class Consumer:
     def incremental_unassign(self, places: list[TopicPartition]) -> None: ...
 
 
-def source_of(*waiting: Any) -> tuple[Source, Consumer]:
-    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), Outage())
+def source_of(*waiting: Any, outage: Outage | None = None) -> tuple[Source, Consumer]:
+    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), outage or Outage())
     consumer = Consumer(*waiting)
     source._consumer = consumer  # type: ignore[assignment]
     return source, consumer
@@ -118,6 +118,37 @@ def test_a_partition_that_starts_anew_forgets_what_is_held_of_it() -> None:
     source.read_ahead()
     source.start({("in", 1): 5})
     assert [(record.partition, record.offset) for record in source.read(0)] == [(2, 4)]
+
+
+def test_a_rebalance_is_heard_of_also_where_enough_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask for no record is to hear of nothing."""
+    monkeypatch.setattr(module, "BATCH", 2)
+    source, consumer = source_of(*map(message, range(5)))
+    source.read_ahead()
+    source.read_ahead()
+    assert consumer.asked == [(2, 0), (1, 0)]
+    assert offsets(source) == [0, 1, 2, 3]
+
+
+def test_what_a_consumer_fails_of_is_no_error_of_the_commit_it_reads_in() -> None:
+    source, consumer = source_of()
+
+    def fails(most: int, timeout: float) -> list[Any]:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    consumer.consume = fails  # type: ignore[method-assign]
+    with pytest.raises(TidegateError, match="consumer failed"):
+        source.read_ahead()
+
+
+def test_errors_are_told_in_their_order() -> None:
+    """A process that was fenced in an outage joins anew; it must know of the outage by then."""
+    codes = KafkaError._ALL_BROKERS_DOWN, KafkaError.FENCED_INSTANCE_ID
+    outage = Outage()
+    source, _ = source_of(*map(failure, codes), outage=outage)
+    with pytest.raises(Fenced):
+        source.read(0)
+    assert outage.recent
 
 
 def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
