@@ -119,11 +119,8 @@ def _outputs(task: Task) -> Iterator[Output]:
     """All that a task sends: its outputs, then the changelog of each store."""
     yield from task.ctx.outputs
     for _, topic, changes, default in task.changelog():
-        yield (
-            topic,
-            task.partition,
-            [
-                Record(topic, task.partition, 0, timestamp or default, key, value)
-                for key, (value, timestamp) in changes.items()
-            ],
-        )
+        records = [
+            Record(topic, task.partition, 0, timestamp or default, key, value)
+            for key, (value, timestamp) in changes.items()
+        ]
+        yield topic, task.partition, records

@@ -129,6 +129,7 @@ class KafkaTransactions:
         """
         self._refuse_unknown(tasks)
         if not self._source.delivering.issuperset(task.partition for task in tasks):
+            log.info("partitions were taken away: what is not committed is dropped")
             raise TransactionAborted("partitions were taken away")
         self.settle()
         self._begun = time.monotonic()
