@@ -122,6 +122,10 @@ def _tidegate(place: Place, settings: Settings) -> list[str]:
     return stage_command(place.bootstrap, place.state)
 
 
+def _bare(place: Place, settings: Settings) -> list[str]:
+    return [sys.executable, str(HERE / "contenders" / "bare.py"), *place.arguments()]
+
+
 def _quix(place: Place, settings: Settings) -> list[str]:
     program = str(HERE / "contenders" / "quix.py")
     return [str(environments.python("quix")), program, *place.arguments(), *_pairs(settings)]
@@ -146,6 +150,7 @@ def _pairs(settings: Settings) -> list[str]:
 
 
 TIDEGATE = Contender("tidegate", "exactly once", _tidegate)
+BARE = Contender("bare", "exactly once, if nothing fails", _bare)
 QUIX = Contender(
     "quix", "exactly once", _quix,
     settings={
@@ -220,4 +225,4 @@ KAFKA_STREAMS_AVRO = Contender(
     settings={**_KAFKA_STREAMS, "key": "decoded", "schema": str(SCHEMA)},
     swept=KAFKA_STREAMS.swept,
 )  # fmt: skip
-ALL = {c.name: c for c in (TIDEGATE, QUIX, FAUST, KAFKA_STREAMS, KAFKA_STREAMS_AVRO)}
+ALL = {c.name: c for c in (TIDEGATE, BARE, QUIX, FAUST, KAFKA_STREAMS, KAFKA_STREAMS_AVRO)}
