@@ -68,16 +68,14 @@ class Dedup:
             records, fingerprints, store.get_many(fingerprints), strict=True
         ):
             now = max(now, record.timestamp)
-            seen = None
-            if fingerprint in fresh:
-                seen = fresh[fingerprint]
-            elif stored is not None:
+            seen = fresh.get(fingerprint)
+            if seen is None and stored is not None:
                 seen = FIRST_SEEN.unpack_from(stored)[0]
-            if seen is None or now - seen >= window:
+            if seen is not None and now - seen < window:
+                again.append((fingerprint, seen, now, record, stored))
+            else:
                 fresh[fingerprint] = now
                 first.append(record)
-            else:
-                again.append((fingerprint, seen, now, record, stored))
         store.put_many({key: (FIRST_SEEN.pack(at), at) for key, at in fresh.items()})
         ctx.relay("events", first)
         if again:
