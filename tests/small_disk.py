@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 MIB = 1024 * 1024
-_BLOCK = 4096
 
 
 class SmallDisk:
@@ -27,11 +26,11 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        with self._ballast.open("ab") as ballast:
-            while self.left > leave:
+        # unbuffered: a buffer that a full disk refused would be written once more by `close`
+        with self._ballast.open("ab", buffering=0) as ballast:
+            while (more := self.left - leave) > 0:
                 try:
-                    ballast.write(bytes(min(self.left - leave, MIB) or _BLOCK))
-                    ballast.flush()
+                    ballast.write(bytes(min(more, MIB)))
                 except OSError:
                     break  # somebody else wrote at the same time: it is full
 
