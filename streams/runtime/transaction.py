@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import structlog
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
 _TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
+_CLOSING_SECONDS = 0.003  # of a transaction, after its commit is answered: about
 
 
 class TransactionAborted(Exception):
@@ -84,7 +86,7 @@ class KafkaTransactions:
         self._producer: Producer | None = None
         self._thread = WatchedThread()
         self._connections = Connections()
-        self._opened = self._begun = 0.0
+        self._opened = self._begun = self._committed = 0.0
         self._said = ""
 
     def settle(self) -> None:
@@ -140,6 +142,7 @@ class KafkaTransactions:
             self._send(producer, sending, tasks)
         except _Failed as failed:
             self._abort(producer, failed, alone, sending.refused)
+        self._committed = time.monotonic()
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.COMMIT_SECONDS.labels(self._stage).observe(time.monotonic() - self._begun)
@@ -147,25 +150,27 @@ class KafkaTransactions:
             task.committed(sending.ends(task))
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[Task]) -> None:
-        # Positions before records: while the broker still closes the last transaction it refuses
-        # both, and librdkafka asks again after 2 ms for positions, but after 20 ms for partitions.
         self._once(producer.begin_transaction)
+        # While the broker still closes the last transaction it refuses both, and librdkafka asks
+        # again after 2 ms for positions, but 20 ms for partitions. Else records travel meanwhile.
+        closing = time.monotonic() - self._committed < _CLOSING_SECONDS
+        written = metrics.STORE_WRITES.labels(self._stage)
+        if closing:
+            self._positions(producer, tasks)
+        self._once(lambda: written.inc(sending.send(tasks)))
+        if not closing:
+            self._positions(producer, tasks)
+        commit = partial(producer.commit_transaction, _CALL_SECONDS)
+        self._watched(commit, _TRANSACTION_SECONDS + _CALL_SECONDS, self._source.read_ahead)
+
+    def _positions(self, producer: Producer, tasks: Sequence[Task]) -> None:
         positions = [
             TopicPartition(self._prefix + topic, task.partition, offset)
             for task in tasks
             for topic, offset in task.positions.items()
         ]
-        group = self._source.group()
-        self._watched(
-            lambda: producer.send_offsets_to_transaction(positions, group, _CALL_SECONDS),
-            _CALL_SECONDS,
-        )
-        self._once(lambda: self._count(sending.send(tasks)))
-        self._watched(
-            lambda: producer.commit_transaction(_CALL_SECONDS),
-            _TRANSACTION_SECONDS + _CALL_SECONDS,
-            self._source.read_ahead,
-        )
+        asked = positions, self._source.group(), _CALL_SECONDS
+        self._watched(lambda: producer.send_offsets_to_transaction(*asked), _CALL_SECONDS)
 
     def _watched(
         self,
@@ -173,10 +178,8 @@ class KafkaTransactions:
         seconds: float,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        self._resume(lambda: self._thread.call(call, lambda: self._outlived(seconds), meanwhile))
-
-    def _count(self, written: int) -> None:
-        metrics.STORE_WRITES.labels(self._stage).inc(written)
+        due = time.monotonic() + seconds
+        self._resume(lambda: self._thread.call(call, lambda: time.monotonic() > due, meanwhile))
 
     def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
@@ -233,8 +236,8 @@ class KafkaTransactions:
                 if self._outlived():
                     raise
 
-    def _outlived(self, seconds: float = _TRANSACTION_SECONDS) -> bool:
-        return time.monotonic() - self._begun > seconds
+    def _outlived(self) -> bool:
+        return time.monotonic() - self._begun > _TRANSACTION_SECONDS
 
     def _once(self, call: Callable[[], object]) -> None:
         try:

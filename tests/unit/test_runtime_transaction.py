@@ -67,15 +67,29 @@ def task() -> Task:
     ))  # fmt: skip
 
 
-def test_positions_go_before_records(producers: list[Recorded]) -> None:
-    """The other way round each transaction waits 20 ms for the end of the one before."""
-    transactions(Outage()).commit([task()])
+def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_closed_yet(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records would wait 20 ms for its end; later, they are on their way before the positions."""
+    now = 1_000.0
+    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=lambda: now))
+    under_test = transactions(Outage())
+    under_test.commit([task()])
     (producer,) = producers
     assert producer.config["transactional.id"] == "counting-0"
-    assert producer.asked == [
-        "init_transactions", "begin_transaction", "send_offsets_to_transaction", "produce",
-        "commit_transaction",
+    records_first = [
+        "begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction",
     ]  # fmt: skip
+    assert producer.asked == ["init_transactions", *records_first]
+    producer.asked.clear()
+    now += 0.001
+    under_test.commit([task()])
+    now += 0.1
+    under_test.commit([task()])
+    positions_first = [
+        "poll", "begin_transaction", "send_offsets_to_transaction", "produce", "commit_transaction",
+    ]  # fmt: skip
+    assert producer.asked == [*positions_first, "poll", *records_first]
 
 
 def test_the_next_batch_is_read_while_this_one_is_committed(
