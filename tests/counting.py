@@ -2,11 +2,13 @@
 
 Input values say what to do: `count` adds one and forwards the count, `poison` writes, forwards
 and then fails, `crash` raises what is no PoisonRecord, `lost` forwards to an unknown topic,
-`huge` forwards what no broker takes, `tick` has the next punctuation forward the key, `time`
-forwards the stream time.
+`huge` forwards what no client takes, `large` what a topic for small records refuses, `tick` has
+the next punctuation forward the key, `time` forwards the stream time.
 """
 
 from __future__ import annotations
+
+import random
 
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
@@ -18,6 +20,8 @@ from streams.topology.model import (
 )
 
 HUGE = 3_000_000
+LARGE = random.Random(1).randbytes(600_000)
+"""More than a topic for small records takes, compressed as well."""
 
 
 class Counting:
@@ -44,6 +48,8 @@ class Counting:
             ctx.forward("nowhere", key, count)
         if verb == b"huge":
             ctx.forward("out", key, b"x" * HUGE)
+        if verb == b"large":
+            ctx.forward("out", key, LARGE)
         if verb == b"time":
             ctx.forward("out", b"time", b"%d" % ctx.stream_time)
         if verb == b"tick":

@@ -21,7 +21,13 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from streams.topology.model import Topology
@@ -108,6 +114,14 @@ class Cluster:
         for future in self.admin.create_topics(topics).values():
             future.result(30)
         eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change one setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(
+            ConfigResource.Type.TOPIC, self.prefix + topic, incremental_configs=[entry]
+        )
+        self.admin.incremental_alter_configs([changed])[changed].result(10)
 
     def client(self, **settings: Any) -> dict[str, Any]:
         """A whole client configuration; keyword `group_id` becomes `group.id`."""

@@ -59,22 +59,31 @@ records by would lose them all. Their stage says so at each try until it is mend
 """
 
 
+_UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
+
+
 def classify(error: KafkaError) -> Verdict:
     """The verdict on an error of the producer.
 
-    `_INCONSISTENT` is how librdkafka says that some message was not delivered, without which:
-    it counts as a refusal, whose cause is found by trying the inputs one by one.
+    That some message was not delivered, without saying which, is how librdkafka tells a commit of
+    a refusal (`_INCONSISTENT`), and a request that was under way when it came (`_STATE`): its cause
+    is found by trying the inputs one by one.
     """
     code = error.code()
     if code == KafkaError.FENCED_INSTANCE_ID:
         return Verdict.FENCED
     if error.fatal() or code in _PRODUCER_FENCED:
         return Verdict.RECREATE
-    if code in REFUSED or (code == KafkaError._INCONSISTENT and error.txn_requires_abort()):
+    if code in REFUSED or (code in _UNDELIVERED and error.txn_requires_abort()):
         return Verdict.REFUSE
     if error.txn_requires_abort():
         return Verdict.ABORT
     return Verdict.RETRY if error.retriable() else Verdict.RECREATE
+
+
+def classify_produce(error: KafkaError) -> Verdict:
+    """The verdict on what `produce` raises: `_STATE` once a record before it was not delivered."""
+    return Verdict.REFUSE if error.code() == KafkaError._STATE else classify(error)
 
 
 def classify_read(error: KafkaError) -> Verdict:

@@ -1,11 +1,11 @@
-"""What a transaction sends: the tasks' outputs and changelog records."""
+"""What a transaction sends: the tasks' outputs, changelog records and positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from streams.runtime.failures import REFUSED
 from streams.runtime.task import Task
@@ -93,3 +93,12 @@ class Sending:
                 self._ends[store] = (message.offset() or 0) + 1
 
         return delivered
+
+
+def positions(prefix: str, tasks: Sequence[Task]) -> list[TopicPartition]:
+    """The next offset of each input of each task."""
+    return [
+        TopicPartition(prefix + topic, task.partition, offset)
+        for task in tasks
+        for topic, offset in task.positions.items()
+    ]

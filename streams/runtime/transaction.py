@@ -12,15 +12,15 @@ from functools import partial
 from typing import Any, NoReturn
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.errors import Fenced
 from streams.kafka import SESSION_TIMEOUT_MS
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
-from streams.runtime.failures import REFUSED, Outage, Verdict, classify
-from streams.runtime.sending import Sending
+from streams.runtime.failures import REFUSED, Outage, Verdict, classify, classify_produce
+from streams.runtime.sending import Sending, positions
 from streams.runtime.source import Source
 from streams.runtime.task import Task
 from streams.runtime.watched import Hung, WatchedThread
@@ -86,7 +86,7 @@ class KafkaTransactions:
         self._producer: Producer | None = None
         self._thread = WatchedThread()
         self._connections = Connections()
-        self._opened = self._begun = self._committed = 0.0
+        self._opened = self._begun = self._ended = 0.0
         self._said = ""
 
     def settle(self) -> None:
@@ -142,7 +142,7 @@ class KafkaTransactions:
             self._send(producer, sending, tasks)
         except _Failed as failed:
             self._abort(producer, failed, alone, sending.refused)
-        self._committed = time.monotonic()
+        self._ended = time.monotonic()
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.COMMIT_SECONDS.labels(self._stage).observe(time.monotonic() - self._begun)
@@ -153,32 +153,28 @@ class KafkaTransactions:
         self._once(producer.begin_transaction)
         # While the broker still closes the last transaction it refuses both, and librdkafka asks
         # again after 2 ms for positions, but 20 ms for partitions. Else records travel meanwhile.
-        closing = time.monotonic() - self._committed < _CLOSING_SECONDS
+        closing = time.monotonic() - self._ended < _CLOSING_SECONDS
         written = metrics.STORE_WRITES.labels(self._stage)
         if closing:
             self._positions(producer, tasks)
-        self._once(lambda: written.inc(sending.send(tasks)))
+        self._once(lambda: written.inc(sending.send(tasks)), classify_produce)
         if not closing:
             self._positions(producer, tasks)
         commit = partial(producer.commit_transaction, _CALL_SECONDS)
-        self._watched(commit, _TRANSACTION_SECONDS + _CALL_SECONDS, self._source.read_ahead)
+        due = self._begun + _TRANSACTION_SECONDS + _CALL_SECONDS
+        self._watched(commit, due, self._source.read_ahead)
 
     def _positions(self, producer: Producer, tasks: Sequence[Task]) -> None:
-        positions = [
-            TopicPartition(self._prefix + topic, task.partition, offset)
-            for task in tasks
-            for topic, offset in task.positions.items()
-        ]
-        asked = positions, self._source.group(), _CALL_SECONDS
-        self._watched(lambda: producer.send_offsets_to_transaction(*asked), _CALL_SECONDS)
+        asked = positions(self._prefix, tasks), self._source.group(), _CALL_SECONDS
+        due = time.monotonic() + _CALL_SECONDS
+        self._watched(lambda: producer.send_offsets_to_transaction(*asked), due)
 
     def _watched(
         self,
         call: Callable[[], object],
-        seconds: float,
+        due: float,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        due = time.monotonic() + seconds
         self._resume(lambda: self._thread.call(call, lambda: time.monotonic() > due, meanwhile))
 
     def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
@@ -198,6 +194,7 @@ class KafkaTransactions:
             self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
         except _Failed as again:
             self._give_up(again)
+        self._ended = time.monotonic()
         if failed.verdict is Verdict.REFUSE and (failed.proven or refused or not alone):
             raise OutputRefused("; ".join(refused) or str(failed))
         log.warning("transaction aborted", error=str(failed))
@@ -239,11 +236,13 @@ class KafkaTransactions:
     def _outlived(self) -> bool:
         return time.monotonic() - self._begun > _TRANSACTION_SECONDS
 
-    def _once(self, call: Callable[[], object]) -> None:
+    def _once(
+        self, call: Callable[[], object], judge: Callable[[KafkaError], Verdict] = classify
+    ) -> None:
         try:
             call()
         except KafkaException as error:
-            raise _Failed(classify(error.args[0]), error.args[0]) from error
+            raise _Failed(judge(error.args[0]), error.args[0]) from error
         except Hung as hung:
             timed_out = KafkaError(KafkaError._TIMED_OUT, "the call does not return")
             self._outage.failed(timed_out)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from conditions import eventually
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from counting import counting_topology
 from faulty_process import FaultyProcess
 from stage_process import Cluster
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.broker
 Start = Callable[..., FaultyProcess]
 COUNT = (b"a", b"count")
 CHANGELOG = "counting.counts.changelog"
-SET = AlterConfigOpType.SET
 
 
 @pytest.fixture
@@ -105,6 +103,21 @@ def test_poison_and_refused_outputs_go_to_dlq_and_the_stage_moves_on(
     assert "ZeroDivisionError" in process.lines, "the traceback is not logged"
 
 
+def test_what_only_the_broker_refuses_is_found_in_a_large_batch(
+    cluster: Cluster, start: Start
+) -> None:
+    """The refusal comes while the rest of the batch is still being sent, or its positions are."""
+    cluster.create()
+    cluster.configure("out", "max.message.bytes", "500000")
+    cluster.send("in", [(b"a", b"large"), *[COUNT] * 9_000])
+    process = start()
+    eventually(lambda: len(counts(cluster)) == 9_000, 60, what="the good records counted")
+    assert counts(cluster) == counted(9_000)
+    (letter,) = [DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq")]
+    assert (letter.id, letter.reason) == ("counting:in:0:0", "output_refused")
+    assert "producer is replaced" not in process.lines, "it was no fault of the producer's"
+
+
 def test_a_damaged_store_is_rebuilt(cluster: Cluster, start: Start, tmp_path: Path) -> None:
     cluster.create()
     first = start()
@@ -124,17 +137,14 @@ def test_a_store_from_before_its_changelogs_start_is_rebuilt(
 ) -> None:
     """Between its checkpoint and what is left there may have been deletions."""
     cluster.create()
-    changelog = cluster.prefix + CHANGELOG
-    both = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=SET)
-    deletable = ConfigResource(ConfigResource.Type.TOPIC, changelog, incremental_configs=[both])
-    for altered in cluster.admin.incremental_alter_configs([deletable]).values():
-        altered.result(10)
+    cluster.configure(CHANGELOG, "cleanup.policy", "compact,delete")
     for instance, number in (("0", 3), ("1", 6)):
         process = start(instance)
         cluster.send("in", [COUNT] * 3)
         eventually(lambda: counts(cluster) == counted(number), 30, what=f"{number} counts")  # noqa: B023
         assert process.stop() == 0
     last = cluster.read(CHANGELOG)[-1].offset()
+    changelog = cluster.prefix + CHANGELOG
     for deleted in cluster.admin.delete_records([TopicPartition(changelog, 0, last)]).values():
         deleted.result(10)
     stale = start("0")

@@ -14,7 +14,13 @@ from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.failures import Outage, Verdict, classify, classify_read
+from streams.runtime.failures import (
+    Outage,
+    Verdict,
+    classify,
+    classify_produce,
+    classify_read,
+)
 from streams.runtime.offsets import offset_in
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
@@ -35,6 +41,7 @@ CHANGELOG = Changelog("c", "id", 24 * HOUR)
     [
         (KafkaError._TIMED_OUT, {"retriable": True}, Verdict.RETRY),
         (KafkaError._STATE, {}, Verdict.RECREATE),
+        (KafkaError._STATE, {"txn_requires_abort": True}, Verdict.REFUSE),
         (KafkaError._FATAL, {"fatal": True}, Verdict.RECREATE),
         (KafkaError._FENCED, {"fatal": True}, Verdict.RECREATE),
         (KafkaError.INVALID_PRODUCER_EPOCH, {"txn_requires_abort": True}, Verdict.RECREATE),
@@ -50,6 +57,13 @@ CHANGELOG = Changelog("c", "id", 24 * HOUR)
 )
 def test_each_error_has_one_verdict(code: int, flags: dict[str, bool], verdict: Verdict) -> None:
     assert classify(KafkaError(code, "said so", **flags)) is verdict
+
+
+def test_what_is_not_taken_up_any_more_is_aborted_and_tried_one_by_one() -> None:
+    """`produce` says only that the transaction failed, not which record was refused."""
+    assert classify_produce(KafkaError(KafkaError._STATE, "wrong state")) is Verdict.REFUSE
+    fenced = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+    assert classify_produce(fenced) is Verdict.RECREATE
 
 
 @pytest.mark.parametrize(
