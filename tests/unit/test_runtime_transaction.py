@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from streams.runtime import transaction
+from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
@@ -90,6 +91,50 @@ def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_
         "poll", "begin_transaction", "send_offsets_to_transaction", "produce", "commit_transaction",
     ]  # fmt: skip
     assert producer.asked == [*positions_first, "poll", *records_first]
+
+
+def test_after_an_abort_positions_go_first_too(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
+    refused = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
+
+    def refuse(*_: object) -> None:
+        raise refused
+
+    under_test = transactions(Outage())
+    with monkeypatch.context() as first:
+        first.setattr(Recorded, "produce", refuse, raising=False)
+        with pytest.raises(OutputRefused):
+            under_test.commit([task()])
+    under_test.commit([task()])
+    assert producers[0].asked[-3:] == [
+        "send_offsets_to_transaction", "produce", "commit_transaction",
+    ]  # fmt: skip
+
+
+def test_positions_have_their_time_also_after_records_that_took_long(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, looked = 1_000.0, threading.Event()
+
+    def monotonic() -> float:
+        looked.set()
+        return now
+
+    def produce(*_: object) -> None:
+        nonlocal now
+        now += 6
+
+    def send_positions(*_: object) -> None:
+        looked.clear()
+        assert looked.wait(10), "nobody asks how long it takes"
+
+    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(Recorded, "produce", produce, raising=False)
+    monkeypatch.setattr(Recorded, "send_offsets_to_transaction", send_positions, raising=False)
+    transactions(Outage()).commit([task()])
+    assert producers[0].asked[-1] == "commit_transaction"
 
 
 def test_the_next_batch_is_read_while_this_one_is_committed(
