@@ -21,7 +21,8 @@ from streams.runtime.driver import OpenTables, TopologyTestDriver
 from streams.runtime.processor import Header
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
-from streams.state.rocksdb import RocksMemory, RocksTables
+from streams.state.rocksdb import RocksTables
+from streams.state.rocksdb_memory import RocksMemory
 
 MEMORY = RocksMemory()
 Pairs = list[tuple[bytes | None, bytes | None]]

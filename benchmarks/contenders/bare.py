@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rocksdict import Rdict, WriteBatch
 
-from streams.state.rocksdb import RocksMemory
+from streams.state.rocksdb_memory import RocksMemory
 
 FINGERPRINT = slice(5, 21)
 SEEN = b"12345678"
@@ -35,7 +35,7 @@ class Bare:
         width = len(admin.list_topics(self.input, timeout=10).topics[self.input].partitions)
         for created in admin.create_topics([NewTopic(self.changelog, width, 1)]).values():
             created.result(30)
-        options = RocksMemory().options()
+        options = RocksMemory().looked_up()
         self.tables = [Rdict(str(Path(given["state"]) / str(p)), options) for p in range(width)]
         self.consumer = Consumer({
             **client, "group.id": given["group"], "auto.offset.reset": "earliest",

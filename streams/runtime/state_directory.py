@@ -13,7 +13,8 @@ from streams.runtime.backends import backend_for
 from streams.runtime.processor import StoreSpec
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
-from streams.state.rocksdb import RocksMemory, RocksTables, remove_tables
+from streams.state.rocksdb import RocksTables, remove_tables
+from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend
 
 log = structlog.get_logger(__name__)
@@ -45,12 +46,14 @@ class StateDirectory:
             f"partition {partition} of {self._partitions}, changelog {changelog.topic_id}, "
             f"{spec.kind} {spec.window_ms}"
         )
+        walked = spec.kind != "window"
         try:
-            return backend_for(spec, RocksTables(path, identity, self._memory))
+            tables = RocksTables(path, identity, self._memory, walked=walked)
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", store=spec.name, partition=partition, why=str(damaged))
-        remove_tables(path)
-        return backend_for(spec, RocksTables(path, identity, self._memory))
+            remove_tables(path)
+            tables = RocksTables(path, identity, self._memory, walked=walked)
+        return backend_for(spec, tables)
 
     def path(self, store: str, partition: int) -> Path:
         """Directory of one store."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
-from streams.state.store import Checkpoint
+from streams.state.store import Checkpoint, Entry
 
 
 class MemoryTables:
@@ -34,16 +34,13 @@ class MemoryTables:
         for key in found.irange(start, end, inclusive=(True, False)):
             yield key, found[key]
 
-    def write(
-        self, changes: Mapping[int, Mapping[bytes, bytes | None]], checkpoint: Checkpoint
-    ) -> None:
-        for number, entries in changes.items():
+    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
+        for number, key, value in entries:
             table = self._tables.setdefault(number, SortedDict())
-            for key, value in entries.items():
-                if value is None:
-                    table.pop(key, None)
-                else:
-                    table[key] = value
+            if value is None:
+                table.pop(key, None)
+            else:
+                table[key] = value
         self._checkpoint = checkpoint
 
     def drop(self, table: int) -> None:

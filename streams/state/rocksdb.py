@@ -8,27 +8,16 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, cast
 
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    ColumnFamily,
-    DbClosedError,
-    DBCompressionType,
-    Options,
-    Rdict,
-    ReadOptions,
-    WriteBatch,
-    WriteBufferManager,
-)
+from rocksdict import ColumnFamily, DbClosedError, Options, Rdict, ReadOptions, WriteBatch
 
 from streams.errors import ConfigError, StoreDamaged
-from streams.state.store import Checkpoint
+from streams.state.rocksdb_memory import RocksMemory
+from streams.state.store import Checkpoint, Entry
 
 FORMAT = 1
 _META = "default"
@@ -36,56 +25,25 @@ _CHECKPOINT = b"checkpoint"
 _IDENTITY = b"identity"
 _POSITION = struct.Struct(">qqq")
 _MARKER = "DAMAGED"
-_MIB = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class RocksMemory:
-    """The memory that all databases of a process share: block cache and write buffers."""
-
-    cache: Cache = field(default_factory=lambda: Cache(128 * _MIB))
-    write_buffers: WriteBufferManager = field(
-        default_factory=lambda: WriteBufferManager(128 * _MIB, False)
-    )
-
-    def options(self) -> Options:
-        """Of the database and, named again for each, of every column family."""
-        blocks = BlockBasedOptions()
-        blocks.set_block_cache(self.cache)
-        blocks.set_bloom_filter(10, False)
-        blocks.set_cache_index_and_filter_blocks(True)
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
-        options = Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.create_missing_column_families(True)
-        options.set_block_based_table_factory(blocks)
-        options.set_write_buffer_manager(self.write_buffers)
-        options.set_write_buffer_size(32 * _MIB)
-        # Most lookups of dedup miss: without it each walks the skip list of each segment's
-        # memtable, 2.4 us instead of 0.7.
-        options.set_memtable_prefix_bloom_ratio(0.05)
-        options.set_memtable_whole_key_filtering(True)
-        options.set_max_total_wal_size(128 * _MIB)
-        options.set_compression_type(DBCompressionType.lz4())
-        options.set_keep_log_file_num(2)
-        options.set_max_open_files(512)
-        return options
 
 
 class RocksTables:
     """`Tables` in a directory that this process owns alone.
 
     `identity` says whose state this is (format, partitions, changelog); a directory written
-    under another is damaged as far as this store is concerned.
+    under another is damaged as far as this store is concerned. Without `walked`, entries are
+    cheap to write and to look up, and `range` first sorts all that is not yet on disk.
 
     Raises:
         StoreDamaged: on opening or using it; `remove_tables` and start again.
         ConfigError: another process has it open, or the disk denies it.
     """
 
-    def __init__(self, path: Path, identity: str, memory: RocksMemory) -> None:
+    def __init__(
+        self, path: Path, identity: str, memory: RocksMemory, *, walked: bool = True
+    ) -> None:
         self.path = path
-        self._options = memory.options()
+        self._options = memory.walked() if walked else memory.looked_up()
         self._checkpoint: Checkpoint | None = None
         if (path / _MARKER).exists():
             raise StoreDamaged(f"{path}: found damaged before")
@@ -120,6 +78,7 @@ class RocksTables:
             return
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
+        bounds.set_total_order_seek(True)  # not within the bucket of `start` alone
         try:
             entries = found.iter(bounds)
             entries.seek(start)
@@ -130,19 +89,17 @@ class RocksTables:
         except Exception as error:
             self._failed(error)
 
-    def write(
-        self, changes: Mapping[int, Mapping[bytes, bytes | None]], checkpoint: Checkpoint
-    ) -> None:
+    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
         try:
             batch = WriteBatch(raw_mode=True)
-            for number, entries in changes.items():
-                handle = self._handle(number)
-                for key in sorted(entries):  # in the order of its skip list: a third cheaper
-                    value = entries[key]
-                    if value is None:
-                        batch.delete(key, handle)
-                    else:
-                        batch.put(key, value, handle)
+            put, last, table = batch.put, None, None
+            for number, key, value in entries:
+                if number != last:
+                    last, table = number, self._handle(number)
+                if value is None:
+                    batch.delete(key, table)
+                else:
+                    put(key, value, table)
             position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
             batch.put(_CHECKPOINT, _POSITION.pack(*position))
             self._db.write(batch)

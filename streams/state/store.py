@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 Changes = Mapping[bytes, tuple[bytes | None, int]]
 """Key to (value, or None for a deletion; timestamp in milliseconds)."""
+
+Entry = tuple[int, bytes, bytes | None]
+"""The number of a table, a key, its value or None for a deletion."""
 
 
 class KeyValueStore(Protocol):
@@ -82,10 +85,8 @@ class Tables(Protocol):
 
     def range(self, table: int, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
 
-    def write(
-        self, changes: Mapping[int, Mapping[bytes, bytes | None]], checkpoint: Checkpoint
-    ) -> None:
-        """Put (or, for None, delete) in each table, and set the checkpoint, in one step."""
+    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
+        """Put or delete each key once, and set the checkpoint, in one step."""
 
     def drop(self, table: int) -> None: ...
 

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from streams.state.store import Changes, Checkpoint, Tables
+from streams.state.store import Changes, Checkpoint, Entry, Tables
 
 _TIMESTAMP = struct.Struct(">q")
 _BODY = _TIMESTAMP.size
@@ -65,20 +65,8 @@ class WindowBackend:
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
         self._stream_time = max(self._stream_time, checkpoint.stream_time)
-        segments: dict[int, dict[bytes, bytes | None]] = {}
-        pack, size, oldest = _TIMESTAMP.pack, self._segment, self._stream_time - self._window
-        current, table = -1, {}
-        for key, (value, timestamp) in changes.items():
-            if value is None:
-                for segment in self._live:
-                    segments.setdefault(segment, {})[key] = None
-            elif timestamp > oldest:
-                if timestamp // size != current:
-                    current = timestamp // size
-                    table = segments.setdefault(current, {})
-                table[key] = pack(timestamp) + value
-        self._tables.write(segments, checkpoint)
-        self._live = sorted({*self._live, *segments}, reverse=True)
+        self._tables.write(self._filed(changes), checkpoint)
+        self._live = sorted(self._tables.numbers(), reverse=True)
         self._drop_expired()
 
     def checkpoint(self) -> Checkpoint | None:
@@ -90,6 +78,15 @@ class WindowBackend:
 
     def close(self) -> None:
         self._tables.close()
+
+    def _filed(self, changes: Changes) -> Iterator[Entry]:
+        pack, size, oldest = _TIMESTAMP.pack, self._segment, self._stream_time - self._window
+        for key, (value, timestamp) in changes.items():
+            if value is None:
+                for segment in self._live:
+                    yield segment, key, None
+            elif timestamp > oldest:
+                yield timestamp // size, key, pack(timestamp) + value
 
     def _unless_expired(self, stored: bytes) -> bytes | None:
         timestamp: int = _TIMESTAMP.unpack_from(stored)[0]

@@ -14,7 +14,8 @@ from streams.errors import ConfigError, StoreDamaged
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
 from streams.state.overlay import Overlay
-from streams.state.rocksdb import RocksMemory, RocksTables, remove_tables
+from streams.state.rocksdb import RocksTables, remove_tables
+from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 from streams.state.window import WindowBackend
 
@@ -24,7 +25,7 @@ OpenTables = Callable[[], Tables]
 OpenBackend = Callable[[], Backend]
 
 
-@pytest.fixture(params=["memory", "rocksdb"])
+@pytest.fixture(params=["memory", "rocksdb, walked", "rocksdb, looked up"])
 def open_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTables]:
     """Opens the same tables anew, closing those opened before."""
     kept = MemoryTables()
@@ -33,8 +34,11 @@ def open_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open
     def open_() -> Tables:
         while opened:
             opened.pop().close()
-        on_disk = request.param == "rocksdb"
-        opened.append(RocksTables(tmp_path / "store", "test", MEMORY) if on_disk else kept)
+        if request.param == "memory":
+            opened.append(kept)
+        else:
+            walked = request.param == "rocksdb, walked"
+            opened.append(RocksTables(tmp_path / "store", "test", MEMORY, walked=walked))
         return opened[0]
 
     yield open_
@@ -95,6 +99,18 @@ def test_a_range_is_ordered_and_half_open(open_backend: OpenBackend) -> None:
     assert [key for key, _ in backend.range(b"a", b"c")] == [b"a", b"b"]
     assert list(backend.range(b"c", b"c")) == []
     assert list(backend.range(b"d", b"a")) == []
+
+
+def test_keys_of_any_length_are_told_apart_and_ordered(open_backend: OpenBackend) -> None:
+    keys = [b"k" * length for length in (1, 15, 16, 17, 40)] + [b"k" * 16 + b"z", b"l"]
+    backend = open_backend()
+    backend.write({key: (b"%d" % i, 1) for i, key in enumerate(keys)}, Checkpoint(1, 0))
+    for _ in range(2):
+        assert backend.get_many(keys) == [b"%d" % i for i in range(len(keys))]
+        assert backend.get(b"k" * 18) is None
+        assert [key for key, _ in backend.range(b"", b"\xff")] == sorted(keys)
+        assert [key for key, _ in backend.range(b"k" * 17, b"l")] == sorted(keys)[3:-1]
+        backend = open_backend()  # then from the files
 
 
 def test_a_range_is_of_one_moment(open_backend: OpenBackend) -> None:
@@ -236,7 +252,7 @@ def test_broken_files_are_told_as_damage_and_a_removed_store_is_new(
     path = tmp_path / "s"
     for _ in range(2):
         tables = RocksTables(path, "test", MEMORY)
-        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables.write(((0, b"%d" % i, b"x" * 100) for i in range(1_000)), Checkpoint(1, 0))
         tables.close()
     for file in path.glob(victim):
         file.write_bytes(b"\x13" * max(1, file.stat().st_size))
@@ -252,7 +268,7 @@ def test_broken_files_are_told_as_damage_and_a_removed_store_is_new(
 
 def test_a_closed_store_does_not_look_empty(tmp_path: Path) -> None:
     tables = RocksTables(tmp_path / "s", "test", MEMORY)
-    tables.write({0: {b"a": b"1"}}, Checkpoint(1, 0))
+    tables.write([(0, b"a", b"1")], Checkpoint(1, 0))
     tables.close()
     with pytest.raises(DbClosedError):
         tables.get(0, b"a")
@@ -267,11 +283,35 @@ def test_a_store_in_use_by_another_process_is_not_damaged(tmp_path: Path) -> Non
     RocksTables(tmp_path / "s", "test", MEMORY).close()
 
 
+def test_what_was_walked_can_be_looked_up_and_the_other_way_round(tmp_path: Path) -> None:
+    expected: dict[bytes, bytes] = {}
+    for turn in range(4):
+        tables = RocksTables(tmp_path / "s", "test", MEMORY, walked=turn % 2 == 0)
+        assert dict(tables.range(0, b"", b"\xff")) == expected
+        assert tables.get_many(0, list(expected)) == list(expected.values())
+        expected[b"%d" % turn * 16] = b"x"
+        tables.write([(0, b"%d" % turn * 16, b"x")], Checkpoint(turn, 0))
+        if turn >= 2:  # before it, the entry lies in the log alone
+            tables._tables[0].flush()
+        tables.close()
+
+
+@pytest.mark.parametrize("walked", [True, False])
+def test_an_idle_store_takes_little_of_the_memory_that_all_share(
+    tmp_path: Path, walked: bool
+) -> None:
+    memory = RocksMemory()
+    tables = RocksTables(tmp_path / "s", "test", memory, walked=walked)
+    tables.write([(number, b"a", b"1") for number in range(3)], Checkpoint(1, 0))
+    assert memory.write_buffers.get_usage() < 4 * 1024 * 1024
+    tables.close()
+
+
 def test_table_options_outlive_a_reopening(tmp_path: Path) -> None:
     memory = RocksMemory()
     for _ in range(2):
         tables = RocksTables(tmp_path / "s", "test", memory)
-        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables.write(((0, b"%d" % i, b"x" * 100) for i in range(1_000)), Checkpoint(1, 0))
         tables._tables[0].flush()
         before = memory.cache.get_usage()
         tables.get_many(0, [b"%d" % i for i in range(1_000)])

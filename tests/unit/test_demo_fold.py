@@ -10,7 +10,8 @@ from rocksdict import Options, Rdict
 from streams.demo.fold import Entry, compare
 from streams.errors import TidegateError
 from streams.state.key_value import KeyValueBackend
-from streams.state.rocksdb import RocksMemory, RocksTables
+from streams.state.rocksdb import RocksTables
+from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Checkpoint
 from streams.state.window import WindowBackend
 from streams.topology.model import StoreDeclaration
@@ -72,7 +73,7 @@ def test_a_missing_entry_is_found(path: Path) -> None:
 
 def test_a_window_stores_timestamps_are_no_part_of_its_values(tmp_path: Path) -> None:
     path = tmp_path / "dedup-0" / "seen" / "0"
-    tables = RocksTables(path, "test", RocksMemory())
+    tables = RocksTables(path, "test", RocksMemory(), walked=False)
     store = WindowBackend(tables, 7 * DAY_MS)
     changes = {b"a": (b"1", 10 * DAY_MS), b"b": (b"2", 14 * DAY_MS)}
     store.write(changes, Checkpoint(2, 0, 14 * DAY_MS))

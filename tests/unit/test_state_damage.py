@@ -13,7 +13,8 @@ from rocksdict import Rdict
 from state_files import flip
 
 from streams.errors import ConfigError, StoreDamaged
-from streams.state.rocksdb import RocksMemory, RocksTables
+from streams.state.rocksdb import RocksTables
+from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend, Checkpoint
 from streams.state.window import WindowBackend
 
@@ -26,7 +27,8 @@ History = dict[int, dict[bytes, bytes]]
 @contextmanager
 def opened(path: Path) -> Iterator[Backend]:
     # Memory of its own: a cache that is shared knows blocks of the undamaged copy.
-    backend = WindowBackend(RocksTables(path, "the test's", RocksMemory()), WINDOW)
+    tables = RocksTables(path, "the test's", RocksMemory(), walked=False)
+    backend = WindowBackend(tables, WINDOW)
     try:
         yield backend
     finally:
