@@ -35,7 +35,7 @@ class MemoryTables:
             yield key, found[key]
 
     def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
-        for number, key, value in entries:
+        for number, key, value in list(entries):  # all or, where they fail, none
             table = self._tables.setdefault(number, SortedDict())
             if value is None:
                 table.pop(key, None)

@@ -44,12 +44,13 @@ class RocksTables:
     ) -> None:
         self.path = path
         self._options = memory.walked() if walked else memory.looked_up()
+        self._meta = memory.walked()
         self._checkpoint: Checkpoint | None = None
         if (path / _MARKER).exists():
             raise StoreDamaged(f"{path}: found damaged before")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._db = Rdict(str(path), self._options, column_families=self._families())
+            self._db = Rdict(str(path), self._meta, column_families=self._families())
             self._open_tables()
             self._claim(f"format {FORMAT}, {identity}".encode())
         except (StoreDamaged, ConfigError):
@@ -90,18 +91,18 @@ class RocksTables:
             self._failed(error)
 
     def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
+        batch = WriteBatch(raw_mode=True)
+        put, last, table = batch.put, None, None
+        for number, key, value in entries:
+            if number != last:
+                last, table = number, self._handle(number)
+            if value is None:
+                batch.delete(key, table)
+            else:
+                put(key, value, table)
+        position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
+        batch.put(_CHECKPOINT, _POSITION.pack(*position))
         try:
-            batch = WriteBatch(raw_mode=True)
-            put, last, table = batch.put, None, None
-            for number, key, value in entries:
-                if number != last:
-                    last, table = number, self._handle(number)
-                if value is None:
-                    batch.delete(key, table)
-                else:
-                    put(key, value, table)
-            position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
-            batch.put(_CHECKPOINT, _POSITION.pack(*position))
             self._db.write(batch)
         except Exception as error:
             self._failed(error)
@@ -134,10 +135,9 @@ class RocksTables:
 
     def _families(self) -> dict[str, Options]:
         # Without its options named again, an existing family loses its cache and filters.
-        names = {_META}
-        if (self.path / "CURRENT").exists():
-            names |= set(Rdict.list_cf(str(self.path), self._options))
-        return dict.fromkeys(names, self._options)
+        exists = (self.path / "CURRENT").exists()
+        names = Rdict.list_cf(str(self.path), self._meta) if exists else []
+        return dict.fromkeys(names, self._options) | {_META: self._meta}
 
     def _open_tables(self) -> None:
         self._tables: dict[int, Rdict] = {}
@@ -159,8 +159,12 @@ class RocksTables:
 
     def _handle(self, number: int) -> ColumnFamily:
         if number not in self._tables:
-            self._tables[number] = self._db.create_column_family(_name(number), self._options)
-            self._handles[number] = self._db.get_column_family_handle(_name(number))
+            name = _name(number)
+            try:
+                self._tables[number] = self._db.create_column_family(name, self._options)
+                self._handles[number] = self._db.get_column_family_handle(name)
+            except Exception as error:
+                self._failed(error)
         return self._handles[number]
 
     def _failed(self, error: Exception) -> NoReturn:

@@ -30,7 +30,10 @@ class KeyValueStore(Protocol):
     def delete(self, key: bytes) -> None: ...
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with start <= key < end in key order; do not write while iterating."""
+        """Entries with start <= key < end in key order; do not write while iterating.
+
+        Of a window store it is slow: all that is not yet on disk is sorted first.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from streams.state.memory import MemoryTables
 from streams.state.overlay import Overlay
 from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
-from streams.state.store import Backend, Changes, Checkpoint, Tables
+from streams.state.store import Backend, Changes, Checkpoint, Entry, Tables
 from streams.state.window import WindowBackend
 
 WINDOW = 1_000
@@ -102,15 +103,39 @@ def test_a_range_is_ordered_and_half_open(open_backend: OpenBackend) -> None:
 
 
 def test_keys_of_any_length_are_told_apart_and_ordered(open_backend: OpenBackend) -> None:
-    keys = [b"k" * length for length in (1, 15, 16, 17, 40)] + [b"k" * 16 + b"z", b"l"]
+    keys = [b"k" * length for length in (0, 1, 15, 16, 17, 40)] + [b"k" * 16 + b"z", b"l"]
     backend = open_backend()
     backend.write({key: (b"%d" % i, 1) for i, key in enumerate(keys)}, Checkpoint(1, 0))
     for _ in range(2):
         assert backend.get_many(keys) == [b"%d" % i for i in range(len(keys))]
         assert backend.get(b"k" * 18) is None
         assert [key for key, _ in backend.range(b"", b"\xff")] == sorted(keys)
-        assert [key for key, _ in backend.range(b"k" * 17, b"l")] == sorted(keys)[3:-1]
+        assert [key for key, _ in backend.range(b"k" * 17, b"l")] == sorted(keys)[4:-1]
         backend = open_backend()  # then from the files
+
+
+def test_many_keys_of_one_beginning_and_one_key_of_many_writes(open_backend: OpenBackend) -> None:
+    backend = open_backend()
+    keys = [b"the same beginning, %d" % i for i in range(600)]
+    for offset in range(600):  # past 256 in one place, a hashed list becomes a skip list
+        changes = {keys[offset]: (b"1", 1), b"hot": (b"%d" % offset, 1)}
+        backend.write(changes, Checkpoint(offset, 0))
+    assert backend.get_many([*keys, b"hot", b"the same beginning"]) == [b"1"] * 600 + [b"599", None]
+    assert entries(backend) == {**dict.fromkeys(keys, b"1"), b"hot": b"599"}
+
+
+def test_entries_that_fail_while_they_are_listed_change_nothing(open_tables: OpenTables) -> None:
+    def failing() -> Iterator[Entry]:
+        yield 0, b"a", b"1"
+        raise LookupError("of the processor, not of the store")
+
+    tables = open_tables()
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            tables.write(failing(), Checkpoint(1, 0))
+        assert tables.get(0, b"a") is None
+        assert tables.checkpoint() is None
+        tables = open_tables()  # not marked as damaged
 
 
 def test_a_range_is_of_one_moment(open_backend: OpenBackend) -> None:
@@ -283,17 +308,23 @@ def test_a_store_in_use_by_another_process_is_not_damaged(tmp_path: Path) -> Non
     RocksTables(tmp_path / "s", "test", MEMORY).close()
 
 
-def test_what_was_walked_can_be_looked_up_and_the_other_way_round(tmp_path: Path) -> None:
-    expected: dict[bytes, bytes] = {}
-    for turn in range(4):
-        tables = RocksTables(tmp_path / "s", "test", MEMORY, walked=turn % 2 == 0)
-        assert dict(tables.range(0, b"", b"\xff")) == expected
-        assert tables.get_many(0, list(expected)) == list(expected.values())
-        expected[b"%d" % turn * 16] = b"x"
-        tables.write([(0, b"%d" % turn * 16, b"x")], Checkpoint(turn, 0))
-        if turn >= 2:  # before it, the entry lies in the log alone
-            tables._tables[0].flush()
-        tables.close()
+@pytest.mark.parametrize("walked", [True, False])
+@pytest.mark.parametrize("files", [True, False])
+def test_what_was_walked_can_be_looked_up_and_the_other_way_round(
+    tmp_path: Path, walked: bool, files: bool
+) -> None:
+    expected = {b"%d" % i * 16: b"x" for i in range(9)}
+    tables = RocksTables(tmp_path / "s", "test", MEMORY, walked=walked)
+    tables.write([(0, *entry) for entry in expected.items()], Checkpoint(7, 0))
+    if files:
+        tables._tables[0].flush()
+    shutil.copytree(tmp_path / "s", tmp_path / "killed")  # else all lies in the log alone
+    tables.close()
+    tables = RocksTables(tmp_path / "killed", "test", MEMORY, walked=not walked)
+    assert dict(tables.range(0, b"", b"\xff")) == expected
+    assert tables.get_many(0, list(expected)) == list(expected.values())
+    assert tables.checkpoint() == Checkpoint(7, 0)
+    tables.close()
 
 
 @pytest.mark.parametrize("walked", [True, False])

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from streams.errors import ConfigError
+from streams.runtime.processor import StoreSpec
 from streams.runtime.state_directory import StateDirectory
+from streams.runtime.topics import Changelog
 from streams.settings import Settings
+from streams.state.store import Checkpoint
 
 
 def test_it_is_claimed_until_it_is_let_go(tmp_path: Path) -> None:
@@ -25,3 +28,20 @@ def test_a_disk_that_denies_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no directory")
     with pytest.raises(ConfigError, match=r"state/dedup/0: .*: give the process a disk"):
         StateDirectory(Settings(data_dir=tmp_path), "dedup", 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "layout"),
+    [
+        (StoreSpec("seen", "c", "window", 1_000), "HashLinkList"),
+        (StoreSpec("jobs", "c"), "SkipList"),
+    ],
+)
+def test_only_what_is_never_walked_is_hashed(tmp_path: Path, spec: StoreSpec, layout: str) -> None:
+    directory = StateDirectory(Settings(data_dir=tmp_path), "dedup", 4)
+    store = directory.open(spec, 0, Changelog("c", "id", 1_000))
+    store.write({b"a": (b"1", 1)}, Checkpoint(1, 0))
+    newest = max(directory.path(spec.name, 0).glob("OPTIONS-*"))
+    table = newest.read_text().split('[CFOptions "0"]')[1]
+    assert layout in table.split("memtable_factory=")[1].splitlines()[0]
+    store.close()
