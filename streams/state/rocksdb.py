@@ -91,17 +91,7 @@ class RocksTables:
             self._failed(error)
 
     def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
-        batch = WriteBatch(raw_mode=True)
-        put, last, table = batch.put, None, None
-        for number, key, value in entries:
-            if number != last:
-                last, table = number, self._handle(number)
-            if value is None:
-                batch.delete(key, table)
-            else:
-                put(key, value, table)
-        position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
-        batch.put(_CHECKPOINT, _POSITION.pack(*position))
+        batch = self._batch(entries, checkpoint)
         try:
             self._db.write(batch)
         except Exception as error:
@@ -132,6 +122,21 @@ class RocksTables:
         for failure in filter(None, failures):
             with suppress(StoreDamaged):
                 self._failed(failure)
+
+    def _batch(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> WriteBatch:
+        # Apart from `write`: a handle in the frames of an error would hold the database open.
+        batch = WriteBatch(raw_mode=True)
+        put, last, table = batch.put, None, None
+        for number, key, value in entries:
+            if number != last:
+                last, table = number, self._handle(number)
+            if value is None:
+                batch.delete(key, table)
+            else:
+                put(key, value, table)
+        position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
+        batch.put(_CHECKPOINT, _POSITION.pack(*position))
+        return batch
 
     def _families(self) -> dict[str, Options]:
         # Without its options named again, an existing family loses its cache and filters.
@@ -191,7 +196,9 @@ def _close(table: Rdict) -> Exception | None:
     except DbClosedError:
         return None
     except Exception as error:
-        return error
+        # A traceback would close a circle with `close`'s own frame; until that is collected it
+        # keeps the error that is being handled, whose frames may hold the database open.
+        return error.with_traceback(None)
     return None
 
 

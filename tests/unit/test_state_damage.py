@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from rocksdict import Rdict
 from state_files import flip
 
 from streams.errors import ConfigError, StoreDamaged
-from streams.state.rocksdb import RocksTables
+from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend, Checkpoint
 from streams.state.window import WindowBackend
@@ -122,3 +123,30 @@ def test_a_store_closes_whatever_its_last_flush_says(
     tables.close()
     with pytest.raises(StoreDamaged, match=afterwards) if afterwards else nullcontext():
         RocksTables(copy, "the test's", RocksMemory()).close()
+
+
+def test_a_store_whose_damage_a_write_finds_can_be_begun_anew(tmp_path: Path) -> None:
+    path, found = tmp_path / "store", False
+    entries = [(0, b"%d" % i, b"x" * 100) for i in range(1_000)]
+    for offset in range(2):
+        tables = RocksTables(path, "the test's", RocksMemory())
+        tables.write(entries, Checkpoint(offset, 0))
+        tables.close()
+    for file in path.glob("*.sst"):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 4] ^= 0xFF if len(data) > 5_000 else 0  # not in the checkpoint's own
+        file.write_bytes(data)
+    tables = RocksTables(path, "the test's", RocksMemory())
+    tables._tables[0].compact_range(None, None)  # finds it; all writes are refused from now on
+    gc.disable()  # nor does a stage collect often
+    try:
+        try:
+            tables.write(entries, Checkpoint(9, 0))
+        except StoreDamaged:
+            found = True
+            tables.close()
+        assert found
+        remove_tables(path)
+        RocksTables(path, "the test's", RocksMemory()).close()
+    finally:
+        gc.enable()
