@@ -43,8 +43,8 @@ class RocksTables:
         self, path: Path, identity: str, memory: RocksMemory, *, walked: bool = True
     ) -> None:
         self.path = path
-        self._options = memory.walked() if walked else memory.looked_up()
         self._meta = memory.walked()
+        self._options = self._meta if walked else memory.looked_up()
         self._checkpoint: Checkpoint | None = None
         if (path / _MARKER).exists():
             raise StoreDamaged(f"{path}: found damaged before")
@@ -124,7 +124,6 @@ class RocksTables:
                 self._failed(failure)
 
     def _batch(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> WriteBatch:
-        # Apart from `write`: a handle in the frames of an error would hold the database open.
         batch = WriteBatch(raw_mode=True)
         put, last, table = batch.put, None, None
         for number, key, value in entries:

@@ -125,23 +125,26 @@ def test_a_store_closes_whatever_its_last_flush_says(
         RocksTables(copy, "the test's", RocksMemory()).close()
 
 
-def test_a_store_whose_damage_a_write_finds_can_be_begun_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["write", "range"])
+def test_a_store_found_damaged_in_use_can_be_begun_anew(tmp_path: Path, by: str) -> None:
     path, found = tmp_path / "store", False
     entries = [(0, b"%d" % i, b"x" * 100) for i in range(1_000)]
     for offset in range(2):
         tables = RocksTables(path, "the test's", RocksMemory())
         tables.write(entries, Checkpoint(offset, 0))
         tables.close()
-    for file in path.glob("*.sst"):
-        data = bytearray(file.read_bytes())
-        data[len(data) // 4] ^= 0xFF if len(data) > 5_000 else 0  # not in the checkpoint's own
-        file.write_bytes(data)
+    flip(path, "*.sst", random.Random(0))
     tables = RocksTables(path, "the test's", RocksMemory())
+    tables.write([(0, b"new", b"x")], Checkpoint(8, 0))  # so that closing has to flush
     tables._tables[0].compact_range(None, None)  # finds it; all writes are refused from now on
+    use: dict[str, Callable[[], object]] = {
+        "write": lambda: tables.write(entries, Checkpoint(9, 0)),
+        "range": lambda: list(tables.range(0, b"", b"\xff")),
+    }
     gc.disable()  # nor does a stage collect often
     try:
         try:
-            tables.write(entries, Checkpoint(9, 0))
+            use[by]()
         except StoreDamaged:
             found = True
             tables.close()
