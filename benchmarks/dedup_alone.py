@@ -97,7 +97,7 @@ def with_keys(keys: int, events: int, duplicates: float) -> Measured:
         found = faults(on.bootstrap, OUTPUT, expected)
         disk = sum(p.stat().st_size for p in (on.folder / "state").rglob("*") if p.is_file())
     seconds = max(store["seconds"] for store in restored)
-    count = sum(store["records"] for store in restored)
+    count = sum(store["entries"] for store in restored)
     results = [
         *throughput(name, speed),
         Result(name, "keys restored", count, "keys"),

@@ -76,7 +76,7 @@ class Dedup:
             else:
                 fresh[fingerprint] = now
                 first.append(record)
-        store.put_many({key: (FIRST_SEEN.pack(at), at) for key, at in fresh.items()})
+        store.put_many(dict(zip(fresh, map(FIRST_SEEN.pack, fresh.values()), strict=True)))
         ctx.relay("events", first)
         if again:
             _DROPPED.inc(len(again))

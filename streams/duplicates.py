@@ -1,8 +1,8 @@
 """What dropped duplicates leave behind: a count in the store, a record, now and then a log line.
 
 In `seen` stands when an event came first (8 bytes, big-endian milliseconds); once there are
-duplicates, then how many (4 bytes) and when the last (8 bytes). It stays filed under the first
-time: a duplicate does not extend the window.
+duplicates, then how many (4 bytes) and when the last (8 bytes). Its time is always the first: a
+duplicate does not extend the window.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Duplicates:
         for number, (fingerprint, first, at, record, stored) in _by_event(again):
             count = min(number + _counted(stored, first), _MOST)
             if fresh.get(fingerprint, first) == first:  # else its window ended within the batch
-                put(fingerprint, _COUNTED.pack(first, count, at), first)
+                put(fingerprint, _COUNTED.pack(first, count, at))
             key, id_ = record.key or b"", _event_id(record.headers)
             value = encode_duplicate(key, count, first, at, id_)
             forward("duplicates", fingerprint, value, timestamp=at)

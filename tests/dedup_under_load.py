@@ -39,6 +39,7 @@ from verdict import (
 from streams.dedup import stage
 from streams.runtime.topics import changelogs
 from streams.settings import load_settings
+from streams.state.chunk import changes_in
 from streams.topology.load import load
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class DedupUnderLoad:
         changelog = self.cluster.read("dedup.seen.changelog")
         events = [(m.value() or b"")[FINGERPRINT] for m in self.cluster.read("events")]
         found += once_each(times, events, "events")
-        found += once_each(times, list({m.key() or b"" for m in changelog}), "changelog")
+        told = {key for m in changelog for key, _ in changes_in(m.value() or b"")}
+        found += once_each(times, list(told), "changelog")
         found += duplicates_counted(times, self.cluster.read("duplicates"))
         with TemporaryDirectory() as scratch:
             stores = self._copies(Path(scratch))

@@ -136,12 +136,10 @@ def _folded(
     if checkpoint is None:
         return {}
     backend: Backend = backend_for(spec, MemoryTables())
-    changes = {
-        m.key() or b"": (m.value(), m.timestamp()[1])
-        for m in messages
-        if (m.offset() or 0) < checkpoint.offset
-    }
-    fold(backend, changes, checkpoint.offset, checkpoint.written_at_ms)
+    told = [m for m in messages if (m.offset() or 0) < checkpoint.offset]
+    changes = backend.from_changelog((m.key() or b"", m.value()) for m in told)
+    newest = max((m.timestamp()[1] for m in told), default=0)
+    fold(backend, changes, newest, checkpoint.offset, checkpoint.written_at_ms)
     return dict(backend.range(_FROM, _TO))
 
 

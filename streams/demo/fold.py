@@ -24,10 +24,11 @@ from streams.topology.model import StoreDeclaration, Topology
 _META = "default"
 _CHECKPOINT = b"checkpoint"
 _POSITION = struct.Struct(">qqq")
-_TIMESTAMP_BYTES = 8
+_RUN = struct.Struct(">III")
+_DELETED = 2**32 - 1
 
 Entry = tuple[int, bytes, bytes | None]
-"""Offset, key, value (None: deleted) of a changelog record."""
+"""Offset of a changelog record, and a key and value (None: deleted) that it tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
 
 def compare(path: Path, declared: StoreDeclaration, entries: list[Entry]) -> StoreFinding:
     """One directory against the records of its changelog partition, in order."""
-    checkpoint, found = _contents(path, window=declared.kind == "window")
+    checkpoint, found = _contents(path)
     expected: dict[bytes, bytes] = {}
     for offset, key, value in entries:
         if offset >= checkpoint:
@@ -86,22 +87,39 @@ def _declared(topology: Topology) -> Iterator[tuple[str, StoreDeclaration]]:
 
 
 def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list[Entry]]:
-    names = [declared.changelog for _, declared in _declared(topology)]
-    reader = CommittedReader(settings, names)
+    kinds = {declared.changelog: declared.kind for _, declared in _declared(topology)}
+    reader = CommittedReader(settings, list(kinds))
     try:
         changelogs: dict[Place, list[Entry]] = defaultdict(list)
         ends = reader.ends()
         while not reader.reached(ends):
             for message in reader.read(0.1):
-                place = reader.logical(message.topic()), message.partition() or 0
-                entry = message.offset() or 0, message.key() or b"", message.value()
-                changelogs[place].append(entry)
+                topic, offset = reader.logical(message.topic()), message.offset() or 0
+                told = [(message.key() or b"", message.value())]
+                if kinds[topic] == "window":
+                    told = list(in_chunk(message.value() or b""))
+                own = changelogs[topic, message.partition() or 0]
+                own += [(offset, key, value) for key, value in told]
         return changelogs
     finally:
         reader.close()
 
 
-def _contents(path: Path, *, window: bool) -> tuple[int, dict[bytes, bytes]]:
+def in_chunk(chunk: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """The changes that a record of a window store's changelog tells of (`streams.state.chunk`)."""
+    while chunk:
+        number, key_size, value_size = _RUN.unpack_from(chunk)
+        chunk = chunk[_RUN.size :]
+        keys = [chunk[i * key_size : (i + 1) * key_size] for i in range(number)]
+        chunk = chunk[number * key_size :]
+        size = 0 if value_size == _DELETED else value_size
+        for i, key in enumerate(keys):
+            value = chunk[i * size : (i + 1) * size]
+            yield key, None if value_size == _DELETED else value
+        chunk = chunk[number * size :]
+
+
+def _contents(path: Path) -> tuple[int, dict[bytes, bytes]]:
     """The changelog offset that a store has folded in, and its entries."""
     options = Options(raw_mode=True)
     try:
@@ -110,12 +128,11 @@ def _contents(path: Path, *, window: bool) -> tuple[int, dict[bytes, bytes]]:
         store = Rdict(str(path), options, column_families=named, access_type=AccessType.read_only())
     except Exception as error:  # rocksdict raises plain exceptions
         raise TidegateError(f"the store {path} cannot be opened: {error}") from error
-    skipped = _TIMESTAMP_BYTES if window else 0
     entries: dict[bytes, bytes] = {}
     for name in families:
         if name != _META:
             for key, value in store.get_column_family(name).items():
-                entries[cast("bytes", key)] = value[skipped:]
+                entries[cast("bytes", key)] = value
     position: bytes | None = store.get(_CHECKPOINT)
     store.close()
     return (int(_POSITION.unpack(position)[0]) if position else 0), entries

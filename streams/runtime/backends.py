@@ -15,14 +15,14 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
     return KeyValueBackend(tables)
 
 
-def fold(backend: Backend, changes: Changes, next_offset: int, now_ms: int) -> None:
+def fold(backend: Backend, changes: Changes, newest: int, next_offset: int, now_ms: int) -> None:
     """Write what changelog records changed, and that all before `next_offset` are folded in.
 
+    `newest` is the highest timestamp of those records, 0 if there are none.
     What was there keeps its date: a restore in several sittings is as old as its first, for
     the tombstones that it may still miss.
     """
     checkpoint = backend.checkpoint()
-    newest = max((timestamp for _, timestamp in changes.values()), default=0)
     stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)
     written_at = checkpoint.written_at_ms if checkpoint else now_ms
     backend.write(changes, Checkpoint(next_offset, written_at, stream_time))

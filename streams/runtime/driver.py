@@ -47,6 +47,7 @@ class _Watched:
     def __init__(self, backend: Backend, written: Callable[[], None]) -> None:
         self.get, self.get_many, self.range = backend.get, backend.get_many, backend.range
         self.checkpoint, self.wipe, self.close = backend.checkpoint, backend.wipe, backend.close
+        self.to_changelog, self.from_changelog = backend.to_changelog, backend.from_changelog
         self._backend, self._written = backend, written
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
@@ -125,8 +126,9 @@ class _StageRun:
         checkpoint = backend.checkpoint()
         log = self._broker.records[spec.changelog, partition]
         unread = log[checkpoint.offset if checkpoint else 0 :]
-        changes = {r.key or b"": (r.value, r.timestamp) for r in unread}
-        fold(backend, changes, len(log), self._clock.now())
+        changes = backend.from_changelog((r.key or b"", r.value) for r in unread)
+        newest = max((r.timestamp for r in unread), default=0)
+        fold(backend, changes, newest, len(log), self._clock.now())
         return _Watched(backend, lambda: self.commits.passed("between_writes"))
 
 

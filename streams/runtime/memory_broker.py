@@ -118,9 +118,6 @@ class MemoryTransactions:
 def _outputs(task: Task) -> Iterator[Output]:
     """All that a task sends: its outputs, then the changelog of each store."""
     yield from task.ctx.outputs
-    for _, topic, changes, default in task.changelog():
-        records = [
-            Record(topic, task.partition, 0, timestamp or default, key, value)
-            for key, (value, timestamp) in changes.items()
-        ]
+    for _, topic, logged, at in task.changelog():
+        records = [Record(topic, task.partition, 0, at, key, value) for key, value in logged]
         yield topic, task.partition, records

@@ -1,4 +1,4 @@
-"""Bring stores up to date from their changelogs, a chunk at a time.
+"""Bring stores up to date from their changelogs, a part at a time.
 
 Every store begins at its checkpoint if that can be trusted, else anew. The target is the end of
 the changelog under READ_UNCOMMITTED, asked after the group's committed offsets; it is reached by
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,14 +25,21 @@ from streams.state.store import Backend, Checkpoint
 
 log = structlog.get_logger(__name__)
 
-_CHUNK = 20_000
+_MOST = 20_000
+"""How many changes are folded in at once, about."""
+_READ = 64
+"""How many records are read at a time: each may tell of thousands of changes."""
 _TIMEOUT = 5.0
 _TELL_SECONDS = 5.0
 
 
 @dataclass
 class Restoring:
-    """One store on its way: `next` is the first offset not yet folded in."""
+    """One store on its way: `next` is the first offset not yet folded in.
+
+    `unread` holds changes that are read and not folded in, and the newest timestamp of their
+    records; `entries` counts those that are.
+    """
 
     store: str
     partition: int
@@ -39,12 +47,26 @@ class Restoring:
     changelog: Changelog
     next: int = 0
     target: int = 0
-    records: int = 0
-    unread: list[Message] = field(default_factory=list)
+    entries: int = 0
+    newest: int = 0
+    unread: dict[bytes, bytes | None] = field(default_factory=dict)
 
     @property
     def left(self) -> int:
         return max(0, self.target - self.next)
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Hold what these changelog records tell."""
+        records = ((m.key() or b"", m.value()) for m in messages)
+        self.unread.update(self.backend.from_changelog(records))
+        self.newest = max(self.newest, *(m.timestamp()[1] for m in messages))
+
+    def fold(self, position: int, now_ms: int) -> None:
+        """Write what is held, which is all before this position."""
+        fold(self.backend, self.unread, self.newest, position, now_ms)
+        self.entries += len(self.unread)
+        self.unread.clear()
+        self.next = position
 
 
 def distrust(
@@ -108,12 +130,9 @@ class Restore:
         return left * (time.monotonic() - self._started) / done
 
     def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
-        """Fold in one chunk; whether all stores are complete."""
+        """Fold in one part; whether all stores are complete."""
         if self._consumer is not None and self._behind:
-            for message in self._consumer.consume(_CHUNK, timeout):
-                store = self._behind.get((message.topic() or "", message.partition() or 0))
-                if store is not None and message.error() is None:
-                    store.unread.append(message)
+            self._read(self._consumer, timeout)
             self._fold(self._consumer, now_ms)
         if self._behind:
             self._tell_progress()
@@ -127,6 +146,18 @@ class Restore:
             self._consumer.close()
             self._consumer = None
 
+    def _read(self, consumer: Consumer, timeout: float) -> None:
+        held = 0
+        while held < _MOST and (messages := consumer.consume(_READ, timeout)):
+            timeout = 0  # for more than there is nobody waits
+            by_place: dict[tuple[str, int], list[Message]] = defaultdict(list)
+            for message in messages:
+                if message.error() is None:
+                    by_place[message.topic() or "", message.partition() or 0].append(message)
+            for place in by_place.keys() & self._behind.keys():
+                self._behind[place].take(by_place[place])
+            held = sum(len(store.unread) for store in self._behind.values())
+
     def _fold(self, consumer: Consumer, now_ms: int) -> None:
         places = [TopicPartition(topic, partition) for topic, partition in self._behind]
         for found in consumer.position(places):
@@ -134,11 +165,7 @@ class Restore:
             position = max(found.offset, store.next)
             if position == store.next and store.left:
                 continue
-            changes = {m.key() or b"": (m.value(), m.timestamp()[1]) for m in store.unread}
-            fold(store.backend, changes, position, now_ms)
-            store.records += len(store.unread)
-            store.unread.clear()
-            store.next = position
+            store.fold(position, now_ms)
             if not store.left:
                 del self._behind[found.topic, found.partition]
                 self._tell(store)
@@ -151,7 +178,7 @@ class Restore:
     def _tell(self, store: Restoring) -> None:
         log.info(
             "store restored", store=store.store, partition=store.partition,
-            records=store.records, seconds=round(time.monotonic() - self._started, 2),
+            entries=store.entries, seconds=round(time.monotonic() - self._started, 2),
         )  # fmt: skip
 
 

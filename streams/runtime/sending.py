@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from streams.runtime.failures import REFUSED
 from streams.runtime.task import Task
-from streams.state.overlay import Change
+from streams.state.store import Logged
 
 _Watch = Callable[[KafkaError | None, Message], None]
 
@@ -33,19 +34,16 @@ class Sending:
         self._watch_all = watch_all
         self._ends: dict[tuple[int, str], int] = {}
 
-    def send(self, tasks: Sequence[Task]) -> int:
-        """Hand everything to the producer; the number of changelog records.
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Hand everything to the producer.
 
         Raises:
             KafkaException: a record is refused before it is sent.
         """
-        written = 0
         for task in tasks:
             self._outputs(task)
-            for name, topic, changes, default in task.changelog():
-                self._changes(task.partition, name, self._prefix + topic, changes, default)
-                written += len(changes)
-        return written
+            for name, topic, records, at in task.changelog():
+                self._changes(task.partition, name, self._prefix + topic, records, at)
 
     def ends(self, task: Task) -> dict[str, int]:
         """Once all is delivered: the offset behind each changed store's last record."""
@@ -63,19 +61,16 @@ class Sending:
                 except BufferError:
                     self._insist(topic, value, key, to, watch, None, at, headers or None)
 
-    def _changes(
-        self, partition: int, store: str, topic: str, changes: dict[bytes, Change], default: int
-    ) -> None:
+    def _changes(self, partition: int, store: str, topic: str, records: Logged, at: int) -> None:
         produce: Any = self._producer.produce
         noted = self._watch((partition, store))
         watch = noted if self._watch_all else None
-        last = next(reversed(changes))
-        for key, (value, at) in changes.items():
-            watching = noted if key is last else watch
+        *some, last = records
+        for (key, value), watching in chain(zip(some, repeat(watch)), [(last, noted)]):
             try:
-                produce(topic, value, key, partition, watching, None, at or default)
+                produce(topic, value, key, partition, watching, None, at)
             except BufferError:
-                self._insist(topic, value, key, partition, watching, None, at or default)
+                self._insist(topic, value, key, partition, watching, None, at)
 
     def _insist(self, *record: Any) -> None:
         while True:

@@ -18,8 +18,8 @@ from streams.runtime.context import ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
-from streams.state.overlay import Change, Overlay
-from streams.state.store import Backend, Checkpoint
+from streams.state.overlay import Overlay
+from streams.state.store import Backend, Checkpoint, Logged
 
 log = structlog.get_logger(__name__)
 
@@ -108,17 +108,21 @@ class Task:
         stale = self._clock.now() - self._current_at > _POSITIONS_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
-    def changelog(self) -> Iterator[tuple[str, str, dict[bytes, Change], int]]:
-        """For each store that changed: its name, its changelog, the changes, in their order, and
-        the timestamp of those that have none of their own.
+    def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
+        """For each store that changed: its name, its changelog, the records, and their timestamp.
 
         It is the stream time, so that a rebuilt store knows it.
         """
-        default = self.ctx.stream_time or self._clock.now()
+        at = self.ctx.stream_time or self._clock.now()
         for spec in self.stage.stores:
-            changes = self.stores[spec.name].changes
-            if changes:
-                yield spec.name, spec.changelog, changes, default
+            store = self.stores[spec.name]
+            if store.changes:
+                yield spec.name, spec.changelog, store.backend.to_changelog(store.changes), at
+
+    @property
+    def changes(self) -> int:
+        """How many entries of its stores are to be changed."""
+        return sum(len(store.changes) for store in self.stores.values())
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         """The transaction is committed: write it to the backends.
@@ -213,7 +217,7 @@ class Task:
         return changed
 
     def _pending(self) -> tuple[int, int]:
-        return len(self.ctx.outputs), sum(len(store.changes) for store in self.stores.values())
+        return len(self.ctx.outputs), self.changes
 
     def _checkpoints(self) -> Iterator[Checkpoint]:
         for store in self.stores.values():

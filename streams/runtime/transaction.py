@@ -154,10 +154,10 @@ class KafkaTransactions:
         # While the broker still closes the last transaction it refuses both, and librdkafka asks
         # again after 2 ms for positions, but 20 ms for partitions. Else records travel meanwhile.
         closing = time.monotonic() - self._ended < _CLOSING_SECONDS
-        written = metrics.STORE_WRITES.labels(self._stage)
         if closing:
             self._positions(producer, tasks)
-        self._once(lambda: written.inc(sending.send(tasks)), classify_produce)
+        self._once(lambda: sending.send(tasks), classify_produce)
+        metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         if not closing:
             self._positions(producer, tasks)
         commit = partial(producer.commit_transaction, _CALL_SECONDS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streams.state.store import Changes, Checkpoint, Tables
+from streams.state.store import Changes, Checkpoint, Logged, Tables
 
 _TABLE = 0
 
 
 class KeyValueBackend:
-    """`Backend` over the first of some tables; timestamps of changes do not matter to it."""
+    """`Backend` over the first of some tables; each change is a changelog record."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -26,8 +26,13 @@ class KeyValueBackend:
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
         # In the order of a skip list: each insertion costs a third less.
-        entries = ((_TABLE, key, changes[key][0]) for key in sorted(changes))
-        self._tables.write(entries, checkpoint)
+        self._tables.write({_TABLE: dict(sorted(changes.items()))}, checkpoint)
+
+    def to_changelog(self, changes: Changes) -> Logged:
+        return changes.items()
+
+    def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
+        return dict(records)
 
     def checkpoint(self) -> Checkpoint | None:
         return self._tables.checkpoint()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sortedcontainers import SortedDict
 
-from streams.state.store import Checkpoint, Entry
+from streams.state.store import Changes, Checkpoint
 
 
 class MemoryTables:
@@ -34,13 +34,14 @@ class MemoryTables:
         for key in found.irange(start, end, inclusive=(True, False)):
             yield key, found[key]
 
-    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
-        for number, key, value in list(entries):  # all or, where they fail, none
+    def write(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
+        for number, own in changes.items():
             table = self._tables.setdefault(number, SortedDict())
-            if value is None:
-                table.pop(key, None)
-            else:
-                table[key] = value
+            for key, value in own.items():
+                if value is None:
+                    table.pop(key, None)
+                else:
+                    table[key] = value
         self._checkpoint = checkpoint
 
     def drop(self, table: int) -> None:

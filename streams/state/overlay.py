@@ -12,8 +12,6 @@ from sortedcontainers import SortedSet
 
 from streams.state.store import Backend, Changes
 
-Change = tuple[bytes | None, int]
-
 
 class Overlay:
     """`KeyValueStore` over a backend; one task's, so one thread's.
@@ -23,35 +21,34 @@ class Overlay:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.changes: dict[bytes, Change] = {}
+        self.changes: dict[bytes, bytes | None] = {}
         self._ordered: SortedSet | None = None
-        self._undo: list[tuple[bytes, Change | None]] = []
+        self._undo: list[tuple[bytes, bool, bytes | None]] = []  # a key: was it here, as what
         self._all_new = True  # since `mark`: then nothing need be remembered to be taken back
 
     def get(self, key: bytes) -> bytes | None:
-        change = self.changes.get(key)
-        return self.backend.get(key) if change is None else change[0]
+        return self.changes[key] if key in self.changes else self.backend.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         values = self.backend.get_many(keys)
         if self.changes:
-            for i, change in enumerate(map(self.changes.get, keys)):
-                if change is not None:
-                    values[i] = change[0]
+            for i, key in enumerate(keys):
+                if key in self.changes:
+                    values[i] = self.changes[key]
         return values
 
-    def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
-        self.put_many({key: (value, timestamp)})
+    def put(self, key: bytes, value: bytes) -> None:
+        self.put_many({key: value})
 
     def put_many(self, changes: Changes) -> None:
         if not self._all_new:
-            self._undo += [(key, self.changes.get(key)) for key in changes]
+            self._undo += [(k, k in self.changes, self.changes.get(k)) for k in changes]
         self.changes.update(changes)
         if self._ordered is not None:
             self._ordered.update(changes)
 
     def delete(self, key: bytes) -> None:
-        self.put_many({key: (None, 0)})
+        self.put_many({key: None})
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         base = self.backend.range(start, end)
@@ -74,8 +71,8 @@ class Overlay:
             self.drop()
             return undone
         undone = bool(self._undo)
-        for key, before in reversed(self._undo):
-            if before is not None:
+        for key, here, before in reversed(self._undo):
+            if here:
                 self.changes[key] = before
                 continue
             self.changes.pop(key, None)
@@ -108,6 +105,6 @@ class Overlay:
             mine = next(own, None)
 
     def _own(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        value = self.changes[key][0]
+        value = self.changes[key]
         if value is not None:
             yield key, value

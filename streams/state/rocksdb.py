@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, cast
@@ -17,9 +17,9 @@ from rocksdict import ColumnFamily, DbClosedError, Options, Rdict, ReadOptions, 
 
 from streams.errors import ConfigError, StoreDamaged
 from streams.state.rocksdb_memory import RocksMemory
-from streams.state.store import Checkpoint, Entry
+from streams.state.store import Changes, Checkpoint
 
-FORMAT = 1
+FORMAT = 2
 _META = "default"
 _CHECKPOINT = b"checkpoint"
 _IDENTITY = b"identity"
@@ -90,8 +90,8 @@ class RocksTables:
         except Exception as error:
             self._failed(error)
 
-    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
-        batch = self._batch(entries, checkpoint)
+    def write(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
+        batch = self._batch(changes, checkpoint)
         try:
             self._db.write(batch)
         except Exception as error:
@@ -123,18 +123,19 @@ class RocksTables:
             with suppress(StoreDamaged):
                 self._failed(failure)
 
-    def _batch(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> WriteBatch:
+    def _batch(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)
-        put, last, table = batch.put, None, None
-        for number, key, value in entries:
-            if number != last:
-                last, table = number, self._handle(number)
-            if value is None:
-                batch.delete(key, table)
-            else:
-                put(key, value, table)
         position = checkpoint.offset, checkpoint.written_at_ms, checkpoint.stream_time
         batch.put(_CHECKPOINT, _POSITION.pack(*position))
+        put, delete = batch.put, batch.delete
+        for number, own in changes.items():
+            # Named once, the table need not be told to each put.
+            batch.set_default_column_family(self._handle(number))
+            for key, value in own.items():
+                if value is None:
+                    delete(key)
+                else:
+                    put(key, value)
         return batch
 
     def _families(self) -> dict[str, Options]:

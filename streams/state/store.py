@@ -6,23 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-Changes = Mapping[bytes, tuple[bytes | None, int]]
-"""Key to (value, or None for a deletion; timestamp in milliseconds)."""
+Changes = Mapping[bytes, bytes | None]
+"""Key to value, or None for a deletion."""
 
-Entry = tuple[int, bytes, bytes | None]
-"""The number of a table, a key, its value or None for a deletion."""
+Logged = Iterable[tuple[bytes, bytes | None]]
+"""Keys and values of changelog records, in their order."""
 
 
 class KeyValueStore(Protocol):
-    """An ordered map of bytes, as a processor sees it: its own writes included."""
+    """An ordered map of bytes, as a processor sees it: its own writes included.
+
+    A value in a window store begins with its time (8 bytes, big-endian milliseconds): it is gone
+    once the stream time is the window past that.
+    """
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values in the order of the keys; much cheaper than as many `get`."""
 
-    def put(self, key: bytes, value: bytes, timestamp: int = 0) -> None:
-        """Set a value. A window store files it under its timestamp (milliseconds)."""
+    def put(self, key: bytes, value: bytes) -> None: ...
 
     def put_many(self, changes: Changes) -> None:
         """As many `put` and `delete`, cheaper."""
@@ -63,6 +66,12 @@ class Backend(Protocol):
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None: ...
 
+    def to_changelog(self, changes: Changes) -> Logged:
+        """The records that tell of some changes."""
+
+    def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
+        """The changes that records tell of: the last of each key."""
+
     def checkpoint(self) -> Checkpoint | None:
         """None for a new or wiped store."""
 
@@ -76,7 +85,7 @@ class Tables(Protocol):
     """Numbered ordered maps in one place, written together and dropped whole.
 
     What a backend is built on: a key-value store uses one table, a window store one for each
-    half of its window. Implementations differ only in where the bytes lie.
+    segment. Implementations differ only in where the bytes lie.
     """
 
     def numbers(self) -> Sequence[int]:
@@ -88,8 +97,8 @@ class Tables(Protocol):
 
     def range(self, table: int, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
 
-    def write(self, entries: Iterable[Entry], checkpoint: Checkpoint) -> None:
-        """Put or delete each key once, and set the checkpoint, in one step."""
+    def write(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
+        """Change some tables, and set the checkpoint, in one step."""
 
     def drop(self, table: int) -> None: ...
 

@@ -1,9 +1,12 @@
-"""A window store's committed state: entries leave when the stream time has passed them by.
+"""A window store's committed state: entries expire with the stream's time, whole segments at once.
 
-An entry is filed in a segment, one table for each half of the window, by its timestamp. Three
-segments live at most beside the one being filled; an old one is dropped whole, which costs no
-tombstones. An entry is gone, to a lookup, exactly when `stream time - timestamp >= window`;
-the stream time is the one of the last write, never the wall clock.
+A segment is the table of one window's entries, by the time that each value begins with. Two live at
+most: the one being filled, and the one before it until its last entry is gone; then it is dropped
+whole, which costs no tombstones. An entry is gone, to a lookup, exactly when `stream time - its
+time >= window`; the stream time is the one of the last write, never the wall clock.
+
+Smaller segments would hold less of what is gone already, but each one that lives costs a lookup:
+by far the most of dedup's, which seldom find anything, must ask them all.
 
 An entry that is put again while an older one lives in another segment hides that one.
 """
@@ -12,22 +15,21 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
-from streams.state.store import Changes, Checkpoint, Entry, Tables
+from streams.state.chunk import MARK, changes_in, chunks
+from streams.state.store import Changes, Checkpoint, Logged, Tables
 
-_TIMESTAMP = struct.Struct(">q")
-_BODY = _TIMESTAMP.size
+_TIME = struct.Struct(">q")
 
 
 class WindowBackend:
-    """`Backend` over tables numbered by time; a stored value is timestamp, then value."""
+    """`Backend` over tables numbered by time; its changelog is written in chunks."""
 
     def __init__(self, tables: Tables, window_ms: int) -> None:
         self._tables = tables
         self._window = window_ms
-        self._segment = max(1, window_ms // 2)
         checkpoint = tables.checkpoint()
         self._stream_time = checkpoint.stream_time if checkpoint else 0
         self._live = sorted(tables.numbers(), reverse=True)
@@ -67,7 +69,20 @@ class WindowBackend:
         self._stream_time = max(self._stream_time, checkpoint.stream_time)
         self._tables.write(self._filed(changes), checkpoint)
         self._live = sorted(self._tables.numbers(), reverse=True)
-        self._drop_expired()
+        while self._live and self._ended(self._live[-1]):
+            self._tables.drop(self._live.pop())
+
+    def to_changelog(self, changes: Changes) -> Logged:
+        return chunks(changes)
+
+    def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
+        changes: dict[bytes, bytes | None] = {}
+        for key, value in records:
+            if key.startswith(MARK):
+                changes.update(changes_in(value or b""))
+            else:  # of before there were chunks
+                changes[key] = value
+        return changes
 
     def checkpoint(self) -> Checkpoint | None:
         return self._tables.checkpoint()
@@ -79,20 +94,29 @@ class WindowBackend:
     def close(self) -> None:
         self._tables.close()
 
-    def _filed(self, changes: Changes) -> Iterator[Entry]:
-        pack, size, oldest = _TIMESTAMP.pack, self._segment, self._stream_time - self._window
-        for key, (value, timestamp) in changes.items():
-            if value is None:
+    def _filed(self, changes: Changes) -> Mapping[int, Changes]:
+        """Changes by segment; those of before the oldest are of entries that are gone."""
+        values = [value for value in changes.values() if value is not None]
+        if values and len(values) == len(changes):
+            # A value's time comes first and most significant byte first: bytes tell the order.
+            oldest, newest = self._segment(min(values)), self._segment(max(values))
+            if oldest == newest:
+                return {} if self._ended(newest) else {newest: changes}
+        filed: dict[int, dict[bytes, bytes | None]] = {segment: {} for segment in self._live}
+        for key, value in changes.items():
+            if value is not None:
+                filed.setdefault(self._segment(value), {})[key] = value
+            else:
                 for segment in self._live:
-                    yield segment, key, None
-            elif timestamp > oldest:
-                yield timestamp // size, key, pack(timestamp) + value
+                    filed[segment][key] = None
+        return {segment: own for segment, own in filed.items() if own and not self._ended(segment)}
+
+    def _segment(self, value: bytes) -> int:
+        return int(_TIME.unpack_from(value)[0]) // self._window
+
+    def _ended(self, segment: int) -> bool:
+        return (segment + 2) * self._window - 1 <= self._stream_time
 
     def _unless_expired(self, stored: bytes) -> bytes | None:
-        timestamp: int = _TIMESTAMP.unpack_from(stored)[0]
-        return None if self._stream_time - timestamp >= self._window else stored[_BODY:]
-
-    def _drop_expired(self) -> None:
-        oldest = self._stream_time - self._window
-        while self._live and (self._live[-1] + 1) * self._segment - 1 <= oldest:
-            self._tables.drop(self._live.pop())
+        time: int = _TIME.unpack_from(stored)[0]
+        return None if self._stream_time - time >= self._window else stored

@@ -65,7 +65,7 @@ def test_flipped_bytes_in_the_log_cost_what_stands_behind_them(dedup: DedupUnder
     stage = dedup.start()
     dedup.await_recovery("flipped bytes")
     caught_up = [json.loads(x) for x in stage.lines.splitlines() if "store restored" in x]
-    assert sum(line["records"] for line in caught_up) > 0
+    assert sum(line["entries"] for line in caught_up) > 0
     assert dedup.verdict() == []
 
 

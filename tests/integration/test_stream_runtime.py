@@ -68,7 +68,7 @@ def test_records_are_counted_and_a_clean_stop_leaves_nothing_to_restore(
     eventually(lambda: len(counts(cluster)) == 501, what="501 counts")
     assert counts(cluster) == counted(501)
     restored = [line for line in second.lines.splitlines() if "store restored" in line]
-    assert all('"records": 0' in line for line in restored)
+    assert all('"entries": 0' in line for line in restored)
 
 
 def test_exactly_once_across_sigkill(cluster: Cluster, start: Start, tmp_path: Path) -> None:

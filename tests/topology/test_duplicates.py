@@ -16,6 +16,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import DUPLICATE, ENVELOPE
 from streams.serde.ids import fingerprint
 from streams.serde.records import Duplicate
+from streams.state.chunk import changes_in
 from streams.topology.load import load
 
 TOPOLOGY = load()
@@ -72,7 +73,6 @@ def test_a_duplicate_is_counted_and_told_under_its_fingerprint(driver: TopologyT
 
 def test_a_batch_makes_one_record_of_an_events_duplicates(driver: TopologyTestDriver) -> None:
     deliver(driver, "t1", START_MS)
-    written = len(driver.output("dedup.seen.changelog"))
     with driver.together():
         for at, key in enumerate(("t1", "t2", "t1", "t2", "t2", "t3")):
             deliver(driver, key, START_MS + at, f"evt_{at}")
@@ -80,13 +80,13 @@ def test_a_batch_makes_one_record_of_an_events_duplicates(driver: TopologyTestDr
         Duplicate("acme", 2, START_MS, START_MS + 2, "evt_2"),
         Duplicate("acme", 2, START_MS + 1, START_MS + 4, "evt_4"),
     ]
-    assert len(driver.output("dedup.seen.changelog")) - written == 3
+    (_, chunk) = driver.output("dedup.seen.changelog")
+    assert {key for key, _ in changes_in(chunk.value or b"")} == {of("t1"), of("t2"), of("t3")}
 
 
 def test_a_duplicate_is_filed_under_the_first_time(driver: TopologyTestDriver) -> None:
     deliver(driver, "t1", START_MS)
     deliver(driver, "t1", START_MS + WINDOW - 1)
-    assert [r.timestamp for r in driver.output("dedup.seen.changelog")] == [START_MS, START_MS]
     deliver(driver, "t2", START_MS + WINDOW)
     assert stored(driver, "t1") is None, "a duplicate kept its event in the store"
 
@@ -103,7 +103,7 @@ def test_the_next_window_counts_anew_also_within_a_batch(driver: TopologyTestDri
     ]
 
 
-def test_entries_from_before_duplicates_were_counted_go_on(driver: TopologyTestDriver) -> None:
+def test_entries_of_before_there_were_chunks_go_on(driver: TopologyTestDriver) -> None:
     log = driver._broker.records["dedup.seen.changelog", 0]
     old = struct.pack(">q", START_MS)
     log.append(Record("dedup.seen.changelog", 0, 0, START_MS, of("t1"), old))

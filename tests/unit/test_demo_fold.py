@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from streams.demo.fold import Entry, compare
+from streams.demo.fold import Entry, compare, in_chunk
 from streams.errors import TidegateError
 from streams.state.key_value import KeyValueBackend
 from streams.state.rocksdb import RocksTables
@@ -27,9 +27,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "dispatcher-0" / "jobs" / "2"
 
 
+def seen(day: int) -> bytes:
+    return (day * DAY_MS).to_bytes(8, "big")
+
+
 def write(path: Path, offset: int, **values: bytes) -> None:
     tables = RocksTables(path, "test", RocksMemory())
-    changes = {key.encode(): (value, 0) for key, value in values.items()}
+    changes = {key.encode(): value for key, value in values.items()}
     KeyValueBackend(tables).write(changes, Checkpoint(offset, 0))
     tables.close()
 
@@ -71,15 +75,24 @@ def test_a_missing_entry_is_found(path: Path) -> None:
     assert compare(path, PLAIN, ENTRIES).differing == ("b'a'",)
 
 
-def test_a_window_stores_timestamps_are_no_part_of_its_values(tmp_path: Path) -> None:
+def test_a_window_store_is_compared_with_what_its_chunks_tell(tmp_path: Path) -> None:
     path = tmp_path / "dedup-0" / "seen" / "0"
     tables = RocksTables(path, "test", RocksMemory(), walked=False)
     store = WindowBackend(tables, 7 * DAY_MS)
-    changes = {b"a": (b"1", 10 * DAY_MS), b"b": (b"2", 14 * DAY_MS)}
+    changes = {b"a": seen(10), b"b": seen(14) + b"counted", b"c": seen(14), b"dd": seen(14)}
     store.write(changes, Checkpoint(2, 0, 14 * DAY_MS))
+    gone = {b"c": None}
+    store.write(gone, Checkpoint(3, 0, 14 * DAY_MS))
     tables.close()
-    found = compare(path, WINDOW, [(0, b"a", b"1"), (1, b"b", b"2")])
-    assert (found.keys, found.differing, found.current) == (2, (), True)
+    logged = [*store.to_changelog(changes), *store.to_changelog(gone)]
+    told: list[Entry] = [
+        (offset, *change)
+        for offset, (_, chunk) in enumerate(logged, start=1)
+        for change in in_chunk(chunk or b"")
+    ]
+    found = compare(path, WINDOW, told)
+    assert (found.keys, found.differing, found.current) == (3, (), True)
+    assert compare(path, WINDOW, told[1:]).differing == ("b'a'",)
 
 
 def test_a_directory_that_is_no_store_is_named(tmp_path: Path) -> None:

@@ -213,8 +213,8 @@ def test_a_store_is_dated_when_it_was_last_known_to_be_current() -> None:
 
 def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:
     backend = backend_for(StoreSpec("t", "c"), MemoryTables())
-    fold(backend, {b"a": (b"1", 1)}, 1, now_ms=1_000)
-    fold(backend, {b"b": (b"2", 2)}, 2, now_ms=1_000 + 11 * HOUR)
+    fold(backend, {b"a": b"1"}, 1, 1, now_ms=1_000)
+    fold(backend, {b"b": b"2"}, 2, 2, now_ms=1_000 + 11 * HOUR)
     assert backend.checkpoint() == Checkpoint(2, 1_000, 2)
 
 

@@ -40,7 +40,7 @@ def test_a_disk_that_denies_it_is_named(tmp_path: Path) -> None:
 def test_only_what_is_never_walked_is_hashed(tmp_path: Path, spec: StoreSpec, layout: str) -> None:
     directory = StateDirectory(Settings(data_dir=tmp_path), "dedup", 4)
     store = directory.open(spec, 0, Changelog("c", "id", 1_000))
-    store.write({b"a": (b"1", 1)}, Checkpoint(1, 0))
+    store.write({b"a": bytes(8)}, Checkpoint(1, 0))
     newest = max(directory.path(spec.name, 0).glob("OPTIONS-*"))
     table = newest.read_text().split('[CFOptions "0"]')[1]
     assert layout in table.split("memtable_factory=")[1].splitlines()[0]

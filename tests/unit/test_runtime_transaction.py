@@ -63,7 +63,7 @@ def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransac
 
 def task() -> Task:
     return cast(Task, SimpleNamespace(
-        partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list,
+        partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list, changes=0,
         ctx=SimpleNamespace(outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])]),
     ))  # fmt: skip
 

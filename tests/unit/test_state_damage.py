@@ -44,9 +44,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, History]:
     for run in range(3):
         with opened(path) as backend:
             for number in range(run * WRITES, (run + 1) * WRITES):
-                changes = {b"key %10d" % (number * KEYS + n): b"%d" % number for n in range(KEYS)}
-                timed = {key: (value, number) for key, value in changes.items()}
-                backend.write(timed, Checkpoint(number + 1, 1, number))
+                value = number.to_bytes(8, "big")  # its time in the window
+                changes = {b"key %10d" % (number * KEYS + n): value for n in range(KEYS)}
+                backend.write(changes, Checkpoint(number + 1, 1, number))
                 history[number + 1] = {**history[number], **changes}
             if run == 2:
                 shutil.copytree(path, left)
@@ -128,14 +128,14 @@ def test_a_store_closes_whatever_its_last_flush_says(
 @pytest.mark.parametrize("by", ["write", "range"])
 def test_a_store_found_damaged_in_use_can_be_begun_anew(tmp_path: Path, by: str) -> None:
     path, found = tmp_path / "store", False
-    entries = [(0, b"%d" % i, b"x" * 100) for i in range(1_000)]
+    entries = {0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}
     for offset in range(2):
         tables = RocksTables(path, "the test's", RocksMemory())
         tables.write(entries, Checkpoint(offset, 0))
         tables.close()
     flip(path, "*.sst", random.Random(0))
     tables = RocksTables(path, "the test's", RocksMemory())
-    tables.write([(0, b"new", b"x")], Checkpoint(8, 0))  # so that closing has to flush
+    tables.write({0: {b"new": b"x"}}, Checkpoint(8, 0))  # so that closing has to flush
     tables._tables[0].compact_range(None, None)  # finds it; all writes are refused from now on
     use: dict[str, Callable[[], object]] = {
         "write": lambda: tables.write(entries, Checkpoint(9, 0)),
