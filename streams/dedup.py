@@ -83,7 +83,7 @@ class Dedup:
             self._duplicates.keep(again, fresh, ctx)
 
     def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
-        framed = list(filter(None, values))
+        framed = [value for value in values if value is not None]
         if len(framed) < len(values) or min(map(len, framed)) <= _END:
             raise DecodeError("envelope: too short to hold a fingerprint")
         foreign = {value[:HEADER_SIZE] for value in framed} - self._frames

@@ -43,15 +43,18 @@ class Duplicates:
 
         One put and one record for each event, however many duplicates of it there are.
         """
-        put, forward = ctx.store("seen").put, ctx.forward
+        counted: dict[bytes, bytes] = {}
+        records: list[Record] = []
         for number, (fingerprint, first, at, record, stored) in _by_event(again):
             count = min(number + _counted(stored, first), _MOST)
             if fresh.get(fingerprint, first) == first:  # else its window ended within the batch
-                put(fingerprint, _COUNTED.pack(first, count, at))
+                counted[fingerprint] = _COUNTED.pack(first, count, at)
             key, id_ = record.key or b"", _event_id(record.headers)
             value = encode_duplicate(key, count, first, at, id_)
-            forward("duplicates", fingerprint, value, timestamp=at)
+            records.append(Record("duplicates", ctx.partition, 0, at, fingerprint, value))
             self._example = fingerprint, count, first, record
+        ctx.store("seen").put_many(counted)
+        ctx.relay("duplicates", records)
         self._dropped += len(again)
 
     def tell(self, now: float) -> None:

@@ -2,7 +2,7 @@
 
 The same bytes as `DUPLICATE.encode`, at a sixth of its cost: dedup writes one for each duplicate,
 and in a vendor's replay nearly every record is one. What repeats from record to record (tenants,
-small numbers, all of a time but its last 8 seconds) is kept.
+small numbers, all of a time but its last day) is kept.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ def _head(tenant_id: bytes) -> bytes:
 
 def _time(milliseconds: int) -> bytes:
     zigzag = milliseconds << 1
-    if zigzag >> 14 == 0:
+    high = zigzag >> 28
+    if not high:
         return _varint(zigzag)
-    return _LOW[zigzag & 0x7F] + _LOW[zigzag >> 7 & 0x7F] + _varint(zigzag >> 14)
+    return _LOW[zigzag & 0x3FFF] + _LOW[zigzag >> 14 & 0x3FFF] + _varint(high)
 
 
-_LOW = [bytes([bits | 0x80]) for bits in range(128)]
+_LOW = [bytes([bits & 0x7F | 0x80, bits >> 7 | 0x80]) for bits in range(1 << 14)]
+"""Two of a number's bytes, behind which more follow."""
 
 
 @lru_cache(65_536)

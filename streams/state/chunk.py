@@ -8,9 +8,9 @@ of it, so that compaction, which keeps the last record of each key, keeps every 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import groupby, islice, repeat
+from itertools import chain, groupby, repeat
 
 from streams.state.store import Changes
 
@@ -24,14 +24,32 @@ _MOST = 4_096
 
 def chunks(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of the records that tell these changes, in their order."""
-    left = iter(changes.items())
-    while some := list(islice(left, _MOST)):
-        body = b"".join(_pieces(some))
+    keys, values = list(changes), list(changes.values())
+    for at in range(0, len(keys), _MOST):
+        some = slice(at, at + _MOST)
+        body = b"".join(_pieces(keys[some], values[some]))
         yield MARK + blake2b(body, digest_size=16).digest(), body
 
 
 def changes_in(body: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """What one chunk tells, in its order."""
+    return chain.from_iterable(_runs(body))
+
+
+def _pieces(keys: list[bytes], values: list[bytes | None]) -> list[bytes]:
+    value_sizes = [_DELETED if value is None else len(value) for value in values]
+    pieces: list[bytes] = []
+    begin = 0
+    for sizes, run in groupby(zip(map(len, keys), value_sizes, strict=True)):
+        end = begin + len(list(run))
+        pieces.append(_RUN.pack(end - begin, *sizes))
+        pieces += keys[begin:end]
+        pieces += filter(None, values[begin:end])  # an empty one has no bytes either
+        begin = end
+    return pieces
+
+
+def _runs(body: bytes) -> Iterator[Iterable[tuple[bytes, bytes | None]]]:
     at = 0
     while at < len(body):
         number, key_size, value_size = _RUN.unpack_from(body, at)
@@ -39,24 +57,10 @@ def changes_in(body: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         keys = _cut(body, at, number, key_size)
         at += number * key_size
         if value_size == _DELETED:
-            yield from zip(keys, repeat(None))
+            yield zip(keys, repeat(None))
             continue
-        yield from zip(keys, _cut(body, at, number, value_size), strict=True)
+        yield zip(keys, _cut(body, at, number, value_size), strict=True)
         at += number * value_size
-
-
-def _pieces(changes: list[tuple[bytes, bytes | None]]) -> Iterator[bytes]:
-    for (key_size, value_size), run in groupby(changes, _sizes):
-        keys, values = zip(*run, strict=True)
-        yield _RUN.pack(len(keys), key_size, value_size)
-        yield from keys
-        if value_size != _DELETED:
-            yield from values
-
-
-def _sizes(change: tuple[bytes, bytes | None]) -> tuple[int, int]:
-    key, value = change
-    return len(key), _DELETED if value is None else len(value)
 
 
 def _cut(body: bytes, at: int, number: int, size: int) -> list[bytes]:

@@ -14,6 +14,8 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from faulty_process import FaultyProcess
 
+from streams.state.rocksdb import FORMAT
+
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 REBUILT = "store is rebuilt"
@@ -105,12 +107,12 @@ def test_an_old_copy_put_back_is_caught_up_from_the_changelog(
 
 def test_foreign_state_is_named_and_rebuilt(dedup: DedupUnderLoad) -> None:
     state_files.claim(store(dedup, 0), "of 4,", "of 8,")
-    state_files.claim(store(dedup, 1), "format 1,", "format 0,")
+    state_files.claim(store(dedup, 1), f"format {FORMAT},", "format 1,")
     state_files.claim(store(dedup, 2), "changelog ", "changelog of another ")
     state_files.advance(store(dedup, 3), 1_000_000)
     stage = dedup.start()
     dedup.await_recovery("foreign state")
     why = rebuilt(stage)
-    for partition, named in enumerate(("of 8", "format 0", "of another", "behind the changelog")):
+    for partition, named in enumerate(("of 8", "format 1,", "of another", "behind the changelog")):
         assert named in why[partition]
     assert dedup.verdict() == []
