@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 _MOST = 20_000
 """How many changes are folded in at once, about."""
-_READ = 64
+_READ = 16
 """How many records are read at a time: each may tell of thousands of changes."""
 _TIMEOUT = 5.0
 _TELL_SECONDS = 5.0
@@ -58,7 +58,7 @@ class Restoring:
     def take(self, messages: Sequence[Message]) -> None:
         """Hold what these changelog records tell."""
         records = ((m.key() or b"", m.value()) for m in messages)
-        self.unread.update(self.backend.from_changelog(records))
+        self.unread |= self.backend.from_changelog(records)
         self.newest = max(self.newest, *(m.timestamp()[1] for m in messages))
 
     def fold(self, position: int, now_ms: int) -> None:
