@@ -23,7 +23,7 @@ from streams.runtime.offsets import latest
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import fingerprint, new_traceparent, partition_for
 from streams.serde.records import Envelope, PayloadRef
-from streams.state.chunk import chunks
+from streams.state.bundle import bundles
 from streams.topology.load import load
 from streams.topology.model import Topic
 
@@ -182,7 +182,7 @@ def fill_changelog(bootstrap: str, keys: int) -> None:
         value, partition = struct.pack(">q", at), done // BLOCK % TOPOLOGY.partitions
         ids = os.urandom(16 * min(BLOCK, keys - done))
         seen = dict.fromkeys((ids[i : i + 16] for i in range(0, len(ids), 16)), value)
-        for key, chunk in chunks(seen):
-            sender.produce(CHANGELOG, chunk, key, partition, timestamp=at)
+        for key, bundle in bundles(seen):
+            sender.produce(CHANGELOG, bundle, key, partition, timestamp=at)
         sender.poll(0)
     flush(sender)

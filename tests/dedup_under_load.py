@@ -39,7 +39,7 @@ from verdict import (
 from streams.dedup import stage
 from streams.runtime.topics import changelogs
 from streams.settings import load_settings
-from streams.state.chunk import changes_in
+from streams.state.bundle import changes_in
 from streams.topology.load import load
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list
                 topic, offset = reader.logical(message.topic()), message.offset() or 0
                 told = [(message.key() or b"", message.value())]
                 if kinds[topic] == "window":
-                    told = list(in_chunk(message.value() or b""))
+                    told = list(in_bundle(message.value() or b""))
                 own = changelogs[topic, message.partition() or 0]
                 own += [(offset, key, value) for key, value in told]
         return changelogs
@@ -105,18 +105,18 @@ def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list
         reader.close()
 
 
-def in_chunk(chunk: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """The changes that a record of a window store's changelog tells of (`streams.state.chunk`)."""
-    while chunk:
-        number, key_size, value_size = _RUN.unpack_from(chunk)
-        chunk = chunk[_RUN.size :]
-        keys = [chunk[i * key_size : (i + 1) * key_size] for i in range(number)]
-        chunk = chunk[number * key_size :]
+def in_bundle(bundle: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """The changes that a record of a window store's changelog tells of (`streams.state.bundle`)."""
+    while bundle:
+        number, key_size, value_size = _RUN.unpack_from(bundle)
+        bundle = bundle[_RUN.size :]
+        keys = [bundle[i * key_size : (i + 1) * key_size] for i in range(number)]
+        bundle = bundle[number * key_size :]
         size = 0 if value_size == _DELETED else value_size
         for i, key in enumerate(keys):
-            value = chunk[i * size : (i + 1) * size]
+            value = bundle[i * size : (i + 1) * size]
             yield key, None if value_size == _DELETED else value
-        chunk = chunk[number * size :]
+        bundle = bundle[number * size :]
 
 
 def _contents(path: Path) -> tuple[int, dict[bytes, bytes]]:

@@ -100,7 +100,7 @@ class Assignment:
         return self._restore is not None
 
     def advance(self) -> list[Task]:
-        """Restore one chunk more; the tasks that are ready by it."""
+        """Restore one part more; the tasks that are ready by it."""
         if self._restore is None:
             return []
         complete = self._restore.advance(self._clock.now())

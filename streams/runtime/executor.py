@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Protocol
 
 import structlog
@@ -19,7 +19,7 @@ from streams.runtime.task import Task
 
 log = structlog.get_logger(__name__)
 
-_PARTITION = attrgetter("partition")
+_PARTITION = itemgetter(1)  # of a record; by name costs double
 
 
 class OutputRefused(Exception):

@@ -1,6 +1,6 @@
 """`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
 
-The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a chunk of
+The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a part of
 what is new. The next batch is read during a commit. Rebalances are heard of in both reads.
 """
 

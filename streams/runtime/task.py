@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from operator import itemgetter
 
 import structlog
 
@@ -24,7 +24,7 @@ from streams.state.store import Backend, Checkpoint, Logged
 log = structlog.get_logger(__name__)
 
 _POSITIONS_MS = 86_400_000
-_TOPIC, _OFFSET, _TIMESTAMP = attrgetter("topic"), attrgetter("offset"), attrgetter("timestamp")
+_TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
 
 
 class Task:

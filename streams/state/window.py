@@ -18,14 +18,14 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
-from streams.state.chunk import MARK, changes_in, chunks
+from streams.state.bundle import MARK, bundles, changes_in
 from streams.state.store import Changes, Checkpoint, Logged, Tables
 
 _TIME = struct.Struct(">q")
 
 
 class WindowBackend:
-    """`Backend` over tables numbered by time; its changelog is written in chunks."""
+    """`Backend` over tables numbered by time; its changelog is written in bundles."""
 
     def __init__(self, tables: Tables, window_ms: int) -> None:
         self._tables = tables
@@ -73,14 +73,14 @@ class WindowBackend:
             self._tables.drop(self._live.pop())
 
     def to_changelog(self, changes: Changes) -> Logged:
-        return chunks(changes)
+        return bundles(changes)
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
         changes: dict[bytes, bytes | None] = {}
         for key, value in records:
             if key.startswith(MARK):
                 changes.update(changes_in(value or b""))
-            else:  # of before there were chunks
+            else:  # of before there were bundles
                 changes[key] = value
         return changes
 

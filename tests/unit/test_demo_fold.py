@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from streams.demo.fold import Entry, compare, in_chunk
+from streams.demo.fold import Entry, compare, in_bundle
 from streams.errors import TidegateError
 from streams.state.key_value import KeyValueBackend
 from streams.state.rocksdb import RocksTables
@@ -75,7 +75,7 @@ def test_a_missing_entry_is_found(path: Path) -> None:
     assert compare(path, PLAIN, ENTRIES).differing == ("b'a'",)
 
 
-def test_a_window_store_is_compared_with_what_its_chunks_tell(tmp_path: Path) -> None:
+def test_a_window_store_is_compared_with_what_its_bundles_tell(tmp_path: Path) -> None:
     path = tmp_path / "dedup-0" / "seen" / "0"
     tables = RocksTables(path, "test", RocksMemory(), walked=False)
     store = WindowBackend(tables, 7 * DAY_MS)
@@ -87,8 +87,8 @@ def test_a_window_store_is_compared_with_what_its_chunks_tell(tmp_path: Path) ->
     logged = [*store.to_changelog(changes), *store.to_changelog(gone)]
     told: list[Entry] = [
         (offset, *change)
-        for offset, (_, chunk) in enumerate(logged, start=1)
-        for change in in_chunk(chunk or b"")
+        for offset, (_, bundle) in enumerate(logged, start=1)
+        for change in in_bundle(bundle or b"")
     ]
     found = compare(path, WINDOW, told)
     assert (found.keys, found.differing, found.current) == (3, (), True)

@@ -1,8 +1,8 @@
 """Many changes in one changelog record, for stores with small entries that none reads by key there.
 
-A chunk is runs of changes whose keys are of one size, and whose values: how many, the two sizes
+A bundle is runs of changes whose keys are of one size, and whose values: how many, the two sizes
 (`>III`; of deletions the second is 2**32 - 1), the keys, the values. The record's key is a digest
-of it, so that compaction, which keeps the last record of each key, keeps every chunk.
+of it, so that compaction, which keeps the last record of each key, keeps every bundle.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from itertools import chain, groupby, repeat
 
 from streams.state.store import Changes
 
-MARK = b"chunk:"
-"""How a chunk's key begins; its digest, of 16 bytes, follows."""
+MARK = b"bundle:"
+"""How a bundle's key begins; its digest, of 16 bytes, follows."""
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 _MOST = 4_096
 """Of some 40 bytes each: far below what a record may hold."""
 
 
-def chunks(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
+def bundles(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of the records that tell these changes, in their order."""
     keys, values = list(changes), list(changes.values())
     for at in range(0, len(keys), _MOST):
@@ -32,7 +32,7 @@ def chunks(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def changes_in(body: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """What one chunk tells, in its order."""
+    """What one bundle tells, in its order."""
     return chain.from_iterable(_runs(body))
 
 
