@@ -39,6 +39,7 @@ OUTPUT = "events"
 CHANGELOG = "dedup.seen.changelog"
 TENANTS = 200
 BLOCK = 10_000
+BUNDLES_UNDER_WAY = 500
 FINGERPRINT = slice(5, 21)
 DAY_MS = 86_400_000
 SPREAD_MS = 9 * DAY_MS
@@ -173,7 +174,8 @@ def fingerprints(bootstrap: str, topic: str) -> Iterator[bytes]:
 
 
 def fill_changelog(bootstrap: str, keys: int) -> None:
-    """As many fingerprints, each once, as dedup would have written them over the last window."""
+    """As many fingerprints, each once, over the last window, as a busy dedup would have written
+    them: thousands in a transaction."""
     sender = producer(bootstrap, linger_ms=50)
     end = time.time_ns() // 1_000_000 - 60_000
     start = end - TOPOLOGY.window_ms + DAY_MS // 24
@@ -184,5 +186,6 @@ def fill_changelog(bootstrap: str, keys: int) -> None:
         seen = dict.fromkeys((ids[i : i + 16] for i in range(0, len(ids), 16)), value)
         for key, bundle in bundles(seen):
             sender.produce(CHANGELOG, bundle, key, partition, timestamp=at)
-        sender.poll(0)
+        while len(sender) > BUNDLES_UNDER_WAY:
+            sender.poll(0.01)
     flush(sender)

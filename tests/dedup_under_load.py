@@ -134,7 +134,7 @@ class DedupUnderLoad:
         changelog = self.cluster.read("dedup.seen.changelog")
         events = [(m.value() or b"")[FINGERPRINT] for m in self.cluster.read("events")]
         found += once_each(times, events, "events")
-        told = {key for m in changelog for key, _ in changes_in(m.value() or b"")}
+        told = {key for m in changelog for key, _ in changes_in(m.key() or b"", m.value())}
         found += once_each(times, list(told), "changelog")
         found += duplicates_counted(times, self.cluster.read("duplicates"))
         with TemporaryDirectory() as scratch:

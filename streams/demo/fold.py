@@ -24,6 +24,7 @@ from streams.topology.model import StoreDeclaration, Topology
 _META = "default"
 _CHECKPOINT = b"checkpoint"
 _POSITION = struct.Struct(">qqq")
+_BUNDLE = b"bundle:"
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 
@@ -95,18 +96,18 @@ def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list
         while not reader.reached(ends):
             for message in reader.read(0.1):
                 topic, offset = reader.logical(message.topic()), message.offset() or 0
-                told = [(message.key() or b"", message.value())]
-                if kinds[topic] == "window":
-                    told = list(in_bundle(message.value() or b""))
+                key, value = message.key() or b"", message.value()
+                bundled = kinds[topic] == "window" and key.startswith(_BUNDLE)
+                told = in_bundle(value or b"") if bundled else [(key, value)]
                 own = changelogs[topic, message.partition() or 0]
-                own += [(offset, key, value) for key, value in told]
+                own += [(offset, *change) for change in told]
         return changelogs
     finally:
         reader.close()
 
 
 def in_bundle(bundle: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """The changes that a record of a window store's changelog tells of (`streams.state.bundle`)."""
+    """The changes that one record of a window store's changelog tells of."""
     while bundle:
         number, key_size, value_size = _RUN.unpack_from(bundle)
         bundle = bundle[_RUN.size :]

@@ -30,4 +30,4 @@ RESTORE_LEFT = Gauge("tidegate_stage_restore_records_left", "Changelog offsets t
 RESTORE_SECONDS_LEFT = Gauge(
     "tidegate_stage_restore_seconds_left", "Until restored, at the pace so far", _STAGE
 )
-STORE_WRITES = Counter("tidegate_stage_store_writes", "Changelog records written", _STAGE)
+STORE_WRITES = Counter("tidegate_stage_store_writes", "Changes of stores committed", _STAGE)

@@ -26,7 +26,7 @@ from streams.state.store import Backend, Checkpoint
 log = structlog.get_logger(__name__)
 
 _MOST = 20_000
-"""How many changes are folded in at once, about."""
+"""How many records are read, or changes held, before they are folded in: about."""
 _READ = 16
 """How many records are read at a time: each may tell of thousands of changes."""
 _TIMEOUT = 5.0
@@ -147,9 +147,10 @@ class Restore:
             self._consumer = None
 
     def _read(self, consumer: Consumer, timeout: float) -> None:
-        held = 0
-        while held < _MOST and (messages := consumer.consume(_READ, timeout)):
+        read = held = 0
+        while max(read, held) < _MOST and (messages := consumer.consume(_READ, timeout)):
             timeout = 0  # for more than there is nobody waits
+            read += len(messages)
             by_place: dict[tuple[str, int], list[Message]] = defaultdict(list)
             for message in messages:
                 if message.error() is None:

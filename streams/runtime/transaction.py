@@ -145,6 +145,7 @@ class KafkaTransactions:
         self._ended = time.monotonic()
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
+        metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         metrics.COMMIT_SECONDS.labels(self._stage).observe(time.monotonic() - self._begun)
         for task in tasks:
             task.committed(sending.ends(task))
@@ -157,7 +158,6 @@ class KafkaTransactions:
         if closing:
             self._positions(producer, tasks)
         self._once(lambda: sending.send(tasks), classify_produce)
-        metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         if not closing:
             self._positions(producer, tasks)
         commit = partial(producer.commit_transaction, _CALL_SECONDS)

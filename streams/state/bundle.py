@@ -1,8 +1,11 @@
-"""Many changes in one changelog record, for stores with small entries that none reads by key there.
+"""Many changes in one changelog record, for stores of small entries that nobody looks up there.
 
 A bundle is runs of changes whose keys are of one size, and whose values: how many, the two sizes
 (`>III`; of deletions the second is 2**32 - 1), the keys, the values. The record's key is a digest
 of it, so that compaction, which keeps the last record of each key, keeps every bundle.
+
+A put that is alone stands under its own key, as in any changelog: that is smaller. A deletion may
+not: compaction would forget it one day, and an older bundle would bring its entry back.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from itertools import chain, groupby, repeat
 
 from streams.state.store import Changes
 
-MARK = b"bundle:"
-"""How a bundle's key begins; its digest, of 16 bytes, follows."""
+_MARK = b"bundle:"
+"""How a bundle's key begins, and no store's; its digest, of 16 bytes, follows."""
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 _MOST = 4_096
@@ -25,15 +28,20 @@ _MOST = 4_096
 def bundles(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of the records that tell these changes, in their order."""
     keys, values = list(changes), list(changes.values())
+    if len(values) == 1 and values[0] is not None:
+        yield keys[0], values[0]
+        return
     for at in range(0, len(keys), _MOST):
         some = slice(at, at + _MOST)
         body = b"".join(_pieces(keys[some], values[some]))
-        yield MARK + blake2b(body, digest_size=16).digest(), body
+        yield _MARK + blake2b(body, digest_size=16).digest(), body
 
 
-def changes_in(body: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """What one bundle tells, in its order."""
-    return chain.from_iterable(_runs(body))
+def changes_in(key: bytes, value: bytes | None) -> Iterable[tuple[bytes, bytes | None]]:
+    """What one record tells, in its order."""
+    if not key.startswith(_MARK):
+        return [(key, value)]
+    return chain.from_iterable(_runs(value or b""))
 
 
 def _pieces(keys: list[bytes], values: list[bytes | None]) -> list[bytes]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    DBCompactionStyle,
     DBCompressionType,
     MemtableFactory,
     Options,
@@ -43,6 +44,13 @@ class RocksMemory:
         options.set_prefix_extractor(SliceTransform.create_max_len_prefix(_HASHED_BYTES))
         hashed = MemtableFactory.hash_link_list(_BUCKETS)  # type: ignore[call-arg]  # not in its stub
         options.set_memtable_factory(hashed)
+        # A full buffer waits until the one before it is on disk: with two large ones a restore
+        # stands still for a third of its time, with four of half the size hardly.
+        options.set_write_buffer_size(8 * _MIB)
+        options.set_max_write_buffer_number(4)
+        # Keys come in no order, so each level would be written anew again and again; until that
+        # is done, as after a restore, a lookup asks a filter of every file on the first.
+        options.set_compaction_style(DBCompactionStyle.universal())
         return options
 
     def _options(self) -> Options:
@@ -61,9 +69,6 @@ class RocksMemory:
         # for an idle one, or many partitions would use up what they share, and flush for ever.
         options.set_write_buffer_size(16 * _MIB)
         options.set_arena_block_size(_MIB // 4)
-        # By default a second full buffer stops all writes until the first is on disk: a restore
-        # stood still for a third of its time. What they share bounds the memory all the same.
-        options.set_max_write_buffer_number(4)
         # Most lookups of dedup miss: without the filter each walks a list in each segment.
         options.set_memtable_prefix_bloom_ratio(0.02)
         options.set_max_total_wal_size(128 * _MIB)

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
-from streams.state.bundle import MARK, bundles, changes_in
+from streams.state.bundle import bundles, changes_in
 from streams.state.store import Changes, Checkpoint, Logged, Tables
 
 _TIME = struct.Struct(">q")
@@ -78,10 +78,7 @@ class WindowBackend:
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
         changes: dict[bytes, bytes | None] = {}
         for key, value in records:
-            if key.startswith(MARK):
-                changes.update(changes_in(value or b""))
-            else:  # of before there were bundles
-                changes[key] = value
+            changes.update(changes_in(key, value))
         return changes
 
     def checkpoint(self) -> Checkpoint | None:

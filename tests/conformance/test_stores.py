@@ -187,7 +187,7 @@ def test_whole_segments_are_dropped_as_stream_time_passes(
     assert list(open_tables().numbers()) == [18, 19]
 
 
-def test_a_put_of_an_expired_entry_leaves_nothing(
+def test_a_put_into_an_ended_segment_leaves_nothing_and_an_expired_one_is_hidden(
     open_window: OpenBackend, open_tables: OpenTables
 ) -> None:
     backend = open_window()
@@ -196,6 +196,9 @@ def test_a_put_of_an_expired_entry_leaves_nothing(
     backend = open_window()
     backend.write({**of(8_999, b"a"), **of(10_000, b"b"), b"c": None}, Checkpoint(1, 0, 10_999))
     assert list(open_tables().numbers()) == [10]
+    backend = open_window()
+    backend.write(of(10_001, b"d"), Checkpoint(1, 0, 11_001))
+    assert backend.get(b"d") is None
 
 
 def test_one_write_files_each_entry_under_its_own_time(open_window: OpenBackend) -> None:
@@ -207,9 +210,7 @@ def test_one_write_files_each_entry_under_its_own_time(open_window: OpenBackend)
     assert backend.get_many([b"a", b"b"]) == [None, changes[b"b"]]
 
 
-def test_a_store_is_what_its_changelog_tells(
-    open_backend: OpenBackend, open_tables: OpenTables
-) -> None:
+def test_a_store_is_what_its_changelog_tells(open_backend: OpenBackend) -> None:
     backend = open_backend()
     some = {b"%05d" % i: at(1, b"x" * (i % 3)) for i in range(5_000)}
     log: list[tuple[bytes, bytes | None]] = []
@@ -233,6 +234,27 @@ def test_the_newest_of_two_entries_of_a_key_is_found_and_a_deletion_takes_both(
     assert entries(backend) == {b"a": at(10_700), b"b": at(10_100)}
     backend.write({b"a": None}, Checkpoint(3, 0, 10_700))
     assert backend.get(b"a") is None
+
+
+def test_a_window_is_what_its_changelog_tells_also_in_several_sittings(
+    open_window: OpenBackend,
+) -> None:
+    backend = open_window()
+    log: list[tuple[int, tuple[bytes, bytes | None]]] = []
+    for now, changes in (
+        (9_500, of(9_500, b"a", b"b", b"c", b"d")),
+        (10_200, {**of(9_999, b"e"), **of(10_000, b"f", b"g"), b"c": None}),
+        (10_400, of(10_400, b"b")),
+        (10_900, {**of(9_500, b"d"), b"g": None}),
+    ):
+        backend.write(changes, Checkpoint(1, 0, now))
+        log += [(now, record) for record in backend.to_changelog(changes)]
+    expected = entries(backend)
+    assert sorted(expected) == [b"b", b"e", b"f"]
+    backend.wipe()
+    for now, record in log:
+        backend.write(backend.from_changelog([record]), Checkpoint(1, 0, now))
+    assert entries(backend) == expected
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"\xff\x01"])

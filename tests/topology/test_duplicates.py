@@ -81,7 +81,11 @@ def test_a_batch_makes_one_record_of_an_events_duplicates(driver: TopologyTestDr
         Duplicate("acme", 2, START_MS + 1, START_MS + 4, "evt_4"),
     ]
     (_, bundle) = driver.output("dedup.seen.changelog")
-    assert {key for key, _ in changes_in(bundle.value or b"")} == {of("t1"), of("t2"), of("t3")}
+    assert {key for key, _ in changes_in(bundle.key or b"", bundle.value)} == {
+        of("t1"),
+        of("t2"),
+        of("t3"),
+    }
 
 
 def test_a_duplicate_is_filed_under_the_first_time(driver: TopologyTestDriver) -> None:
@@ -103,7 +107,7 @@ def test_the_next_window_counts_anew_also_within_a_batch(driver: TopologyTestDri
     ]
 
 
-def test_entries_of_before_there_were_bundles_go_on(driver: TopologyTestDriver) -> None:
+def test_entries_from_before_duplicates_were_counted_go_on(driver: TopologyTestDriver) -> None:
     log = driver._broker.records["dedup.seen.changelog", 0]
     old = struct.pack(">q", START_MS)
     log.append(Record("dedup.seen.changelog", 0, 0, START_MS, of("t1"), old))

@@ -9,6 +9,7 @@ from rocksdict import Options, Rdict
 
 from streams.demo.fold import Entry, compare, in_bundle
 from streams.errors import TidegateError
+from streams.state.bundle import bundles
 from streams.state.key_value import KeyValueBackend
 from streams.state.rocksdb import RocksTables
 from streams.state.rocksdb_memory import RocksMemory
@@ -84,11 +85,11 @@ def test_a_window_store_is_compared_with_what_its_bundles_tell(tmp_path: Path) -
     gone = {b"c": None}
     store.write(gone, Checkpoint(3, 0, 14 * DAY_MS))
     tables.close()
-    logged = [*store.to_changelog(changes), *store.to_changelog(gone)]
+    logged = [*bundles(changes), *bundles(gone)]
     told: list[Entry] = [
         (offset, *change)
         for offset, (_, bundle) in enumerate(logged, start=1)
-        for change in in_bundle(bundle or b"")
+        for change in in_bundle(bundle)
     ]
     found = compare(path, WINDOW, told)
     assert (found.keys, found.differing, found.current) == (3, (), True)

@@ -212,7 +212,7 @@ def test_a_restore_tells_what_is_left_in_records_and_seconds(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 50.0
-    monkeypatch.setattr(restore, "_READ", 25)
+    monkeypatch.setattr(restore, "_READ", 5)
     monkeypatch.setattr(restore, "_MOST", 25)
     monkeypatch.setattr(restore.time, "monotonic", lambda: now)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
