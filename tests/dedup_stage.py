@@ -20,8 +20,6 @@ from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
 
-_CHUNK = 50
-
 
 def hold_restore(while_there: Path) -> None:
     advance = restore.Restore.advance
@@ -30,7 +28,7 @@ def hold_restore(while_there: Path) -> None:
         begun = self.left < self.at_start
         return False if begun and while_there.exists() else advance(self, now_ms, timeout)
 
-    restore._CHUNK = _CHUNK
+    restore._READ = restore._MOST = 1
     restore.Restore.advance = advancing  # type: ignore[method-assign]
 
 
