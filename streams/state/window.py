@@ -92,13 +92,13 @@ class WindowBackend:
         self._tables.close()
 
     def _filed(self, changes: Changes) -> Mapping[int, Changes]:
-        """Changes by segment; those of before the oldest are of entries that are gone."""
+        """Changes by segment."""
         values = [value for value in changes.values() if value is not None]
         if values and len(values) == len(changes):
             # A value's time comes first and most significant byte first: bytes tell the order.
             oldest, newest = self._segment(min(values)), self._segment(max(values))
             if oldest == newest:
-                return {} if self._ended(newest) else {newest: changes}
+                return {newest: changes}
         filed: dict[int, dict[bytes, bytes | None]] = {segment: {} for segment in self._live}
         for key, value in changes.items():
             if value is not None:
@@ -106,7 +106,7 @@ class WindowBackend:
             else:
                 for segment in self._live:
                     filed[segment][key] = None
-        return {segment: own for segment, own in filed.items() if own and not self._ended(segment)}
+        return filed
 
     def _segment(self, value: bytes) -> int:
         return int(_TIME.unpack_from(value)[0]) // self._window

@@ -201,13 +201,26 @@ def test_a_put_into_an_ended_segment_leaves_nothing_and_an_expired_one_is_hidden
     assert backend.get(b"d") is None
 
 
-def test_one_write_files_each_entry_under_its_own_time(open_window: OpenBackend) -> None:
+def test_a_segment_ends_with_its_last_entry(
+    open_window: OpenBackend, open_tables: OpenTables
+) -> None:
+    backend = open_window()
+    backend.write(of(10_999, b"a"), Checkpoint(1, 0, 11_998))
+    assert backend.get(b"a") == at(10_999)
+    backend.write({}, Checkpoint(2, 0, 11_999))
+    assert list(open_tables().numbers()) == []
+
+
+def test_one_write_files_each_entry_under_its_own_time(
+    open_window: OpenBackend, open_tables: OpenTables
+) -> None:
     backend = open_window()
     changes = {**of(10_999, b"a"), **of(11_000, b"b"), **of(10_001, b"c"), **of(11_500, b"d")}
     backend.write(changes, Checkpoint(1, 0, 11_500))
     assert entries(backend) == {key: changes[key] for key in (b"a", b"b", b"d")}
     backend.write({}, Checkpoint(2, 0, 11_999))
     assert backend.get_many([b"a", b"b"]) == [None, changes[b"b"]]
+    assert list(open_tables().numbers()) == [11]
 
 
 def test_a_store_is_what_its_changelog_tells(open_backend: OpenBackend) -> None:

@@ -231,3 +231,20 @@ def test_a_restore_tells_what_is_left_in_records_and_seconds(
     assert restoring.advance(0)
     assert (restoring.left, restoring.seconds_left) == (0, 0)
     assert backend.get(b"099") == b"1"
+
+
+def test_a_part_of_a_restore_ends_also_where_one_key_is_told_again_and_again(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile nobody polls, and the partitions that run wait."""
+    consume = Consumer.consume
+    monkeypatch.setattr(
+        Consumer, "consume", lambda *asked_for: [message(0) for _ in consume(*asked_for)]
+    )
+    monkeypatch.setattr(restore, "_READ", 5)
+    monkeypatch.setattr(restore, "_MOST", 25)
+    backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
+    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    assert not restoring.advance(0)
+    assert restoring.left == 75
+    assert backend.get(b"000") == b"1"
