@@ -218,6 +218,8 @@ def test_one_write_files_each_entry_under_its_own_time(
     changes = {**of(10_999, b"a"), **of(11_000, b"b"), **of(10_001, b"c"), **of(11_500, b"d")}
     backend.write(changes, Checkpoint(1, 0, 11_500))
     assert entries(backend) == {key: changes[key] for key in (b"a", b"b", b"d")}
+    assert list(open_tables().numbers()) == [10, 11]
+    backend = open_window()
     backend.write({}, Checkpoint(2, 0, 11_999))
     assert backend.get_many([b"a", b"b"]) == [None, changes[b"b"]]
     assert list(open_tables().numbers()) == [11]
@@ -241,11 +243,11 @@ def test_the_newest_of_two_entries_of_a_key_is_found_and_a_deletion_takes_both(
     open_window: OpenBackend,
 ) -> None:
     backend = open_window()
-    backend.write(of(10_100, b"a", b"b"), Checkpoint(1, 0, 10_100))
-    backend.write(of(10_700, b"a"), Checkpoint(2, 0, 10_700))
-    assert backend.get_many([b"a", b"b"]) == [at(10_700), at(10_100)]
-    assert entries(backend) == {b"a": at(10_700), b"b": at(10_100)}
-    backend.write({b"a": None}, Checkpoint(3, 0, 10_700))
+    backend.write(of(10_600, b"a", b"b"), Checkpoint(1, 0, 10_600))
+    backend.write(of(11_200, b"a"), Checkpoint(2, 0, 11_200))
+    assert backend.get_many([b"a", b"b"]) == [at(11_200), at(10_600)]
+    assert entries(backend) == {b"a": at(11_200), b"b": at(10_600)}
+    backend.write({b"a": None}, Checkpoint(3, 0, 11_200))
     assert backend.get(b"a") is None
 
 
