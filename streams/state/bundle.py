@@ -18,7 +18,7 @@ from itertools import chain, groupby, repeat
 from streams.state.store import Changes
 
 _MARK = b"bundle:"
-"""How a bundle's key begins, and no store's; its digest, of 16 bytes, follows."""
+"""How a bundle's key begins, and that of no other record; its digest, of 16 bytes, follows."""
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 _MOST = 4_096
@@ -28,7 +28,7 @@ _MOST = 4_096
 def bundles(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of the records that tell these changes, in their order."""
     keys, values = list(changes), list(changes.values())
-    if len(values) == 1 and values[0] is not None:
+    if len(values) == 1 and values[0] is not None and not keys[0].startswith(_MARK):
         yield keys[0], values[0]
         return
     for at in range(0, len(keys), _MOST):

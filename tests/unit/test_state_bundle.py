@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streams.state.bundle import bundles, changes_in
@@ -11,6 +11,7 @@ CHANGES = st.dictionaries(st.binary(max_size=20), st.none() | st.binary(max_size
 
 
 @given(CHANGES)
+@example({b"bundle:": b"0"})
 def test_bundles_tell_the_changes_in_their_order(changes: dict[bytes, bytes | None]) -> None:
     told = [change for record in bundles(changes) for change in changes_in(*record)]
     assert told == list(changes.items())
