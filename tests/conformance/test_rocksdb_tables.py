@@ -1,0 +1,103 @@
+"""What RocksDB's tables promise beside those in memory: whose they are, damage, memory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from rocksdict import DbClosedError
+
+from streams.errors import ConfigError, StoreDamaged
+from streams.state.rocksdb import RocksTables, remove_tables
+from streams.state.rocksdb_memory import RocksMemory
+from streams.state.store import Checkpoint
+
+MEMORY = RocksMemory()
+
+
+def test_another_identity_is_a_damaged_store(tmp_path: Path) -> None:
+    RocksTables(tmp_path / "s", "4 partitions", MEMORY).close()
+    with pytest.raises(StoreDamaged, match="8 partitions"):
+        RocksTables(tmp_path / "s", "8 partitions", MEMORY)
+    RocksTables(tmp_path / "s", "4 partitions", MEMORY).close()
+
+
+@pytest.mark.parametrize("victim", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_broken_files_are_told_as_damage_and_a_removed_store_is_new(
+    tmp_path: Path, victim: str
+) -> None:
+    path = tmp_path / "s"
+    for _ in range(2):
+        tables = RocksTables(path, "test", MEMORY)
+        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables.close()
+    for file in path.glob(victim):
+        file.write_bytes(b"\x13" * max(1, file.stat().st_size))
+    with pytest.raises(StoreDamaged, match=str(path)):
+        RocksTables(path, "test", MEMORY).get(0, b"7")
+    with pytest.raises(StoreDamaged):
+        RocksTables(path, "test", MEMORY)
+    remove_tables(path)
+    tables = RocksTables(path, "test", MEMORY)
+    assert tables.checkpoint() is None
+    tables.close()
+
+
+def test_a_closed_store_does_not_look_empty(tmp_path: Path) -> None:
+    tables = RocksTables(tmp_path / "s", "test", MEMORY)
+    tables.write({0: {b"a": b"1"}}, Checkpoint(1, 0))
+    tables.close()
+    with pytest.raises(DbClosedError):
+        tables.get(0, b"a")
+    RocksTables(tmp_path / "s", "test", MEMORY).close()
+
+
+def test_a_store_in_use_by_another_process_is_not_damaged(tmp_path: Path) -> None:
+    tables = RocksTables(tmp_path / "s", "test", MEMORY)
+    with pytest.raises(ConfigError, match="--instance"):
+        RocksTables(tmp_path / "s", "test", MEMORY)
+    tables.close()
+    RocksTables(tmp_path / "s", "test", MEMORY).close()
+
+
+@pytest.mark.parametrize("walked", [True, False])
+@pytest.mark.parametrize("files", [True, False])
+def test_what_was_walked_can_be_looked_up_and_the_other_way_round(
+    tmp_path: Path, walked: bool, files: bool
+) -> None:
+    expected = {b"%d" % i * 16: b"x" for i in range(9)}
+    tables = RocksTables(tmp_path / "s", "test", MEMORY, walked=walked)
+    tables.write({0: expected}, Checkpoint(7, 0))
+    if files:
+        tables._tables[0].flush()
+    shutil.copytree(tmp_path / "s", tmp_path / "killed")  # else all lies in the log alone
+    tables.close()
+    tables = RocksTables(tmp_path / "killed", "test", MEMORY, walked=not walked)
+    assert dict(tables.range(0, b"", b"\xff")) == expected
+    assert tables.get_many(0, list(expected)) == list(expected.values())
+    assert tables.checkpoint() == Checkpoint(7, 0)
+    tables.close()
+
+
+@pytest.mark.parametrize("walked", [True, False])
+def test_an_idle_store_takes_little_of_the_memory_that_all_share(
+    tmp_path: Path, walked: bool
+) -> None:
+    memory = RocksMemory()
+    tables = RocksTables(tmp_path / "s", "test", memory, walked=walked)
+    tables.write({number: {b"a": b"1"} for number in range(3)}, Checkpoint(1, 0))
+    assert memory.write_buffers.get_usage() < 4 * 1024 * 1024
+    tables.close()
+
+
+def test_table_options_outlive_a_reopening(tmp_path: Path) -> None:
+    memory = RocksMemory()
+    for _ in range(2):
+        tables = RocksTables(tmp_path / "s", "test", memory)
+        tables.write({0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}, Checkpoint(1, 0))
+        tables._tables[0].flush()
+        before = memory.cache.get_usage()
+        tables.get_many(0, [b"%d" % i for i in range(1_000)])
+        assert memory.cache.get_usage() > before, "the shared block cache is not used"
+        tables.close()
