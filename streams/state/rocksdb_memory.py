@@ -44,8 +44,8 @@ class RocksMemory:
         options.set_prefix_extractor(SliceTransform.create_max_len_prefix(_HASHED_BYTES))
         hashed = MemtableFactory.hash_link_list(_BUCKETS)  # type: ignore[call-arg]  # not in its stub
         options.set_memtable_factory(hashed)
-        # A full buffer waits until the one before it is on disk: with two large ones a restore
-        # stands still for a third of its time, with four of half the size hardly.
+        # Writers wait where a second buffer is full before the first is on disk: in a restore
+        # often, but hardly with four of half the size.
         options.set_write_buffer_size(8 * _MIB)
         options.set_max_write_buffer_number(4)
         # Keys come in no order, so each level would be written anew again and again; until that
