@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streams.runtime.backends import fold
@@ -111,10 +111,9 @@ class Restore:
         self._behind = {place: s for place, s in self._stores.items() if s.left}
         self.at_start = self.left
         self._tell_at = self._started + _TELL_SECONDS
-        self._consumer = Consumer(dict(config)) if self._behind else None
-        if self._consumer is not None:
-            assigned = [TopicPartition(t, p, s.next) for (t, p), s in self._behind.items()]
-            self._consumer.assign(assigned)
+        self._config = dict(config)
+        self._told: set[int] = set()
+        self._consumer = self._reading() if self._behind else None
 
     @property
     def left(self) -> int:
@@ -132,8 +131,10 @@ class Restore:
     def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
         """Fold in one part; whether all stores are complete."""
         if self._consumer is not None and self._behind:
-            self._read(self._consumer, timeout)
-            self._fold(self._consumer, now_ms)
+            if self._read(self._consumer, timeout):
+                self._fold(self._consumer, now_ms)
+            else:
+                self._read_again()
         if self._behind:
             self._tell_progress()
             return False
@@ -146,18 +147,45 @@ class Restore:
             self._consumer.close()
             self._consumer = None
 
-    def _read(self, consumer: Consumer, timeout: float) -> None:
+    def _reading(self) -> Consumer:
+        consumer = Consumer(self._config)
+        consumer.assign([TopicPartition(t, p, s.next) for (t, p), s in self._behind.items()])
+        return consumer
+
+    def _read_again(self) -> None:
+        # A consumer's position is behind a record that it could not read, as behind any other.
+        for store in self._behind.values():
+            store.unread.clear()
+        self.close()
+        self._consumer = self._reading()
+
+    def _read(self, consumer: Consumer, timeout: float) -> bool:
+        """Hold what comes; whether all of it could be read."""
         read = held = 0
         while max(read, held) < _MOST and (messages := consumer.consume(_READ, timeout)):
             timeout = 0  # for more than there is nobody waits
             read += len(messages)
             by_place: dict[tuple[str, int], list[Message]] = defaultdict(list)
             for message in messages:
-                if message.error() is None:
-                    by_place[message.topic() or "", message.partition() or 0].append(message)
+                place = message.topic() or "", message.partition() or 0
+                if (error := message.error()) is None:
+                    by_place[place].append(message)
+                elif place in self._stores:
+                    self._tell_unreadable(place, error)
+                    return False
             for place in by_place.keys() & self._behind.keys():
                 self._behind[place].take(by_place[place])
             held = sum(len(store.unread) for store in self._behind.values())
+        return True
+
+    def _tell_unreadable(self, place: tuple[str, int], error: KafkaError) -> None:
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            topic, partition = place
+            log.warning(
+                "changelog cannot be read: trying on",
+                topic=topic, partition=partition, error=error.str(),
+            )  # fmt: skip
 
     def _fold(self, consumer: Consumer, now_ms: int) -> None:
         places = [TopicPartition(topic, partition) for topic, partition in self._behind]

@@ -54,6 +54,7 @@ class Source:
         self._ahead: list[Record] = []
         self._errors: list[Message] = []
         self._told: set[int] = set()
+        self._member = ""
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
             "partition.assignment.strategy": "cooperative-sticky",
@@ -144,6 +145,15 @@ class Source:
         """Group metadata for `send_offsets_to_transaction`."""
         return self._consumer.consumer_group_metadata()
 
+    @property
+    def rejoins(self) -> bool:
+        """Whether it is no longer the member that got its partitions, by its own doing.
+
+        It gives its member id up when its session ends for it: after an outage, or a standstill.
+        To be fenced by another process leaves the id as it was.
+        """
+        return bool(self._consumer.memberid() != self._member)
+
     def close(self) -> None:
         """Leave; a static member's partitions wait for its return until the session ends."""
         self._consumer.close()
@@ -160,6 +170,7 @@ class Source:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign([])
+        self._member = consumer.memberid()
         if partitions or not self.assigned_once:
             self.partitions |= {assigned.partition for assigned in partitions}
             self.changed = self.assigned_once = True

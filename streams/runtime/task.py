@@ -23,7 +23,7 @@ from streams.state.store import Backend, Checkpoint, Logged
 
 log = structlog.get_logger(__name__)
 
-_POSITIONS_MS = 86_400_000
+_QUIET_MS = 21_600_000  # a quarter of the time for which Kafka, by default, keeps tombstones
 _TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
 
 
@@ -102,10 +102,11 @@ class Task:
     def dirty(self) -> bool:
         """Whether there is anything to commit.
 
-        Once a day its positions are: a broker forgets those of inputs that the group is not
-        subscribed to (KIP-496), and a group subscribes to a stage's first input alone.
+        Every six hours its positions are: a broker forgets those of inputs that the group is not
+        subscribed to (KIP-496), and a group subscribes to a stage's first input alone; and stores
+        that nobody dates anew are taken for old ones (`restore.distrust`).
         """
-        stale = self._clock.now() - self._current_at > _POSITIONS_MS
+        stale = self._clock.now() - self._current_at > _QUIET_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
@@ -128,14 +129,14 @@ class Task:
         """The transaction is committed: write it to the backends.
 
         `changelog_offsets` names, for each store that changed, the offset behind its last
-        changelog record.
+        changelog record. A store that did not for long is dated anew.
         """
         self._current_at = self._clock.now()
-        for name, offset in changelog_offsets.items():
-            store = self.stores[name]
-            dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
-            store.backend.write(store.changes, dated)
-        for store in self.stores.values():
+        for name, store in self.stores.items():
+            offset = changelog_offsets.get(name, self._quiet_at(store))
+            if offset is not None:
+                dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
+                store.backend.write(store.changes, dated)
             store.drop()
         self.ctx.outputs.clear()
         self._committed = dict(self.positions)
@@ -215,6 +216,12 @@ class Task:
         for store in self.stores.values():
             changed |= store.undo()
         return changed
+
+    def _quiet_at(self, store: Overlay) -> int | None:
+        checkpoint = store.backend.checkpoint()
+        if checkpoint is None or self._current_at - checkpoint.written_at_ms <= _QUIET_MS:
+            return None
+        return checkpoint.offset
 
     def _pending(self) -> tuple[int, int]:
         return len(self.ctx.outputs), self.changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,13 +27,14 @@ class Changelog:
     """A changelog as the cluster has it.
 
     `topic_id` tells it from a topic of the same name in another cluster, or one made again;
-    `tombstones_ms` is its `delete.retention.ms`: a store not brought up to date for longer may
-    have missed deletions.
+    `tombstones_ms` is for how long deletions stay in it, its `delete.retention.ms`: a store not
+    brought up to date for longer may have missed some. For ever, of a window store: its bundles
+    hold them as they hold all else.
     """
 
     topic: str
     topic_id: str
-    tombstones_ms: int
+    tombstones_ms: float
 
 
 class Topics:
@@ -118,17 +120,19 @@ def changelogs(admin: AdminClient, prefix: str, stage: Stage) -> dict[str, Chang
     Raises:
         KafkaException: not answered in time.
     """
-    names = [store.changelog for store in stage.stores]
-    if not names:
+    full = [prefix + store.changelog for store in stage.stores]
+    if not full:
         return {}
-    full = [prefix + name for name in names]
     described = admin.describe_topics(TopicCollection(full), request_timeout=_TIMEOUT)
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in full]
     configs = admin.describe_configs(asked, request_timeout=_TIMEOUT)
     tombstones = {resource.name: future.result() for resource, future in configs.items()}
     found = {}
-    for name in names:
-        entry = tombstones[prefix + name].get("delete.retention.ms")
+    for store in stage.stores:
+        name = prefix + store.changelog
+        entry = tombstones[name].get("delete.retention.ms")
         kept = int(entry.value) if entry is not None and entry.value else _TOMBSTONES_MS
-        found[name] = Changelog(name, str(described[prefix + name].result().topic_id), kept)
+        forgets_after = math.inf if store.kind == "window" else kept
+        topic_id = str(described[name].result().topic_id)
+        found[store.changelog] = Changelog(store.changelog, topic_id, forgets_after)
     return found

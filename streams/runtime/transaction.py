@@ -202,9 +202,10 @@ class KafkaTransactions:
 
     def _give_up(self, failed: _Failed) -> NoReturn:
         # A static member whose session ended in an outage is told that it was fenced
-        # (librdkafka#3437), as the runner knows; a real successor would fence it again.
-        outage = self._outlived() or self._outage.recent
-        if failed.verdict is Verdict.FENCED and not outage:
+        # (librdkafka#3437), as the runner knows; a real successor would fence it again. So is one
+        # that stood still, if the broker still knows it by the id that it gave up meanwhile.
+        alone = self._outlived() or self._outage.recent or self._source.rejoins
+        if failed.verdict is Verdict.FENCED and not alone:
             raise Fenced(
                 f"another process runs as this instance of {self._stage} ({failed}): "
                 "give each its own --instance"

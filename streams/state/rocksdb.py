@@ -45,17 +45,23 @@ class RocksTables:
         self.path = path
         self._meta = memory.walked()
         self._options = self._meta if walked else memory.looked_up()
+        self._tables: dict[int, Rdict] = {}
+        self._handles: dict[int, ColumnFamily] = {}
         self._checkpoint: Checkpoint | None = None
         if (path / _MARKER).exists():
             raise StoreDamaged(f"{path}: found damaged before")
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._db = Rdict(str(path), self._meta, column_families=self._families())
-            self._open_tables()
-            self._claim(f"format {FORMAT}, {identity}".encode())
-        except (StoreDamaged, ConfigError):
-            raise
         except Exception as error:
+            self._failed(error)
+        try:
+            self._claim(f"format {FORMAT}, {identity}".encode())
+            self._open_tables()
+        except Exception as error:
+            self.close()  # else whoever begins it anew would find it in use
+            if isinstance(error, StoreDamaged):
+                raise
             self._failed(error)
 
     def numbers(self) -> Sequence[int]:
@@ -107,10 +113,11 @@ class RocksTables:
         return self._checkpoint
 
     def wipe(self) -> None:
-        for number in self.numbers():
-            self.drop(number)
+        # First, so that no crash leaves it with entries missing.
         self._db.delete(_CHECKPOINT)
         self._checkpoint = None
+        for number in self.numbers():
+            self.drop(number)
 
     def close(self) -> None:
         """Closed it is, also where the last flush fails: a damaged one is told of when opened."""
@@ -145,8 +152,6 @@ class RocksTables:
         return dict.fromkeys(names, self._options) | {_META: self._meta}
 
     def _open_tables(self) -> None:
-        self._tables: dict[int, Rdict] = {}
-        self._handles: dict[int, ColumnFamily] = {}
         for name in self._families():
             if name != _META:
                 self._tables[int(name)] = self._db.get_column_family(name)
@@ -159,7 +164,6 @@ class RocksTables:
         if written is None:
             self._db.put(_IDENTITY, identity)
         elif written != identity:
-            self.close()
             raise StoreDamaged(f"{self.path}: holds {written!r}, not {identity!r}")
 
     def _handle(self, number: int) -> ColumnFamily:

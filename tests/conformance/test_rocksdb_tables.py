@@ -44,6 +44,43 @@ def test_broken_files_are_told_as_damage_and_a_removed_store_is_new(
     tables.close()
 
 
+def test_damage_where_it_says_whose_it_is_does_not_leave_it_in_use(tmp_path: Path) -> None:
+    """Whoever is told of the damage begins it anew at once, and must not find it locked."""
+    path = tmp_path / "s"
+    for offset in (1, 2):
+        tables = RocksTables(path, "test", MEMORY)
+        tables.write({}, Checkpoint(offset, 0))
+        tables.close()
+    for file in path.glob("*.sst"):
+        file.write_bytes(file.read_bytes().replace(b"format", b"fOrmat"))
+    try:
+        RocksTables(path, "test", RocksMemory())
+    except StoreDamaged:
+        remove_tables(path)
+        RocksTables(path, "test", MEMORY).close()
+    else:
+        pytest.fail("the damage was not found")
+
+
+def test_a_store_that_was_wiped_in_part_is_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = RocksTables(tmp_path / "s", "test", MEMORY)
+    tables.write({0: {b"a": b"1"}, 1: {b"b": b"1"}}, Checkpoint(7, 0))
+
+    def killed(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as first:
+        first.setattr(tables, "drop", killed)
+        with pytest.raises(InterruptedError):
+            tables.wipe()
+    tables.close()
+    again = RocksTables(tmp_path / "s", "test", MEMORY)
+    assert again.checkpoint() is None
+    again.close()
+
+
 def test_a_closed_store_does_not_look_empty(tmp_path: Path) -> None:
     tables = RocksTables(tmp_path / "s", "test", MEMORY)
     tables.write({0: {b"a": b"1"}}, Checkpoint(1, 0))

@@ -248,3 +248,39 @@ def test_a_part_of_a_restore_ends_also_where_one_key_is_told_again_and_again(
     assert not restoring.advance(0)
     assert restoring.left == 75
     assert backend.get(b"000") == b"1"
+
+
+def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer's position is behind it: a checkpoint there would leave it out for ever."""
+    damaged = [17, 17]
+
+    def consume(self: Consumer, number: int, timeout: float) -> list[Any]:
+        messages = Consumer.consume(self, number, timeout)
+        if damaged and any(m.key() == b"%03d" % damaged[0] for m in messages):
+            damaged.pop()
+            error = KafkaError(KafkaError._BAD_MSG, "checksum")
+            messages[-1] = SimpleNamespace(**{**vars(messages[-1]), "error": lambda: error})
+        return messages
+
+    class Damaging(Consumer):
+        pass
+
+    monkeypatch.setattr(Damaging, "consume", consume)
+    monkeypatch.setattr(restore, "Consumer", Damaging)
+    monkeypatch.setattr(restore, "_READ", 5)
+    monkeypatch.setattr(restore, "_MOST", 10)
+    backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
+    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    assert not restoring.advance(0)
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert not restoring.advance(0)
+            assert restoring.left == 90
+    assert [(e["event"], e["error"]) for e in logs] == [
+        ("changelog cannot be read: trying on", "checksum")
+    ]
+    while not restoring.advance(0):
+        pass
+    assert len(list(backend.range(b"", b"\xff"))) == 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -22,6 +22,7 @@ class Consumer:
         self.waiting = list(waiting)
         self.asked: list[tuple[int, float]] = []
         self.committed_offset: Any = None
+        self.member = "first"
 
     def poll(self, timeout: float) -> Any:
         return next(iter(self.consume(1, timeout)), None)
@@ -30,6 +31,9 @@ class Consumer:
         self.asked.append((most, timeout))
         taken, self.waiting = self.waiting[:most], self.waiting[most:]
         return taken
+
+    def memberid(self) -> str:
+        return self.member
 
     def committed(self, *_: Any) -> list[Any]:
         return [self.committed_offset]
@@ -157,3 +161,13 @@ def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
     source.read_ahead()
     with pytest.raises(Fenced):
         source.read(0.2)
+
+
+def test_a_member_rejoins_from_giving_its_id_up_until_it_is_assigned_anew() -> None:
+    source, consumer = source_of()
+    source._assigned(cast(Any, consumer), [])
+    assert not source.rejoins
+    for consumer.member in ("", "second"):
+        assert source.rejoins
+    source._assigned(cast(Any, consumer), [])
+    assert not source.rejoins

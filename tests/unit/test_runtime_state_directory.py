@@ -45,3 +45,19 @@ def test_only_what_is_never_walked_is_hashed(tmp_path: Path, spec: StoreSpec, la
     table = newest.read_text().split('[CFOptions "0"]')[1]
     assert layout in table.split("memtable_factory=")[1].splitlines()[0]
     store.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [StoreSpec("seen", "c", "window", 2_000), StoreSpec("seen", "c")],
+    ids=["another window", "another kind"],
+)
+def test_a_store_of_another_window_or_kind_is_begun_anew(tmp_path: Path, other: StoreSpec) -> None:
+    directory = StateDirectory(Settings(data_dir=tmp_path), "dedup", 4)
+    changelog = Changelog("c", "id", 1_000)
+    store = directory.open(StoreSpec("seen", "c", "window", 1_000), 0, changelog)
+    store.write({b"a": bytes(8)}, Checkpoint(1, 0))
+    store.close()
+    again = directory.open(other, 0, changelog)
+    assert again.checkpoint() is None
+    again.close()

@@ -12,6 +12,7 @@ from streams.runtime.processor import Context, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
+from streams.state.store import Checkpoint
 
 
 def task(stage: Stage, clock: Clock | None = None) -> Task:
@@ -38,15 +39,23 @@ def test_a_rollback_leaves_a_task_as_after_its_last_commit() -> None:
     assert counting.stores["counts"].get(b"a") == b"1"
 
 
-def test_an_idle_tasks_positions_are_committed_once_a_day() -> None:
+def test_a_quiet_task_commits_and_dates_its_stores_anew_four_times_a_day() -> None:
+    """A store that is not dated is taken for one that missed deletions."""
+    quarter = 21_600_000
     clock = VirtualClock(0)
-    idle = task(counting_stage(), clock)
-    clock.ms = 86_400_000
-    assert not idle.dirty
-    clock.ms += 1
-    assert idle.dirty
-    idle.committed({})
-    assert not idle.dirty
+    quiet = task(counting_stage(), clock)
+    quiet.process([record(5)])
+    quiet.committed({"counts": 9})
+    backend = quiet.stores["counts"].backend
+    clock.ms = quarter
+    assert not quiet.dirty
+    quiet.committed({})
+    assert backend.checkpoint() == Checkpoint(9, 0, 1_005)
+    clock.ms = 2 * quarter + 1
+    assert quiet.dirty
+    quiet.committed({})
+    assert not quiet.dirty
+    assert backend.checkpoint() == Checkpoint(9, clock.ms, 1_005)
 
 
 def test_nothing_reaches_the_backend_before_the_commit() -> None:

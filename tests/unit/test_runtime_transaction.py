@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
+from streams.errors import Fenced
 from streams.runtime import transaction
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import Outage
@@ -45,8 +46,9 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
 class Reading:
     """A source that delivers partition 0, and holds nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rejoins: bool = False) -> None:
         self.delivering = frozenset({0})
+        self.rejoins = rejoins
 
     def group(self) -> object:
         return None
@@ -198,6 +200,50 @@ def test_a_producer_is_replaced_when_a_connection_breaks(
     for _ in range(2):
         under_test.commit([task()])
     assert len(producers) == (1 if kept else 2)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "raised"),
+    [
+        (KafkaError(KafkaError._INCONSISTENT, "not delivered", txn_requires_abort=True),
+         TransactionAborted),
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"), OutputRefused),
+    ],
+)  # fmt: skip
+def test_a_record_alone_is_refused_only_where_it_is_proven(
+    producers: list[Recorded],
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: KafkaError,
+    raised: type[Exception],
+) -> None:
+    """What was not delivered in time is a good record, and no dead letter."""
+
+    def refuse(*_: object) -> None:
+        raise KafkaException(refusal)
+
+    monkeypatch.setattr(Recorded, "commit_transaction", refuse, raising=False)
+    with pytest.raises(raised):
+        transactions(Outage()).commit([task()], alone=True)
+    with pytest.raises(OutputRefused):
+        transactions(Outage()).commit([task()])
+
+
+@pytest.mark.parametrize(("rejoins", "raised"), [(False, Fenced), (True, ProducerLost)])
+def test_who_gave_its_membership_up_itself_was_fenced_by_nobody(
+    producers: list[Recorded],
+    monkeypatch: pytest.MonkeyPatch,
+    rejoins: bool,
+    raised: type[Exception],
+) -> None:
+    """After a standstill the positions go out under no member's id, which the broker refuses."""
+    fenced = KafkaException(KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced"))
+
+    def refuse(*_: object) -> None:
+        raise fenced
+
+    monkeypatch.setattr(Recorded, "send_offsets_to_transaction", refuse, raising=False)
+    with pytest.raises(raised):
+        transactions(Outage(), Reading(rejoins=rejoins)).commit([task()])
 
 
 def test_what_keeps_a_producer_from_opening_is_said_once_for_each_reason(

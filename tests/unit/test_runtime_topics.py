@@ -1,0 +1,82 @@
+"""What a stage learns of its topics before it starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource
+from counting import counting_stage, counting_topology
+
+from streams.errors import ConfigError
+from streams.runtime.failures import Outage
+from streams.runtime.offsets import latest, request_offsets
+from streams.runtime.processor import Stage, StoreSpec
+from streams.runtime.topics import Topics, await_topics, changelogs
+
+HOUR_MS = 3_600_000
+
+
+def answered(value: object) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+class Admin:
+    """A cluster with two topics that keep deletions for an hour, and `widths` partitions."""
+
+    def __init__(self, **widths: int) -> None:
+        self.widths = widths
+        self.isolation: IsolationLevel | None = None
+
+    def describe_topics(self, names: TopicCollection, request_timeout: float) -> Any:
+        return {
+            name: answered(SimpleNamespace(topic_id=f"id of {name}")) for name in ("p.a", "p.b")
+        }
+
+    def describe_configs(self, asked: Collection[ConfigResource], request_timeout: float) -> Any:
+        kept = SimpleNamespace(value=str(HOUR_MS))
+        return {resource: answered({"delete.retention.ms": kept}) for resource in asked}
+
+    def list_topics(self, timeout: float) -> Any:
+        found = {
+            name: SimpleNamespace(partitions=range(width), error=None)
+            for name, width in self.widths.items()
+        }
+        return SimpleNamespace(topics=found)
+
+    def list_offsets(self, asked: Any, isolation_level: IsolationLevel, **_: Any) -> Any:
+        self.isolation = isolation_level
+        return {}
+
+
+def test_a_changelog_keeps_deletions_as_the_cluster_says_but_in_bundles_for_ever() -> None:
+    stores = StoreSpec("a", "a"), StoreSpec("b", "b", "window", 1_000)
+    found = changelogs(
+        cast(AdminClient, Admin()), "p.", Stage("s", ("in",), stores, cast(Any, None))
+    )
+    assert [(c.topic_id, c.tombstones_ms) for c in found.values()] == [
+        ("id of p.a", HOUR_MS), ("id of p.b", math.inf)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ["in", "counting.counts.changelog"])
+def test_another_number_of_partitions_than_declared_is_refused(odd: str) -> None:
+    stage, topology = counting_stage(), counting_topology()
+    widths = {name: topic.partitions for name, topic in topology.topics.items()}
+    topics = Topics(cast(AdminClient, Admin(**widths | {odd: 7})), "")
+    with pytest.raises(ConfigError, match=f"{odd} has 7 partitions, topology.yaml says"):
+        await_topics(topics, stage, topology, Outage(), lambda: True)
+
+
+def test_an_end_is_asked_for_with_what_open_transactions_wrote() -> None:
+    """Else a restore would stop before them, and they be committed later."""
+    admin = Admin()
+    request_offsets(cast(AdminClient, admin), "", [("in", 0)], latest(), 1.0)
+    assert admin.isolation is IsolationLevel.READ_UNCOMMITTED
