@@ -1,7 +1,7 @@
 """Events a second of the dedup stage beside Quix Streams, Faust and Kafka Streams.
 
     python benchmarks/bench_dedup.py [--events 400000] [--duplicates 0.1] [--json]
-        [--contender NAME ...] [--sweep NAME]
+        [--contender NAME ...] [--rounds N] [--sweep NAME]
         [--keys N ...] [--processes N] [--hop] [--recover]
 
 One broker, one topic, filled once: real envelopes of 200 tenants with the headers that the ingress
@@ -11,8 +11,10 @@ the same way: the offsets that the contender's group has committed. A contender'
 read_committed, must hold exactly the expected events, each once: else its row is void, and the exit
 code is 1.
 
-`--sweep` tries a contender's settings one by one. `--keys`, `--processes`, `--hop` and `--recover`
-measure our stage alone; the comparison is then made only for each `--contender` named.
+With `--rounds` everybody runs so often, in turns and each time on a new broker, since a machine is
+seldom as fast as a minute before: a row is its round of median speed. `--sweep` tries a contender's
+settings one by one. `--keys`, `--processes`, `--hop` (beside `bare`) and `--recover` measure our
+stage alone; the comparison is then made only for each `--contender` named.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from collections.abc import Iterator, Sequence
 
 from contenders.environments import Unavailable
 from dedup_alone import Measured, as_processes, idle_hop, killed, with_keys
-from dedup_contenders import ALL, Contender, Input, Row, Settings, run
-from dedup_standings import results, show
+from dedup_contenders import ALL, BARE, TIDEGATE, Contender, Input, Row, Settings, run
+from dedup_standings import median, results, show
 from dedup_topic import FEW, INPUT, create, create_stage_topics, fill
 from harness import arguments, broker_and_folder, report
 
@@ -36,7 +38,7 @@ def main() -> None:
     chosen = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contenders must not outlive us
     alone = list(measured_alone(chosen))
-    rows = list(contest(chosen, entries(chosen, alone=bool(alone))))
+    rows = contest(chosen, entries(chosen, alone=bool(alone)))
     figures = [result for measured in alone for result in measured.results]
     if chosen.json:
         report("dedup", [*results(rows), *figures], as_json=True)
@@ -55,6 +57,7 @@ def parse() -> Namespace:
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--duplicates", type=float, default=0.1, help="share, below 1")
     parser.add_argument("--contender", action="append", choices=ALL)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sweep", choices=[c.name for c in ALL.values() if c.swept])
     parser.add_argument("--keys", type=int, action="append", default=[])
     parser.add_argument("--processes", type=int)
@@ -71,7 +74,8 @@ def measured_alone(chosen: Namespace) -> Iterator[Measured]:
     if chosen.processes:
         yield as_processes(chosen.processes, *load)
     if chosen.hop:
-        yield idle_hop()
+        yield idle_hop(BARE)
+        yield idle_hop(TIDEGATE)
     if chosen.recover:
         yield killed(*load)
 
@@ -85,10 +89,16 @@ def entries(chosen: Namespace, *, alone: bool) -> list[Entry]:
     return [(name, ALL[name], ALL[name].settings) for name in names]
 
 
-def contest(chosen: Namespace, asked: Sequence[Entry]) -> Iterator[Row]:
-    """A row for each run that this machine can make, all on one broker."""
+def contest(chosen: Namespace, asked: Sequence[Entry]) -> list[Row]:
+    """A row for each entry that this machine can run: its median of all rounds."""
     if not asked:
-        return
+        return []
+    rounds = [list(in_turn(chosen, asked)) for _ in range(chosen.rounds)]
+    return [median(rows) for rows in zip(*rounds, strict=True)]
+
+
+def in_turn(chosen: Namespace, asked: Sequence[Entry]) -> Iterator[Row]:
+    """One round: each entry once, all on one broker."""
     with broker_and_folder() as (bootstrap, folder):
         create_stage_topics(bootstrap)
         inputs: dict[float, Input] = {}

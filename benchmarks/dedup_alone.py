@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dedup_contenders import stage_command
+from dedup_contenders import Contender, Place, stage_command
 from dedup_speed import Process, Speed, measure, memory_mib, running
 from dedup_topic import (
     INPUT,
@@ -51,6 +51,12 @@ class Stand:
     def stage(self, instance: int = 0, **env: str) -> Iterator[Process]:
         command = stage_command(self.bootstrap, self.folder / "state", "--instance", str(instance))
         with running(command, self.log(instance), {**_JSON_LOG, **env}) as process:
+            yield process
+
+    @contextmanager
+    def contender(self, who: Contender) -> Iterator[Process]:
+        place = Place(self.bootstrap, INPUT, OUTPUT, who.name, self.folder / "state")
+        with running(who.command(place, who.settings), self.log()) as process:
             yield process
 
     def log(self, instance: int = 0) -> Path:
@@ -132,9 +138,9 @@ def _has(on: Stand, instance: int, partitions: int) -> bool:
     return bool(said) and len(said[-1]["partitions"]) == partitions
 
 
-def idle_hop() -> Measured:
+def idle_hop(contender: Contender) -> Measured:
     """From `produce` to the moment at which a reader of committed records has the event."""
-    with stand() as on, on.stage() as process:
+    with stand() as on, on.contender(contender) as process:
         sender, reader = producer(on.bootstrap, linger_ms=0), Reader(on.bootstrap, TOPOLOGY, OUTPUT)
         expected, seconds = set(), []
         for number in range(WARM_UP + HOPS):
@@ -148,7 +154,7 @@ def idle_hop() -> Measured:
             seconds.append(time.perf_counter() - began)
         reader.close()
         found = faults(on.bootstrap, OUTPUT, expected)
-    name = "idle hop"
+    name = f"idle hop, {contender.name}"
     return _measured(name, percentiles(name, "one record", seconds[WARM_UP:]), found)
 
 

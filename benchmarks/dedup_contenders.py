@@ -196,9 +196,10 @@ FAUST = Contender(
     share=0.1,
 )  # fmt: skip
 _KAFKA_STREAMS: Settings = {
-    "java": "-XX:+UseParallelGC", "key": "sliced", "lookup": "point", "cached": "false",
+    "java": "-XX:+UseParallelGC -Xms1g -Xmx1g",
+    "key": "sliced", "lookup": "point", "cached": "false",
     "commit.interval.ms": "1000", "consumer.max.poll.records": "5000",
-    "producer.linger.ms": "5", "producer.compression.type": "lz4",
+    "producer.linger.ms": "20", "producer.compression.type": "lz4",
     "producer.batch.size": "131072", "buffered.records.per.partition": "1000",
     "write.buffer.mib": "16",
 }  # fmt: skip
@@ -213,11 +214,13 @@ KAFKA_STREAMS = Contender(
         "consumer.fetch.min.bytes": ("100000",),
         "consumer.max.partition.fetch.bytes": ("8388608",),
         "consumer.check.crcs": ("false",),
-        "producer.linger.ms": ("0", "20", "100"),
+        "producer.linger.ms": ("0", "5", "100"),
         "producer.batch.size": ("16384", "524288"),
         "buffered.records.per.partition": ("10000",),
         "write.buffer.mib": ("64",),
-        "java": ("-XX:+UseG1GC", "-XX:+UseSerialGC", "-XX:+UseParallelGC -Xms1g -Xmx1g"),
+        "java": (
+            "-XX:+UseG1GC -Xms1g -Xmx1g", "-XX:+UseSerialGC -Xms1g -Xmx1g", "-XX:+UseParallelGC",
+        ),
     },
 )  # fmt: skip
 KAFKA_STREAMS_AVRO = Contender(

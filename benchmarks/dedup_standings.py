@@ -13,6 +13,16 @@ WIDTH = 120
 """Columns at least, also where the output is no terminal: a wrapped row is hard to read."""
 
 
+def median(rounds: Sequence[Row]) -> Row:
+    """Of one contender's rounds the one of median speed, of two the slower; or one that is void."""
+    for row in rounds:
+        if row.speed is None or row.void:
+            return row
+    return sorted(rounds, key=lambda row: row.speed.rate if row.speed else 0)[
+        (len(rounds) - 1) // 2
+    ]
+
+
 def show(benchmark: str, rows: Sequence[Row]) -> None:
     """Print a line for each row; a void one shows no speed."""
     if not rows:

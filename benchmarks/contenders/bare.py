@@ -2,7 +2,8 @@
 
 Read, look up, send the event and its changelog record, send positions, commit, write: and nothing
 of what makes a stage. No window (one table a partition), no restore, no rebalance, no poison, no
-metrics. Arguments are name=value: `bootstrap`, `group`, `input`, `output`, `state` (a directory).
+metrics; settings are the stage's. Arguments are name=value: `bootstrap`, `group`, `input`,
+`output`, `state` (a directory).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rocksdict import Rdict, WriteBatch
 
+from streams.kafka import consumer_config, producer_config
+from streams.settings import Settings
 from streams.state.rocksdb_memory import RocksMemory
 
 FINGERPRINT = slice(5, 21)
@@ -28,32 +31,27 @@ class Bare:
     """`changelog` is a topic of its own beside the output."""
 
     def __init__(self, given: dict[str, str]) -> None:
-        client: dict[str, Any] = {"bootstrap.servers": given["bootstrap"], "log_level": 0}
+        settings = Settings(bootstrap=given["bootstrap"])
         self.input, self.output = given["input"], given["output"]
         self.changelog = f"{self.output}.changelog"
-        admin = AdminClient(client)
+        admin = AdminClient(settings.client())
         width = len(admin.list_topics(self.input, timeout=10).topics[self.input].partitions)
         for created in admin.create_topics([NewTopic(self.changelog, width, 1)]).values():
             created.result(30)
         options = RocksMemory().looked_up()
         self.tables = [Rdict(str(Path(given["state"]) / str(p)), options) for p in range(width)]
-        self.consumer = Consumer({
-            **client, "group.id": given["group"], "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "isolation.level": "read_committed",
-        })  # fmt: skip
-        self.producer = Producer({
-            **client, "transactional.id": given["group"], "linger.ms": 2,
-            "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000,
-        })  # fmt: skip
+        self.consumer = Consumer(consumer_config(settings, given["group"]))
+        transactional = {"transactional.id": given["group"]}
+        self.producer = Producer(producer_config(settings, **transactional))
         self.producer.init_transactions()
         self.consumer.subscribe([self.input])
 
     def run(self) -> None:
         """Until it is ended."""
         while True:
-            messages = self.consumer.consume(BATCH, 0.05)
-            if messages:
-                self.step(messages)
+            first = self.consumer.poll(0.05)
+            if first is not None:
+                self.step([first, *self.consumer.consume(BATCH, 0)])
 
     def step(self, messages: list[Message]) -> None:
         """One transaction, then one write for each partition."""

@@ -99,7 +99,6 @@ class StageLoop:
         return self._outage.seen and self._restored
 
     def run(self) -> None:
-        """Until told to stop."""
         self._admin = offsets_admin(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
         if not await_topics(self._topics, self._stage, self._topology, self._outage, self._pause):
@@ -172,12 +171,13 @@ class StageLoop:
         try:
             return self._source.read(self._patience())
         except Fenced:
-            if not self._outage.recent:
+            if not (self._outage.recent or self._source.joining):
                 raise
-            # A static member whose session ends in an outage is told that it was fenced
-            # (librdkafka#3437); a real successor would fence it again, also past the outage.
-            log.warning("consumer is replaced: its session ended in the outage")
+            # So it is told in an outage (librdkafka#3437), and by a broker that restarted while it
+            # joined, too; a real successor would fence it again.
+            log.warning("consumer is replaced: the broker knew it by another member id")
             self._source.rejoin()
+            self._pause()
             return []
 
     def _patience(self) -> float:

@@ -67,7 +67,7 @@ class Source:
         """Join anew with a new consumer; the assignment is empty until then."""
         self._consumer.close()
         self._take(self.partitions)
-        self._ahead, self._errors = [], []
+        self._ahead, self._errors, self._member = [], [], ""
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
@@ -144,6 +144,11 @@ class Source:
     def group(self) -> object:
         """Group metadata for `send_offsets_to_transaction`."""
         return self._consumer.consumer_group_metadata()
+
+    @property
+    def joining(self) -> bool:
+        """Whether it has yet to hear of its first assignment, if only of none, since it joined."""
+        return not self._member
 
     @property
     def rejoins(self) -> bool:

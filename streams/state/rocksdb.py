@@ -16,6 +16,7 @@ from typing import NoReturn, cast
 from rocksdict import ColumnFamily, DbClosedError, Options, Rdict, ReadOptions, WriteBatch
 
 from streams.errors import ConfigError, StoreDamaged
+from streams.state.rocksdb_manifest import manifest_is_whole
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Changes, Checkpoint
 
@@ -52,6 +53,8 @@ class RocksTables:
             raise StoreDamaged(f"{path}: found damaged before")
         try:
             path.mkdir(parents=True, exist_ok=True)
+            if not manifest_is_whole(path):
+                raise ValueError("its MANIFEST ends within a record")
             self._db = Rdict(str(path), self._meta, column_families=self._families())
         except Exception as error:
             self._failed(error)

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from counting import counting_stage, counting_topology
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
+from streams.errors import Fenced
 from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
@@ -202,6 +204,24 @@ def test_what_was_taken_away_while_it_was_restored_is_not_started(
     loop._change()
     assert not loop._assignment.restoring
     assert started == []
+
+
+@pytest.mark.parametrize("joining", [True, False])
+def test_who_is_fenced_while_it_joins_joins_again(
+    asked: list[str], tmp_path: Path, joining: bool
+) -> None:
+    """A broker that restarts forgets it, and knows who bore its name before."""
+
+    def read(patience: float) -> list[Record]:
+        raise Fenced("by another member id")
+
+    source: Any = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    source.read, source.joining, source.rejoin = read, joining, lambda: asked.append("rejoin")
+    loop._stop.set()  # no pause
+    with nullcontext() if joining else pytest.raises(Fenced):
+        assert loop._read() == []
+    assert ("rejoin" in asked) == joining
 
 
 def processed() -> float:

@@ -165,7 +165,9 @@ def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
 
 def test_a_member_rejoins_from_giving_its_id_up_until_it_is_assigned_anew() -> None:
     source, consumer = source_of()
+    assert source.joining
     source._assigned(cast(Any, consumer), [])
+    assert not source.joining
     assert not source.rejoins
     for consumer.member in ("", "second"):
         assert source.rejoins

@@ -6,7 +6,7 @@ import gc
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -73,6 +73,25 @@ def test_a_flipped_byte_does_no_silent_harm(
     except StoreDamaged:
         with pytest.raises(StoreDamaged, match="found damaged before"), opened(copy):
             pass
+
+
+def test_no_byte_of_the_list_of_files_can_hide_one(tmp_path: Path) -> None:
+    """A record's length that points behind the end makes RocksDB forget all from there on."""
+    left, copy = tmp_path / "left", tmp_path / "copy"
+    for number in range(2):
+        with opened(left) as backend:
+            backend.write({b"%d" % number: bytes(8)}, Checkpoint(number + 1, 1))
+    (manifest,) = left.glob("MANIFEST-*")
+    for at in range(manifest.stat().st_size):
+        shutil.copytree(left, copy)
+        with (copy / manifest.name).open("r+b") as file:
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ 0x81]))
+        with suppress(StoreDamaged), opened(copy) as backend:
+            assert backend.get_many([b"0", b"1"]) == [bytes(8)] * 2, f"byte {at}"
+        shutil.rmtree(copy)
 
 
 @pytest.mark.parametrize("read", ["range", "get_many"])
