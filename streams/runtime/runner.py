@@ -30,7 +30,7 @@ from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.topics import Topics, await_topics, changelogs
+from streams.runtime.topics import Changelog, Topics, await_topics
 from streams.runtime.transaction import (
     KafkaTransactions,
     ProducerLost,
@@ -43,8 +43,7 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
-_QUIET = {"log_level": 0}
-"""librdkafka's own lines say each failed connection; `Outage` says it once."""
+_QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
 def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
@@ -101,9 +100,10 @@ class StageLoop:
     def run(self) -> None:
         self._admin = offsets_admin(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
-        if not await_topics(self._topics, self._stage, self._topology, self._outage, self._pause):
+        known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
+        if known is None:
             return
-        self._connect()
+        self._connect(known)
         try:
             while not self._stop.is_set():
                 self._round()
@@ -114,7 +114,7 @@ class StageLoop:
     def _pause(self) -> bool:
         return self._stop.wait(_IDLE_SECONDS)
 
-    def _connect(self) -> None:
+    def _connect(self, changelogs: dict[str, Changelog]) -> None:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
         # Before the group hears of this process: it takes the place of any other of its name.
@@ -140,7 +140,7 @@ class StageLoop:
             self._admin,
             prefix,
             directory,
-            changelogs(self._admin, prefix, stage),
+            changelogs,
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
             SystemClock(),
             self._ends.read_through,

@@ -68,13 +68,17 @@ class Topics:
             return True  # nobody can say: let the transaction find out
         return 0 <= partition < self.width(topic)
 
+    def changelogs(self, stage: Stage) -> dict[str, Changelog]:
+        """See `changelogs`."""
+        return changelogs(self._admin, self._prefix, stage)
+
 
 def await_topics(
     topics: Topics, stage: Stage, topology: Topology, outage: Outage, pause: Callable[[], bool]
-) -> bool:
-    """Return True once every topic of the stage is there; says once what it waits for.
+) -> dict[str, Changelog] | None:
+    """Return the stage's changelogs once all its topics are there; says once what it waits for.
 
-    `pause` waits a moment and answers whether to give up.
+    `pause` waits a moment and answers whether to give up: then None is returned.
 
     Raises:
         ConfigError: an input or changelog has other than its declared number of partitions.
@@ -85,22 +89,21 @@ def await_topics(
     needed |= {topic for topic in writes if "*" not in topic}
     said = False
     while True:
+        missing = []
         try:
             topics.refresh()
-            missing = sorted(topic for topic in needed if not topics.width(topic))
-        except KafkaException as error:
-            outage.failed(error)
-            missing = []
-        else:
             outage.answered()
+            missing = sorted(topic for topic in needed if not topics.width(topic))
             if not missing:
                 _check_widths(topics, stage, topology)
-                return True
+                return topics.changelogs(stage)
+        except KafkaException as error:
+            outage.failed(error)
         if missing and not said:
             said = True
             log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
         if pause():
-            return False
+            return None
 
 
 def _check_widths(topics: Topics, stage: Stage, topology: Topology) -> None:

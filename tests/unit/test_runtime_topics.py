@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
 from counting import counting_stage, counting_topology
 
@@ -17,7 +17,7 @@ from streams.errors import ConfigError
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import latest, request_offsets
 from streams.runtime.processor import Stage, StoreSpec
-from streams.runtime.topics import Topics, await_topics, changelogs
+from streams.runtime.topics import Changelog, Topics, await_topics, changelogs
 
 HOUR_MS = 3_600_000
 
@@ -73,6 +73,25 @@ def test_another_number_of_partitions_than_declared_is_refused(odd: str) -> None
     topics = Topics(cast(AdminClient, Admin(**widths | {odd: 7})), "")
     with pytest.raises(ConfigError, match=f"{odd} has 7 partitions, topology.yaml says"):
         await_topics(topics, stage, topology, Outage(), lambda: True)
+
+
+def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> None:
+    stage, topology = counting_stage(), counting_topology()
+    admin = Admin(**{name: topic.partitions for name, topic in topology.topics.items()})
+    topics = Topics(cast(AdminClient, admin), "")
+    found = {"counting.counts.changelog": Changelog("c", "id", HOUR_MS)}
+    answers = iter([KafkaException(KafkaError(KafkaError._TRANSPORT)), found])
+
+    def ask(stage: Stage) -> dict[str, Changelog]:
+        answer = next(answers)
+        if isinstance(answer, KafkaException):
+            raise answer
+        return answer
+
+    topics.changelogs = ask  # type: ignore[method-assign]
+    outage = Outage()
+    assert await_topics(topics, stage, topology, outage, lambda: False) == found
+    assert outage.recent
 
 
 def test_an_end_is_asked_for_with_what_open_transactions_wrote() -> None:
