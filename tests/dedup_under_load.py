@@ -37,7 +37,7 @@ from verdict import (
 )
 
 from streams.dedup import stage
-from streams.runtime.topics import changelogs
+from streams.runtime.topics import Topics
 from streams.settings import load_settings
 from streams.state.bundle import changes_in
 from streams.topology.load import load
@@ -167,5 +167,5 @@ class DedupUnderLoad:
                 shutil.copytree(home / "state", copied / "state")
                 settings.append(load_settings({**environ, "TIDEGATE_DATA_DIR": str(copied)}))
         spec, admin = self._stage.stores[0], self.cluster.admin
-        changelog = changelogs(admin, self.cluster.prefix, self._stage)[spec.changelog]
+        changelog = Topics(admin, self.cluster.prefix).changelogs(self._stage)[spec.changelog]
         return copies(settings, "dedup", spec, changelog, self._topology.partitions)

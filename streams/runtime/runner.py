@@ -98,6 +98,7 @@ class StageLoop:
         return self._outage.seen and self._restored
 
     def run(self) -> None:
+        """Until told to stop."""
         self._admin = offsets_admin(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
@@ -173,8 +174,7 @@ class StageLoop:
         except Fenced:
             if not (self._outage.recent or self._source.joining):
                 raise
-            # So it is told in an outage (librdkafka#3437), and by a broker that restarted while it
-            # joined, too; a real successor would fence it again.
+            # By an outage (librdkafka#3437), or a broker's restart; a successor would do it again.
             log.warning("consumer is replaced: the broker knew it by another member id")
             self._source.rejoin()
             self._pause()

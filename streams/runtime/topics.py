@@ -69,8 +69,27 @@ class Topics:
         return 0 <= partition < self.width(topic)
 
     def changelogs(self, stage: Stage) -> dict[str, Changelog]:
-        """See `changelogs`."""
-        return changelogs(self._admin, self._prefix, stage)
+        """The stage's changelogs by logical name.
+
+        Raises:
+            KafkaException: not answered in time.
+        """
+        full = [self._prefix + store.changelog for store in stage.stores]
+        if not full:
+            return {}
+        described = self._admin.describe_topics(TopicCollection(full), request_timeout=_TIMEOUT)
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in full]
+        configs = self._admin.describe_configs(asked, request_timeout=_TIMEOUT)
+        tombstones = {resource.name: future.result() for resource, future in configs.items()}
+        found = {}
+        for store in stage.stores:
+            name = self._prefix + store.changelog
+            entry = tombstones[name].get("delete.retention.ms")
+            kept = int(entry.value) if entry is not None and entry.value else _TOMBSTONES_MS
+            forgets_after = math.inf if store.kind == "window" else kept
+            topic_id = str(described[name].result().topic_id)
+            found[store.changelog] = Changelog(store.changelog, topic_id, forgets_after)
+        return found
 
 
 def await_topics(
@@ -89,16 +108,18 @@ def await_topics(
     needed |= {topic for topic in writes if "*" not in topic}
     said = False
     while True:
-        missing = []
+        missing, found = [], None
         try:
             topics.refresh()
-            outage.answered()
             missing = sorted(topic for topic in needed if not topics.width(topic))
             if not missing:
                 _check_widths(topics, stage, topology)
-                return topics.changelogs(stage)
+                found = topics.changelogs(stage)
+            outage.answered()
         except KafkaException as error:
             outage.failed(error)
+        if found is not None:
+            return found
         if missing and not said:
             said = True
             log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
@@ -115,27 +136,3 @@ def _check_widths(topics: Topics, stage: Stage, topology: Topology) -> None:
                 f"{declared}: keys would not meet their state. Declare {found}, or see "
                 "`tidegate topology plan` for what a change takes"
             )
-
-
-def changelogs(admin: AdminClient, prefix: str, stage: Stage) -> dict[str, Changelog]:
-    """The stage's changelogs by logical name.
-
-    Raises:
-        KafkaException: not answered in time.
-    """
-    full = [prefix + store.changelog for store in stage.stores]
-    if not full:
-        return {}
-    described = admin.describe_topics(TopicCollection(full), request_timeout=_TIMEOUT)
-    asked = [ConfigResource(ResourceType.TOPIC, name) for name in full]
-    configs = admin.describe_configs(asked, request_timeout=_TIMEOUT)
-    tombstones = {resource.name: future.result() for resource, future in configs.items()}
-    found = {}
-    for store in stage.stores:
-        name = prefix + store.changelog
-        entry = tombstones[name].get("delete.retention.ms")
-        kept = int(entry.value) if entry is not None and entry.value else _TOMBSTONES_MS
-        forgets_after = math.inf if store.kind == "window" else kept
-        topic_id = str(described[name].result().topic_id)
-        found[store.changelog] = Changelog(store.changelog, topic_id, forgets_after)
-    return found

@@ -51,13 +51,7 @@ class RocksTables:
         self._checkpoint: Checkpoint | None = None
         if (path / _MARKER).exists():
             raise StoreDamaged(f"{path}: found damaged before")
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if not manifest_is_whole(path):
-                raise ValueError("its MANIFEST ends within a record")
-            self._db = Rdict(str(path), self._meta, column_families=self._families())
-        except Exception as error:
-            self._failed(error)
+        self._db = self._database()
         try:
             self._claim(f"format {FORMAT}, {identity}".encode())
             self._open_tables()
@@ -147,6 +141,15 @@ class RocksTables:
                 else:
                     put(key, value)
         return batch
+
+    def _database(self) -> Rdict:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not manifest_is_whole(self.path):
+                raise ValueError("its MANIFEST ends within a record")
+            return Rdict(str(self.path), self._meta, column_families=self._families())
+        except Exception as error:
+            self._failed(error)
 
     def _families(self) -> dict[str, Options]:
         # Without its options named again, an existing family loses its cache and filters.

@@ -28,7 +28,7 @@ def manifest_is_whole(database: Path) -> bool:
     try:
         current = (database / "CURRENT").read_bytes()
         manifest = (database / current.decode().strip()).read_bytes()
-    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError, ValueError):
+    except (FileNotFoundError, IsADirectoryError, ValueError):
         return True
     return _ends_whole(manifest)
 

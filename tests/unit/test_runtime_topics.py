@@ -12,12 +12,13 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
 from counting import counting_stage, counting_topology
+from structlog.testing import capture_logs
 
 from streams.errors import ConfigError
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import latest, request_offsets
 from streams.runtime.processor import Stage, StoreSpec
-from streams.runtime.topics import Changelog, Topics, await_topics, changelogs
+from streams.runtime.topics import Changelog, Topics, await_topics
 
 HOUR_MS = 3_600_000
 
@@ -58,9 +59,8 @@ class Admin:
 
 def test_a_changelog_keeps_deletions_as_the_cluster_says_but_in_bundles_for_ever() -> None:
     stores = StoreSpec("a", "a"), StoreSpec("b", "b", "window", 1_000)
-    found = changelogs(
-        cast(AdminClient, Admin()), "p.", Stage("s", ("in",), stores, cast(Any, None))
-    )
+    stage = Stage("s", ("in",), stores, cast(Any, None))
+    found = Topics(cast(AdminClient, Admin()), "p.").changelogs(stage)
     assert [(c.topic_id, c.tombstones_ms) for c in found.values()] == [
         ("id of p.a", HOUR_MS), ("id of p.b", math.inf)
     ]  # fmt: skip
@@ -90,8 +90,11 @@ def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> No
 
     topics.changelogs = ask  # type: ignore[method-assign]
     outage = Outage()
-    assert await_topics(topics, stage, topology, outage, lambda: False) == found
-    assert outage.recent
+    with capture_logs() as logs:
+        assert await_topics(topics, stage, topology, outage, lambda: False) == found
+    assert [line["event"] for line in logs] == [
+        "kafka does not answer: trying on", "kafka answers"
+    ]  # fmt: skip
 
 
 def test_an_end_is_asked_for_with_what_open_transactions_wrote() -> None:
