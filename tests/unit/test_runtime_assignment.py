@@ -284,20 +284,17 @@ def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
             messages[-1] = SimpleNamespace(**{**vars(messages[-1]), "error": lambda: error})
         return messages
 
-    class Damaging(Consumer):
-        pass
-
-    monkeypatch.setattr(Damaging, "consume", consume)
-    monkeypatch.setattr(restore, "Consumer", Damaging)
+    monkeypatch.setattr(restore, "Consumer", type("Damaging", (Consumer,), {"consume": consume}))
     monkeypatch.setattr(restore, "_READ", 5)
     monkeypatch.setattr(restore, "_MOST", 10)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
-    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    store = Restoring("counts", 0, backend, CHANGELOG)
+    restoring = Restore([store], None, "", {}, 0)  # type: ignore[arg-type]
     assert not restoring.advance(0)
     with capture_logs() as logs:
         for _ in range(2):
             assert not restoring.advance(0)
-            assert restoring.left == 90
+            assert (restoring.left, store.unread) == (90, {})
     assert [(e["event"], e["error"]) for e in logs] == [
         ("changelog cannot be read: trying on", "checksum")
     ]

@@ -80,7 +80,8 @@ def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> No
     admin = Admin(**{name: topic.partitions for name, topic in topology.topics.items()})
     topics = Topics(cast(AdminClient, admin), "")
     found = {"counting.counts.changelog": Changelog("c", "id", HOUR_MS)}
-    answers = iter([KafkaException(KafkaError(KafkaError._TRANSPORT)), found])
+    away = KafkaException(KafkaError(KafkaError._TRANSPORT))
+    answers = iter([away, away, found])
 
     def ask(stage: Stage) -> dict[str, Changelog]:
         answer = next(answers)
