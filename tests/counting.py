@@ -62,25 +62,25 @@ class Counting:
             ctx.forward("out", key, b"%d" % now)
 
 
-def counting_stage(punctuate_seconds: float = 0.1) -> Stage:
+def counting_stage(punctuate_seconds: float = 0.1, inputs: tuple[str, ...] = ("in",)) -> Stage:
     return Stage(
         name="counting",
-        inputs=("in",),
+        inputs=inputs,
         stores=(StoreSpec("counts", "counting.counts.changelog"),),
         processor=Counting,
         punctuate_seconds=punctuate_seconds,
     )
 
 
-def counting_topology(partitions: int = 2) -> Topology:
+def counting_topology(partitions: int = 2, inputs: tuple[str, ...] = ("in",)) -> Topology:
     topics = [
-        Topic("in", partitions),
+        *(Topic(name, partitions) for name in inputs),
         Topic("out", partitions),
         Topic("counting.counts.changelog", partitions, cleanup="compact"),
         Topic("dlq", partitions),
     ]
     declaration = StageDeclaration(
-        "counting", ("in",), ("out", "dlq"),
+        "counting", inputs, ("out", "dlq"),
         (StoreDeclaration("counts", "counting.counts.changelog"),),
     )  # fmt: skip
     return Topology(

@@ -1,6 +1,7 @@
 """The counting stage as a process: `python counting_stage.py`, configured by TIDEGATE_*.
 
-A test may kill or freeze it at a step (`fault_points`). `PARTITIONS` is its topics' width.
+A test may kill or freeze it at a step (`fault_points`). `PARTITIONS` is its topics' width,
+`INPUTS` names what it reads.
 """
 
 from __future__ import annotations
@@ -19,4 +20,5 @@ if __name__ == "__main__":
     settings = load_settings()
     configure_logging(settings, stage="counting", instance=settings.instance)
     width = int(os.environ.get("PARTITIONS", "2"))
-    run_stage(counting_stage(), counting_topology(width), settings)
+    inputs = tuple(os.environ.get("INPUTS", "in").split())
+    run_stage(counting_stage(inputs=inputs), counting_topology(width, inputs), settings)

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import structlog
 
+from streams.errors import ConfigError
+from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
 
@@ -98,7 +100,18 @@ class Executor:
         except OutputRefused as refused:
             task.rollback()
             task.refuse(record, "output_refused", refused.detail)
+            self._pass_by(task, record)
+
+    def _pass_by(self, task: Task, record: Record) -> None:
+        try:
             self._transactions.commit([task], alone=True)
+        except OutputRefused as refused:
+            task.rollback()
+            raise ConfigError(
+                f"the broker refuses even the dead letter of {record.topic}-{record.partition} "
+                f"at {record.offset} ({refused.detail}): mend the topic {DLQ}, "
+                "as `tidegate topology plan` says; until then nothing behind it is done"
+            ) from refused
 
     def _punctuate_alone(self, task: Task) -> None:
         task.punctuate()

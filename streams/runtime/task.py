@@ -51,7 +51,10 @@ class Task:
         self.poisoned = 0
         self._committed = dict(positions)
         self._clock = clock
-        self._current_at = clock.now()
+        # Old ones are dated anew by the first commit: until then a process that was frozen since it
+        # restored them cannot know that they are still its own.
+        dates = (checkpoint.written_at_ms for checkpoint in self._checkpoints())
+        self._worked_at = self._current_at = min(dates, default=clock.now())
         self._processor = stage.processor(partition)
         self._batch = getattr(self._processor, "process_batch", None)
         self._outputs_before = 0
@@ -71,6 +74,7 @@ class Task:
 
     def process(self, records: Sequence[Record]) -> None:
         """Handle records in order; one that cannot be handled leaves a dead letter instead."""
+        self._worked_at = self._clock.now()
         if self._batch is None or not self._handled_together(records, self._batch):
             for record in records:
                 self._handle(record)
@@ -88,9 +92,10 @@ class Task:
 
     def punctuate(self) -> None:
         """Tell the processor that time has passed; what it did before it raised is undone."""
+        self._worked_at = self._clock.now()
         self._mark()
         try:
-            self._processor.punctuate(self._clock.now(), self.ctx)
+            self._processor.punctuate(self._worked_at, self.ctx)
         except StoreDamaged:
             raise
         except Exception:
@@ -129,9 +134,10 @@ class Task:
         """The transaction is committed: write it to the backends.
 
         `changelog_offsets` names, for each store that changed, the offset behind its last
-        changelog record. A store that did not for long is dated anew.
+        changelog record. A store that did not for long is dated anew: of when the work began,
+        since a process may be frozen between the broker's answer and now.
         """
-        self._current_at = self._clock.now()
+        self._current_at = self._worked_at
         for name, store in self.stores.items():
             offset = changelog_offsets.get(name, self._quiet_at(store))
             if offset is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, cast
@@ -95,23 +95,20 @@ class RocksTables:
 
     def write(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
         batch = self._batch(changes, checkpoint)
-        try:
-            self._db.write(batch)
-        except Exception as error:
-            self._failed(error)
+        self._change(lambda: self._db.write(batch))
         self._checkpoint = checkpoint
 
     def drop(self, table: int) -> None:
         if self._tables.pop(table, None) is not None:
             del self._handles[table]
-            self._db.drop_column_family(_name(table))
+            self._change(lambda: self._db.drop_column_family(_name(table)))
 
     def checkpoint(self) -> Checkpoint | None:
         return self._checkpoint
 
     def wipe(self) -> None:
         # First, so that no crash leaves it with entries missing.
-        self._db.delete(_CHECKPOINT)
+        self._change(lambda: self._db.delete(_CHECKPOINT))
         self._checkpoint = None
         for number in self.numbers():
             self.drop(number)
@@ -171,6 +168,12 @@ class RocksTables:
             self._db.put(_IDENTITY, identity)
         elif written != identity:
             raise StoreDamaged(f"{self.path}: holds {written!r}, not {identity!r}")
+
+    def _change(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._failed(error)
 
     def _handle(self, number: int) -> ColumnFamily:
         if number not in self._tables:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from counting import HUGE, counting_stage
 
+from streams.errors import ConfigError
 from streams.runtime.clock import SystemClock
 from streams.runtime.executor import Executor, OutputRefused
 from streams.runtime.processor import Record
@@ -61,3 +62,22 @@ def test_a_refused_record_costs_tens_of_transactions_whatever_the_batch(
         assert found.positions == {"in": RECORDS}
         assert (found.poisoned, found.dirty) == (poisoned, False)
     assert broker.asked < 26 * len(guilty)
+
+
+class Letterless(Refusing):
+    """`Transactions` of a broker that takes no dead letter either."""
+
+    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+        if any(topic == "dlq" for task in tasks for topic, _, _ in task.ctx.outputs):
+            raise OutputRefused("dlq-0: UNKNOWN_TOPIC_OR_PART")
+        super().commit(tasks, alone=alone)
+
+
+@pytest.mark.parametrize("verb", [b"huge", b"poison"])
+def test_a_dead_letter_that_nobody_takes_ends_the_stage_and_passes_nothing_by(verb: bytes) -> None:
+    counting, broker = task(0), Letterless()
+    work = [Record("in", 0, n, 1_000 + n, b"a", v) for n, v in enumerate([b"count", verb])]
+    with pytest.raises(ConfigError, match=r"dead letter of in-0 at 1 \(dlq-0: UNKNOWN_TOPIC"):
+        Executor(broker).step([(counting, work)], [])
+    assert broker.taken == [(0, b"1")]
+    assert (counting.positions, counting.dirty) == ({"in": 1}, False)

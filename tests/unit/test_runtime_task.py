@@ -48,14 +48,31 @@ def test_a_quiet_task_commits_and_dates_its_stores_anew_four_times_a_day() -> No
     quiet.committed({"counts": 9})
     backend = quiet.stores["counts"].backend
     clock.ms = quarter
+    quiet.punctuate()
     assert not quiet.dirty
     quiet.committed({})
     assert backend.checkpoint() == Checkpoint(9, 0, 1_005)
     clock.ms = 2 * quarter + 1
+    quiet.punctuate()
     assert quiet.dirty
     quiet.committed({})
     assert not quiet.dirty
     assert backend.checkpoint() == Checkpoint(9, clock.ms, 1_005)
+
+
+def test_a_store_is_no_younger_than_the_work_that_was_committed() -> None:
+    """The process may be frozen for days before it hears that it was, or before it writes so."""
+    clock = VirtualClock(1_000)
+    frozen = task(counting_stage(), clock)
+    frozen.process([record(5)])
+    clock.ms += 72 * 3_600_000
+    frozen.committed({"counts": 9})
+    backend = frozen.stores["counts"].backend
+    assert backend.checkpoint() == Checkpoint(9, 1_000, 1_005)
+    again = Task(frozen.stage, 0, {"counts": backend}, clock, lambda *_: True, {"in": 6})
+    again.close()
+    assert backend.checkpoint() == Checkpoint(9, 1_000, 1_005)
+    assert again.dirty, "it does not date its store anew"
 
 
 def test_nothing_reaches_the_backend_before_the_commit() -> None:

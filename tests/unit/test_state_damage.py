@@ -144,7 +144,24 @@ def test_a_store_closes_whatever_its_last_flush_says(
         RocksTables(copy, "the test's", RocksMemory()).close()
 
 
-@pytest.mark.parametrize("by", ["write", "range"])
+def test_a_full_disk_is_told_of_when_a_table_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = RocksTables(tmp_path / "store", "the test's", RocksMemory())
+    tables.write({0: {b"a": b"x"}}, Checkpoint(1, 0))
+
+    class Full:
+        def drop_column_family(self, name: str) -> None:
+            raise Exception("IO error: No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(tables, "_db", Full())
+        with pytest.raises(ConfigError, match="give the process a disk it may write"):
+            tables.drop(0)
+    tables.close()
+
+
+@pytest.mark.parametrize("by", ["write", "range", "wipe"])
 def test_a_store_found_damaged_in_use_can_be_begun_anew(tmp_path: Path, by: str) -> None:
     path, found = tmp_path / "store", False
     entries = {0: {b"%d" % i: b"x" * 100 for i in range(1_000)}}
@@ -159,6 +176,7 @@ def test_a_store_found_damaged_in_use_can_be_begun_anew(tmp_path: Path, by: str)
     use: dict[str, Callable[[], object]] = {
         "write": lambda: tables.write(entries, Checkpoint(9, 0)),
         "range": lambda: list(tables.range(0, b"", b"\xff")),
+        "wipe": tables.wipe,
     }
     gc.disable()  # nor does a stage collect often
     try:
