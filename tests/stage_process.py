@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from conditions import eventually
 from confluent_kafka import (
@@ -63,6 +67,25 @@ class StageProcess:
 
     def wait_for(self, text: str, timeout: float = 30, times: int = 1) -> None:
         eventually(lambda: self.lines.count(text) >= times, timeout, what=f"log line {text!r}")
+
+    def ready(self) -> bool:
+        """What its probe says; it must have started."""
+        try:
+            return self._probe("/readyz").status == 200
+        except HTTPError as refused:
+            if refused.code != 503:
+                raise
+            return False
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples."""
+        told = self._probe("/metrics").read().decode()
+        return sum(map(float, re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", told, re.M)))
+
+    def _probe(self, path: str) -> Any:
+        starts = next(line for line in self.lines.splitlines() if '"stage starts"' in line)
+        port = json.loads(starts)["probe_port"]
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}")
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

@@ -75,14 +75,15 @@ def distrust(
     """Why a store must be rebuilt; None: it can go on from its checkpoint.
 
     `start` and `end` are the changelog's offsets. Older than half of the time for which
-    deletions stay in the changelog, a store may hold what was deleted meanwhile.
+    deletions stay in the changelog, a store may hold what was deleted meanwhile; nor does a date
+    that lies as far ahead, of a clock that was wrong, say how old it is.
     """
     if checkpoint.offset < start:
         return f"its checkpoint {checkpoint.offset} lies before the changelog's start {start}"
     if checkpoint.offset > end:
         return f"its checkpoint {checkpoint.offset} lies behind the changelog's end {end}"
     age_ms = now_ms - checkpoint.written_at_ms
-    if age_ms > changelog.tombstones_ms / 2:
+    if abs(age_ms) > changelog.tombstones_ms / 2:
         return f"it is {age_ms / 3_600_000:.1f} hours old: deletions may be missing"
     return None
 
@@ -214,11 +215,10 @@ class Restore:
 def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:
     checkpoint = store.backend.checkpoint()
     store.next, store.target = start, end
-    if checkpoint is None:
-        return
-    why = distrust(checkpoint, start, end, store.changelog, now_ms)
-    if why is None:
-        store.next = checkpoint.offset
-        return
-    log.warning("store is rebuilt", store=store.store, partition=store.partition, why=why)
-    store.backend.wipe()
+    if checkpoint is not None:
+        why = distrust(checkpoint, start, end, store.changelog, now_ms)
+        if why is None:
+            store.next = checkpoint.offset
+            return
+        log.warning("store is rebuilt", store=store.store, partition=store.partition, why=why)
+    store.backend.wipe()  # an empty one, too: it may be what an interrupted wipe has left

@@ -30,7 +30,7 @@ from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.topics import Changelog, Topics, await_topics
+from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
 from streams.runtime.transaction import (
     KafkaTransactions,
     ProducerLost,
@@ -195,6 +195,7 @@ class StageLoop:
         if self._assignment.keep(self._source.delivering):
             self._running()
         try:
+            refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
             self._transactions.settle()
             self._assignment.begin(self._source.partitions)
         except KafkaException as error:
@@ -212,7 +213,7 @@ class StageLoop:
             self._source.start(positions(ready))
             self._running()
         waits = self._source.changed or self._assignment.restoring
-        self._restored = self._source.assigned_once and not waits
+        self._restored = not (waits or self._source.joining)
 
     def _running(self) -> None:
         partitions = sorted(self._assignment.tasks)
@@ -243,8 +244,7 @@ class StageLoop:
         self._pause()
 
     def _take_due(self) -> bool:
-        now = time.monotonic()
-        if now < self._due:
-            return False
-        self._due = now + self._stage.punctuate_seconds
-        return True
+        due = time.monotonic() >= self._due
+        if due:
+            self._due = time.monotonic() + self._stage.punctuate_seconds
+        return due

@@ -43,7 +43,6 @@ class Source:
         self, stage: str, inputs: Sequence[str], settings: Settings, outage: Outage
     ) -> None:
         self.changed = False
-        self.assigned_once = False
         self.partitions: frozenset[int] = frozenset()
         self.delivering: frozenset[int] = frozenset()
         self._outage = outage
@@ -175,10 +174,10 @@ class Source:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign([])
-        self._member = consumer.memberid()
-        if partitions or not self.assigned_once:
+        if partitions or self.joining:
             self.partitions |= {assigned.partition for assigned in partitions}
-            self.changed = self.assigned_once = True
+            self.changed = True
+        self._member = consumer.memberid()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Nothing is left to commit: this is within a read, before a batch is processed or while

@@ -139,7 +139,7 @@ class Task:
         """
         self._current_at = self._worked_at
         for name, store in self.stores.items():
-            offset = changelog_offsets.get(name, self._quiet_at(store))
+            offset = changelog_offsets[name] if store.changes else self._quiet_at(store)
             if offset is not None:
                 dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
                 store.backend.write(store.changes, dated)

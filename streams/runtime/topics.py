@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import structlog
@@ -125,6 +125,20 @@ def await_topics(
             log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
         if pause():
             return None
+
+
+def refuse_growth(
+    topics: Topics, stage: Stage, topology: Topology, assigned: Collection[int]
+) -> None:
+    """See that no partition is assigned that the topology does not know of.
+
+    Raises:
+        ConfigError: the input was given more partitions while the stage ran.
+        KafkaException: not answered in time.
+    """
+    if max(assigned, default=0) >= topology.topics[stage.inputs[0]].partitions:
+        topics.refresh()
+        _check_widths(topics, stage, topology)
 
 
 def _check_widths(topics: Topics, stage: Stage, topology: Topology) -> None:

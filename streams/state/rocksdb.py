@@ -26,6 +26,16 @@ _CHECKPOINT = b"checkpoint"
 _IDENTITY = b"identity"
 _POSITION = struct.Struct(">qqq")
 _MARKER = "DAMAGED"
+_WRITABLE = "give the process a disk it may write"
+_DENIED = {
+    "No space left": _WRITABLE,
+    "Disk quota exceeded": _WRITABLE,
+    "Permission denied": _WRITABLE,
+    "Read-only": _WRITABLE,
+    "Input/output error": "the disk fails, put the state on another",
+    "Too many open files": "raise the limit on open files, as `ulimit -n` does",
+}
+"""Errors that say nothing of the store, and what to do."""
 
 
 class RocksTables:
@@ -194,10 +204,9 @@ class RocksTables:
                 f"{self.path} is in use by another process: "
                 "give each process of a stage its own --instance"
             ) from error
-        if any(reason in text for reason in ("No space left", "Permission denied", "Read-only")):
-            raise ConfigError(
-                f"{self.path}: {text}: give the process a disk it may write"
-            ) from error
+        for reason, remedy in _DENIED.items():
+            if reason in text:
+                raise ConfigError(f"{self.path}: {text}: {remedy}") from error
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / _MARKER).touch()
         raise StoreDamaged(f"{self.path}: {text}") from error
@@ -216,7 +225,12 @@ def _close(table: Rdict) -> Exception | None:
 
 
 def remove_tables(path: Path) -> None:
-    """Delete a database that nobody has open."""
+    """Delete a database that nobody has open; what an interruption leaves counts as damaged."""
+    with suppress(OSError):
+        (path / _MARKER).touch()
+        for file in path.iterdir():
+            if file.name != _MARKER:
+                file.unlink()
     shutil.rmtree(path, ignore_errors=True)
 
 

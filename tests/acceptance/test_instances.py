@@ -9,6 +9,7 @@ from conditions import eventually
 from dedup_under_load import DedupUnderLoad
 from fault_points import STEPS
 from faulty_process import FaultyProcess
+from group_progress import RECOVERY_SECONDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -33,6 +34,20 @@ def test_a_zombie_is_fenced_and_does_no_harm(dedup: DedupUnderLoad, step: str) -
     )
     zombie.wait_for('"running"', times=2)
     dedup.await_recovery("SIGCONT, and its return to the group")
+    assert dedup.verdict() == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("step", ["received", "before_commit", "after_commit"])
+def test_who_stands_still_alone_past_its_session_goes_on(dedup: DedupUnderLoad, step: str) -> None:
+    """With nobody to take its place, and to be fenced by."""
+    stage = dedup.start("0")
+    dedup.await_recovery("start")
+    landed = stage.fault(step, signal.SIGSTOP)
+    dedup.flood.wait(RECOVERY_SECONDS)
+    stage.signal(signal.SIGCONT)
+    dedup.await_recovery(f"SIGSTOP {landed} for {RECOVERY_SECONDS:.0f} s")
+    assert stage.alive
     assert dedup.verdict() == []
 
 

@@ -10,6 +10,8 @@ from conditions import eventually
 from dedup_under_load import DedupUnderLoad
 from stage_process import StageProcess
 
+LEFT = "tidegate_stage_restore_records_left"
+
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 
@@ -62,7 +64,11 @@ def test_a_rebalance_in_the_middle_of_a_restore(dedup: DedupUnderLoad, tmp_path:
     second = dedup.start("1")
     second.wait_for('"event": "running"')
     assert count(first, "running") == 0, "it was not in the middle of its restore"
+    assert not first.ready()
+    eventually(lambda: first.metric(LEFT) > 0, what="what is left to restore is told")
     hold.unlink()
     first.wait_for('"event": "running"')
+    eventually(first.ready, what="ready, once restored")
+    assert first.metric(LEFT) == 0
     dedup.await_recovery("a rebalance while the first restored")
     assert dedup.verdict() == []

@@ -9,6 +9,10 @@ import pytest
 from rocksdict import DbClosedError
 
 from streams.errors import ConfigError, StoreDamaged
+from streams.runtime import restore
+from streams.runtime.restore import Restoring
+from streams.runtime.topics import Changelog
+from streams.state.key_value import KeyValueBackend
 from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Checkpoint
@@ -78,7 +82,39 @@ def test_a_store_that_was_wiped_in_part_is_taken_for_an_empty_one(
     tables.close()
     again = RocksTables(tmp_path / "s", "test", MEMORY)
     assert again.checkpoint() is None
+    store = Restoring("s", 0, KeyValueBackend(again), Changelog("c", "id", 1_000))
+    restore._begin(store, 3, 9, 0)
+    assert (store.next, store.left) == (3, 6)
+    assert list(again.numbers()) == [], "what was there would be folded over"
     again.close()
+
+
+def test_a_half_removed_database_is_never_taken_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its list of files, RocksDB begins a new one and replays the old one's log into it."""
+    path, unlink = tmp_path / "s", Path.unlink
+    tables = RocksTables(path, "test", MEMORY)
+    tables.write({0: {b"a": b"1"}}, Checkpoint(7, 0))
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    tables.close()
+    for kept in range(len(list(copy.iterdir()))):
+        remove_tables(path)
+        shutil.copytree(copy, path)
+        left = iter(range(kept))
+
+        def killed(file: Path) -> None:
+            if next(left, None) is None:  # noqa: B023
+                raise KeyboardInterrupt
+            unlink(file)
+
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(Path, "unlink", killed)
+            with pytest.raises(KeyboardInterrupt):
+                remove_tables(path)
+        with pytest.raises(StoreDamaged):
+            RocksTables(path, "test", MEMORY)
 
 
 def test_a_closed_store_does_not_look_empty(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from conditions import eventually
 from confluent_kafka import TopicPartition
+from confluent_kafka.cimpl import NewPartitions
 from counting import counting_topology
 from faulty_process import FaultyProcess
 from stage_process import Cluster
 
 from streams.serde.codec import DEAD_LETTER
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 Start = Callable[..., FaultyProcess]
 COUNT = (b"a", b"count")
@@ -199,6 +200,16 @@ def test_another_number_of_partitions_than_declared_is_refused(
     process = start(PARTITIONS="3")
     assert process.exit_code() != 0
     assert "in has 2 partitions, topology.yaml says 3" in process.lines
+
+
+def test_more_partitions_while_it_runs_are_refused(cluster: Cluster, start: Start) -> None:
+    cluster.create()
+    process = start(TIDEGATE_KAFKA_TOPIC_METADATA_REFRESH_INTERVAL_MS="500")
+    process.wait_for("running")
+    grown = cluster.admin.create_partitions([NewPartitions(f"{cluster.prefix}in", 3)])
+    grown[f"{cluster.prefix}in"].result(10)
+    assert process.exit_code() != 0
+    assert "in has 3 partitions, topology.yaml says 2" in process.lines
 
 
 def test_it_says_once_that_topics_are_missing_and_goes_on_when_they_come(

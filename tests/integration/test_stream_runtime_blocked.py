@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,13 +45,7 @@ def leave_open(producer: Producer, topic: str, partition: int = 0) -> None:
 
 
 def blocked_seconds(process: StageProcess) -> float:
-    starts = next(line for line in process.lines.splitlines() if "stage starts" in line)
-    port = json.loads(starts)["probe_port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        found = re.search(
-            r"^tidegate_stage_blocked_seconds\{.*\} (\S+)$", answer.read().decode(), re.M
-        )
-    return float(found[1]) if found else 0.0
+    return process.metric("tidegate_stage_blocked_seconds")
 
 
 def test_a_stage_behind_an_open_transaction_shows_it_and_goes_on_when_it_ends(

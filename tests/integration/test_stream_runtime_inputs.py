@@ -16,7 +16,7 @@ from faulty_process import FaultyProcess
 from group_progress import RECOVERY_SECONDS, GroupProgress
 from stage_process import Cluster
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 PARTITIONS = 4
 INPUTS = ("in", "more")

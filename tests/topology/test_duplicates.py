@@ -7,6 +7,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from streams import dedup
@@ -69,6 +70,17 @@ def test_a_duplicate_is_counted_and_told_under_its_fingerprint(driver: TopologyT
         Duplicate("acme", 1, START_MS, START_MS + 5, "evt_2"),
         Duplicate("acme", 2, START_MS, START_MS + 9, "evt_3"),
     ]
+
+
+def test_a_metric_counts_what_was_dropped(driver: TopologyTestDriver) -> None:
+    def dropped() -> float:
+        return REGISTRY.get_sample_value("tidegate_dedup_duplicates_total") or 0.0
+
+    before = dropped()
+    with driver.together():
+        for late in range(3):
+            deliver(driver, "t1", START_MS + late)
+    assert dropped() == before + 2
 
 
 def test_a_batch_makes_one_record_of_an_events_duplicates(driver: TopologyTestDriver) -> None:

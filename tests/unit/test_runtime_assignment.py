@@ -85,7 +85,7 @@ def message(offset: int) -> Any:
 class Source:
     partitions = frozenset({0})
     delivering: frozenset[int] = frozenset()
-    changed = True
+    changed = joining = True
 
     def __init__(self, asked: list[str]) -> None:
         self.asked = asked
@@ -98,7 +98,7 @@ class Source:
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
     loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
-    loop._source = source
+    loop._source, loop._topics = source, None
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
     loop._assignment = Assignment(
         counting_stage(), source, None, "", StateDirectory(settings, "counting", 2),  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     stale = Record("in", 0, 99, 1, b"a", b"count")
     started: list[dict[Place, int]] = []
     worked: list[Any] = []
-    source.assigned_once = True  # type: ignore[attr-defined]
+    source.joining = False
     source.read = lambda patience: [stale]  # type: ignore[attr-defined]
     source.start = started.append  # type: ignore[attr-defined]
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
@@ -193,7 +193,7 @@ def test_what_was_taken_away_while_it_was_restored_is_not_started(
     source = Source(asked)
     loop = loop_with(source, asked, tmp_path)
     started: list[dict[Place, int]] = []
-    source.assigned_once = True  # type: ignore[attr-defined]
+    source.joining = False
     source.start = started.append  # type: ignore[attr-defined]
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._change()
@@ -204,6 +204,33 @@ def test_what_was_taken_away_while_it_was_restored_is_not_started(
     loop._change()
     assert not loop._assignment.restoring
     assert started == []
+
+
+def test_it_is_ready_once_it_was_assigned_and_has_restored(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("_READ", "_MOST"):
+        monkeypatch.setattr(restore, bound, 40)
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    source.start = lambda positions: None  # type: ignore[attr-defined]
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    loop._outage.answered()
+    told = []
+    for source.joining, source.changed in ((True, False), (False, True), (False, False)):
+        loop._restore()
+        told.append(loop.ready())
+    loop._change()
+    told.append(loop.ready())
+    while loop._assignment.restoring:
+        told.append(loop.ready())
+        loop._restore()
+    assert not any(told[:2])
+    assert told[2]
+    assert told[3:] == [False] * len(told[3:])
+    assert len(told) > 5, "it was restored at once"
+    assert loop.ready()
+    loop._assignment.close()
 
 
 @pytest.mark.parametrize("joining", [True, False])

@@ -89,6 +89,7 @@ def test_a_consumer_is_fenced_or_tries_on(
         (50, 12 * HOUR + 1, "hours old"),
         (9, 0, "before the changelog's start"),
         (101, 0, "behind the changelog's end"),
+        (50, -12 * HOUR - 1, "-12.0 hours old"),
     ],
 )
 def test_a_store_that_may_have_missed_something_is_distrusted(

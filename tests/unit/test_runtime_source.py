@@ -167,6 +167,7 @@ def test_a_member_rejoins_from_giving_its_id_up_until_it_is_assigned_anew() -> N
     source, consumer = source_of()
     assert source.joining
     source._assigned(cast(Any, consumer), [])
+    assert source.changed
     assert not source.joining
     assert not source.rejoins
     for consumer.member in ("", "second"):

@@ -75,6 +75,13 @@ def test_a_store_is_no_younger_than_the_work_that_was_committed() -> None:
     assert again.dirty, "it does not date its store anew"
 
 
+def test_what_changed_without_a_place_in_the_changelog_is_not_forgotten_in_silence() -> None:
+    counting = task(counting_stage())
+    counting.process([record(5)])
+    with pytest.raises(KeyError, match="counts"):
+        counting.committed({})
+
+
 def test_nothing_reaches_the_backend_before_the_commit() -> None:
     counting = task(counting_stage())
     counting.restored()

@@ -18,7 +18,7 @@ from streams.errors import ConfigError
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import latest, request_offsets
 from streams.runtime.processor import Stage, StoreSpec
-from streams.runtime.topics import Changelog, Topics, await_topics
+from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
 
 HOUR_MS = 3_600_000
 
@@ -103,3 +103,12 @@ def test_an_end_is_asked_for_with_what_open_transactions_wrote() -> None:
     admin = Admin()
     request_offsets(cast(AdminClient, admin), "", [("in", 0)], latest(), 1.0)
     assert admin.isolation is IsolationLevel.READ_UNCOMMITTED
+
+
+def test_a_partition_that_came_while_the_stage_ran_is_refused() -> None:
+    stage, topology = counting_stage(), counting_topology(2)
+    widths = {"in": 3, "counting.counts.changelog": 2}
+    topics = Topics(cast(AdminClient, Admin(**widths)), "")
+    refuse_growth(topics, stage, topology, [0, 1])
+    with pytest.raises(ConfigError, match=r"in has 3 partitions.*Declare 3, or see `tidegate topo"):
+        refuse_growth(topics, stage, topology, [2])

@@ -144,21 +144,31 @@ def test_a_store_closes_whatever_its_last_flush_says(
         RocksTables(copy, "the test's", RocksMemory()).close()
 
 
-def test_a_full_disk_is_told_of_when_a_table_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        ("No space left on device", "a disk it may write"),
+        ("Disk quota exceeded", "a disk it may write"),
+        ("Input/output error", "put the state on another"),
+        ("Too many open files", "ulimit -n"),
+    ],
+)
+def test_what_says_nothing_of_the_store_does_not_cost_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, remedy: str
 ) -> None:
     tables = RocksTables(tmp_path / "store", "the test's", RocksMemory())
     tables.write({0: {b"a": b"x"}}, Checkpoint(1, 0))
 
     class Full:
         def drop_column_family(self, name: str) -> None:
-            raise Exception("IO error: No space left on device")
+            raise Exception(f"IO error: {why}: While open a file")
 
     with monkeypatch.context() as full:
         full.setattr(tables, "_db", Full())
-        with pytest.raises(ConfigError, match="give the process a disk it may write"):
+        with pytest.raises(ConfigError, match=f"{why}.*{remedy}"):
             tables.drop(0)
     tables.close()
+    RocksTables(tmp_path / "store", "the test's", RocksMemory()).close()
 
 
 @pytest.mark.parametrize("by", ["write", "range", "wipe"])
