@@ -46,6 +46,7 @@ def test_who_stands_still_alone_past_its_session_goes_on(dedup: DedupUnderLoad, 
     landed = stage.fault(step, signal.SIGSTOP)
     dedup.flood.wait(RECOVERY_SECONDS)
     stage.signal(signal.SIGCONT)
+    eventually(lambda: any(line in stage.lines for line in FENCED), 30, what="it was given up")
     dedup.await_recovery(f"SIGSTOP {landed} for {RECOVERY_SECONDS:.0f} s")
     assert stage.alive
     assert dedup.verdict() == []
