@@ -40,6 +40,7 @@ CHANGELOG = "dedup.seen.changelog"
 TENANTS = 200
 BLOCK = 10_000
 BUNDLES_UNDER_WAY = 500
+_MOST_UNSENT = 100_000
 FINGERPRINT = slice(5, 21)
 DAY_MS = 86_400_000
 SPREAD_MS = 9 * DAY_MS
@@ -131,7 +132,9 @@ def delivery(number: int, event: int, at: int) -> Envelope:
 
 
 def send(sender: Producer, topic: str, envelope: Envelope, at: int) -> None:
-    """With the headers that the ingress sends."""
+    """With the headers that the ingress sends; waits while much is unsent."""
+    while len(sender) > _MOST_UNSENT:
+        sender.poll(0.01)
     headers: list[tuple[str, str | bytes | None]] = [
         ("ce_specversion", b"1.0"),
         ("ce_id", envelope.event_id.encode()),
