@@ -358,8 +358,7 @@ def test_sigterm_releases_what_still_runs_and_ends_well(
     worker.process.send_signal(signal.SIGTERM)
     assert dispatcher.ended(lease).status == "released"
     assert worker.ends() == 0
-    quiet = [c.body for _, c in dispatcher.commands if isinstance(c.body, Heartbeat)][-1]
-    assert quiet.free == 0
+    dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.free == 0)
 
 
 def test_a_restarted_worker_declines_the_leases_of_its_last_boot(
@@ -370,11 +369,13 @@ def test_a_restarted_worker_declines_the_leases_of_its_last_boot(
     dispatcher.begun(lease)
     first.process.kill()
     first.ends()
-    killed_at, seen = time.monotonic(), len(dispatcher.commands)
+    killed_at = time.monotonic()
     start()
-    body = dispatcher.heartbeat(0, after=seen).body
-    assert isinstance(body, Heartbeat)
-    assert body.worker_id != lease.worker_id
+    # Told apart by its boot: heartbeats of the first may still be on their way to the test.
+    body = dispatcher.find(
+        Heartbeat,
+        lambda c: isinstance(c.body, Heartbeat) and c.body.worker_id != lease.worker_id,
+    )
     assert time.monotonic() - killed_at < 10, "static membership: the place is kept"
     dispatcher.write(
         "jobs.work.default", body.work_partition, b"acme",
