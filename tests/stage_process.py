@@ -68,6 +68,16 @@ class StageProcess:
     def wait_for(self, text: str, timeout: float = 30, times: int = 1) -> None:
         eventually(lambda: self.lines.count(text) >= times, timeout, what=f"log line {text!r}")
 
+    def said(self, event: str) -> dict[str, Any]:
+        """The newest log line of an event, with its fields; empty before the first."""
+        lines = [line for line in self.lines.splitlines() if f'"event": "{event}"' in line]
+        return dict(json.loads(lines[-1])) if lines else {}
+
+    @property
+    def share(self) -> list[int]:
+        """The partitions that it last said it works on."""
+        return list(self.said("running").get("partitions", []))
+
     def ready(self) -> bool:
         """What its probe says; it must have started."""
         try:
@@ -83,8 +93,7 @@ class StageProcess:
         return sum(map(float, re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", told, re.M)))
 
     def _probe(self, path: str) -> Any:
-        starts = next(line for line in self.lines.splitlines() if '"stage starts"' in line)
-        port = json.loads(starts)["probe_port"]
+        port = self.said("stage starts")["probe_port"]
         return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}")
 
     def stop(self) -> int:

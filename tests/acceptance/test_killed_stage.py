@@ -24,7 +24,7 @@ def die_at(dedup: DedupUnderLoad, step: str, *, wipe: bool) -> None:
 
 
 def die_restoring(dedup: DedupUnderLoad) -> None:
-    """Wipe the state, and kill the process that rebuilds it when it has done a part."""
+    """Wipe the state, kill who rebuilds it when a part is done; the next does the rest."""
     dedup.processes[-1].kill()
     dedup.wipe()
     in_small_chunks = {"HOLD_RESTORE": str(dedup.folder / "nowhere")}
@@ -33,8 +33,10 @@ def die_restoring(dedup: DedupUnderLoad) -> None:
     restoring.points.arm("restoring", signal.SIGKILL)
     restoring.signal(signal.SIGCONT)
     landed = restoring.await_fault("restoring", signal.SIGKILL)
-    dedup.start()
+    successor = dedup.start()
     dedup.await_recovery(f"SIGKILL {landed}")
+    whole, rest = (each.said("assigned")["to_restore"] for each in (restoring, successor))
+    assert 0 < rest < whole, "it did not go on where the other was killed"
 
 
 def die_anywhere(dedup: DedupUnderLoad, times: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 def count(process: StageProcess, event: str) -> int:
     return process.lines.count(f'"event": "{event}"')
-
-
-def share(process: StageProcess) -> list[int]:
-    """The partitions that it last said it works on."""
-    said = [line for line in process.lines.splitlines() if '"event": "running"' in line]
-    return json.loads(said[-1])["partitions"] if said else []
 
 
 def test_who_keeps_a_partition_works_on_while_others_move(dedup: DedupUnderLoad) -> None:
@@ -40,7 +33,7 @@ def test_who_keeps_a_partition_works_on_while_others_move(dedup: DedupUnderLoad)
 
 def test_a_restart_within_the_session_disturbs_nobody_else(dedup: DedupUnderLoad) -> None:
     first, second = dedup.start("0"), dedup.start("1")
-    eventually(lambda: len(share(first)) == len(share(second)) == 2, 30, what="two shares")
+    eventually(lambda: len(first.share) == len(second.share) == 2, 30, what="two shares")
     dedup.await_recovery("start")
     seen = count(first, "running")
     assert second.stop() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -77,13 +76,6 @@ class Sent:
         assert Counter(self._cluster.pairs("out")) == self._expected
 
 
-def share(process: FaultyProcess) -> list[int]:
-    """The partitions that it last said it works on."""
-    said = [line for line in process.lines.splitlines() if '"event": "running"' in line]
-    found: list[int] = json.loads(said[-1])["partitions"] if said else []
-    return found
-
-
 def test_the_second_inputs_partitions_follow_those_of_the_first(
     cluster: Cluster, start: Start
 ) -> None:
@@ -94,18 +86,18 @@ def test_the_second_inputs_partitions_follow_those_of_the_first(
     sent.another_round()
     second = start("1")
     sent.another_round()
-    eventually(lambda: len(share(first)) == len(share(second)) == 2, 30, what="two shares")
+    eventually(lambda: len(first.share) == len(second.share) == 2, 30, what="two shares")
     sent.await_counts()
     first.points.arm("before_commit", signal.SIGKILL)
     sent.another_round()
     first.await_fault("before_commit", signal.SIGKILL)
     sent.another_round()
-    eventually(lambda: len(share(second)) == PARTITIONS, 30, what="the second has them all")
+    eventually(lambda: len(second.share) == PARTITIONS, 30, what="the second has them all")
     sent.await_counts()
     sent.another_round()
     again = start("0")
-    eventually(lambda: len(share(again)) == len(share(second)) == 2, 30, what="two shares again")
+    eventually(lambda: len(again.share) == len(second.share) == 2, 30, what="two shares again")
     sent.another_round()
     assert again.stop() == 0
-    eventually(lambda: len(share(second)) == PARTITIONS, 30, what="what it lost comes back")
+    eventually(lambda: len(second.share) == PARTITIONS, 30, what="what it lost comes back")
     sent.await_counts()
