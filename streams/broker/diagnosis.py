@@ -13,6 +13,8 @@ from streams.errors import BrokerError
 
 _TAIL_BYTES = 256 * 1024
 _SHOWN_LINES = 6
+_ROUTINE = re.compile(r"^\[[^]]*\] (?:INFO|DEBUG|TRACE) .*\n?", re.M)
+"""Lines that any start writes; one of them names a `LogDirFailureHandler`."""
 _PROBLEM = re.compile(r"\b(ERROR|FATAL|Exception|Error|Caused by)\b")
 
 
@@ -49,10 +51,11 @@ def size_of(path: Path) -> int:
 
 def explain(attempt: Attempt, what: str) -> BrokerError:
     """The error that names the cause found in the output, else shows its last relevant lines."""
+    telling = _ROUTINE.sub("", attempt.log)
     for symptom in _SYMPTOMS:
-        found = symptom.pattern.search(attempt.log)
+        found = symptom.pattern.search(telling)
         if found:
-            return symptom.explain(attempt, _line_of(attempt.log, found))
+            return symptom.explain(attempt, _line_of(telling, found))
     return BrokerError(
         f"{what}; its log ends with:\n{relevant(attempt.log)}\n"
         f"see {attempt.root / 'kafka'} for server.log and jvm.log"

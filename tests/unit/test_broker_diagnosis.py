@@ -53,6 +53,16 @@ def test_a_port_taken_while_starting_is_named() -> None:
         assert f"port {port}" in message("java.net.BindException: Address already in use", port)
 
 
+def test_what_every_start_writes_is_no_damage() -> None:
+    log = (
+        "[2026-11-22 21:28:50,296] INFO [LogDirFailureHandler]: Starting (kafka.server.X)\n"
+        "[2026-11-22 21:28:51,001] INFO Initialized with meta.properties of the log dir (x.Y)\n"
+    )
+    assert "damaged" not in message(log)
+    assert "Kafka ended with exit code 1" in message(log)
+    assert "damaged" in message(log.replace("INFO Init", "ERROR Init"))
+
+
 def test_an_unknown_cause_shows_the_last_relevant_lines() -> None:
     log = "INFO a\nERROR the odd thing\n\tat a.b.C\nINFO shutting down\n"
     text = message(log)
