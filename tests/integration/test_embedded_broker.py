@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from conditions import eventually
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from secured import self_signed
 from typer.testing import CliRunner
@@ -28,6 +29,7 @@ from streams.broker.config import BrokerSecurity
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.status import is_broker, read_status
 from streams.errors import BrokerError
+from streams.runtime.offsets import latest
 
 pytestmark = pytest.mark.broker
 
@@ -151,17 +153,21 @@ def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path)
         assert consume(address) == [b"acknowledged"]
 
 
+OPEN_SECONDS = 5
+
+
 def open_transactions(kafka: EmbeddedKafka, topic: str, number: int) -> list[Producer]:
     """Producers that wrote a record each, to a partition each, and did not commit."""
     producers = [
         Producer({
             "bootstrap.servers": kafka.bootstrap, "log_level": 0,
-            "transactional.id": f"{topic}-{index}", "transaction.timeout.ms": 1_000,
+            "transactional.id": f"{topic}-{index}", "transaction.timeout.ms": OPEN_SECONDS * 1_000,
         })
         for index in range(number)
     ]  # fmt: skip
-    for index, producer in enumerate(producers):
+    for producer in producers:
         producer.init_transactions(20)
+    for index, producer in enumerate(producers):
         producer.begin_transaction()
         producer.produce(topic, b"open", partition=index)
     assert [producer.flush(20) for producer in producers] == [0] * number
@@ -171,7 +177,7 @@ def open_transactions(kafka: EmbeddedKafka, topic: str, number: int) -> list[Pro
 def open_partitions(kafka: EmbeddedKafka, topic: str, width: int) -> list[int] | None:
     """Partitions whose last stable offset is not their end; None while they are not all led."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(width)}
+    asked = {TopicPartition(topic, p): latest() for p in range(width)}
     levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
     try:
         ends, stable = (
@@ -190,10 +196,11 @@ def test_no_transaction_stays_open_over_a_crash(data_dir: Path) -> None:
     broker = EmbeddedKafka(data_dir).start()
     create_topic(broker, "open", width)
     producers = open_transactions(broker, "open", width)
+    over = time.monotonic() + OPEN_SECONDS
     assert open_partitions(broker, "open", width) == list(range(width))
     broker.kill()
     del producers
-
+    eventually(lambda: time.monotonic() > over, what="their time is over, and no broker saw it")
     with broker.start():
         eventually(lambda: open_partitions(broker, "open", width) == [], 20, what="all are aborted")
 
