@@ -12,7 +12,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.02
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10.0, *, what: str) -> T:
+def eventually(predicate: Callable[[], T | None], timeout: float = 10.0, *, what: str) -> T:
     """The predicate's first true value; AssertionError naming `what` after `timeout` seconds.
 
     Time in which the host let this machine stand still does not count: nothing could happen.

@@ -143,10 +143,10 @@ def install() -> None:
     shared = os.environ.get(FAULT_POINTS)
     if shared:
         flight = _Flight(FaultPoints(Path(shared)))
-        transaction.Producer = _producer(flight)  # type: ignore[misc]
+        transaction.Producer = _producer(flight)  # type: ignore[attr-defined]
         _follow_tasks(flight)
         for backend in (KeyValueBackend, WindowBackend):
-            backend.write = _writing(flight, backend.write)  # type: ignore[method-assign]
+            backend.write = _writing(flight, backend.write)  # type: ignore[method-assign, assignment]
 
 
 def _producer(flight: _Flight) -> type[confluent_kafka.Producer]:

@@ -106,7 +106,7 @@ class Bench:
     def heartbeats(self, partition: int) -> list[Command]:
         return [c for p, c in self.commands() if p == partition and isinstance(c.body, Heartbeat)]
 
-    async def until(self, condition: Callable[[], B], what: str) -> B:
+    async def until(self, condition: Callable[[], B | None], what: str) -> B:
         """The condition's first true value; asked again after everything that is sent."""
         try:
             async with asyncio.timeout(10):

@@ -182,7 +182,7 @@ class RunningOperator:
         path: str,
         method: str = "GET",
         headers: dict[str, str] | None = None,
-        body: bytes = b"",
+        body: bytes | None = b"",
     ) -> tuple[int, str]:
         """Status and text of a request that is exactly as given: no token is added."""
         request = Request(self.url + path, body, headers or {}, method=method)
@@ -207,7 +207,7 @@ class RunningOperator:
                 return None
             return found if found.items() >= expected.items() else None
 
-        return eventually(matching, what=f"{path} shows {expected}")  # type: ignore[return-value]
+        return eventually(matching, what=f"{path} shows {expected}")
 
 
 @contextmanager

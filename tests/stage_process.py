@@ -30,10 +30,10 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 
+from streams.runtime.offsets import latest
 from streams.topology.model import Topology
 
 QUIET = {"log_level": 0}
@@ -81,7 +81,7 @@ class StageProcess:
     def ready(self) -> bool:
         """What its probe says; it must have started."""
         try:
-            return self._probe("/readyz").status == 200
+            return bool(self._probe("/readyz").status == 200)
         except HTTPError as refused:
             if refused.code != 503:
                 raise
@@ -231,7 +231,7 @@ class Cluster:
     def _ask_ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
         """Empty while the broker does not answer."""
         name = self.prefix + topic
-        asked = {TopicPartition(name, p): OffsetSpec.latest() for p in range(self.width(topic))}
+        asked = {TopicPartition(name, p): latest() for p in range(self.width(topic))}
         answers = self.admin.list_offsets(asked, isolation_level=level)
         try:
             ends = {tp.partition: future.result(10).offset for tp, future in answers.items()}

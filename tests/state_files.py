@@ -30,7 +30,7 @@ def claim(store: Path, of: str, instead: str) -> None:
     """Have a store say that it is another's: `of` stands in its identity, and is replaced."""
 
     def change(database: Rdict) -> None:
-        identity = database[b"identity"].decode()
+        identity = (database[b"identity"] or b"").decode()
         assert of in identity
         database[b"identity"] = identity.replace(of, instead).encode()
 
@@ -41,7 +41,7 @@ def advance(store: Path, records: int) -> None:
     """Have a store say that it holds so many changelog records more than it does."""
 
     def change(database: Rdict) -> None:
-        offset, *times = _POSITION.unpack(database[b"checkpoint"])
+        offset, *times = _POSITION.unpack(database[b"checkpoint"] or b"")
         database[b"checkpoint"] = _POSITION.pack(offset + records, *times)
 
     _with_database(store, change)

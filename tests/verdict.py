@@ -98,7 +98,7 @@ def no_open_transaction(cluster: Cluster, topics: Iterable[str], seconds: float)
     for topic in topics:
         try:
             eventually(
-                lambda topic=topic: not cluster.held_back(topic),
+                lambda: not cluster.held_back(topic),  # noqa: B023
                 max(0, deadline - time.monotonic()),
                 what="the last stable offset is the end",
             )

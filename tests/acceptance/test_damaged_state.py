@@ -29,7 +29,7 @@ def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
     with DedupUnderLoad(kafka, tmp_path) as running:
         for run in (1, 2):
             stage = running.start()
-            eventually(lambda run=run: worked(running) > run * RUN, 30, what=f"run {run}'s work")
+            eventually(lambda: worked(running) > run * RUN, 30, what=f"run {run}'s work")  # noqa: B023
             stage.kill_in_flight()
         yield running
 

@@ -34,7 +34,7 @@ class Dev:
 
     @property
     def state(self) -> dict[str, Any]:
-        return json.loads((self.data_dir / "dev.json").read_text())
+        return dict(json.loads((self.data_dir / "dev.json").read_text()))
 
     @property
     def pids(self) -> dict[str, int]:
@@ -149,7 +149,7 @@ def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev
     status, first = curl(deliver)
     again, second = curl(deliver)
     job = eventually(
-        lambda: (found := curl(show))[1].get("status") == "succeeded" and found[1],
+        lambda: found if (found := curl(show)[1]).get("status") == "succeeded" else None,
         what="the sample job succeeded",
     )
     assert (status, again) == (202, 200)

@@ -98,7 +98,9 @@ def test_joins_and_leaves(dedup: DedupUnderLoad, seconds: int) -> None:
     for _ in range(seconds // 2):
         dedup.flood.wait(2)
         name = dedup.random.choice("012")
-        members[name] = leave(dedup, name, members[name]) if members[name] else join(dedup, name)
+        if member := members[name]:
+            leave(dedup, name, member)
+        members[name] = None if member else join(dedup, name)
     moved = sum(dedup.progress.committed().values()) - sum(before.values())
     print(f"{moved} records were committed in {seconds} s of joins and leaves")
     if not any(members.values()):

@@ -133,7 +133,7 @@ def test_one_fault_after_another(dedup: DedupUnderLoad, proxy: KafkaProxy, _roun
         else:
             fault = proxy.hold_requests(api)
             held.append(fault)
-        eventually(lambda fault=fault: fault.ended, 60, what=f"{kind} {api.name} struck")
+        eventually(lambda: fault.ended, 60, what=f"{kind} {api.name} struck")  # noqa: B023
         print(f"{kind} {api.name}: struck at {fault.landed}")
         if held and dedup.random.random() < 0.5:
             proxy.release(held.pop())

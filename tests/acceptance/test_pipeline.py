@@ -98,6 +98,6 @@ async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running)
     key = before["effects"][0]["idempotency_key"]
     assert running.did("effect") == [f"effect HELLO {key}"]
 
-    plain = {"bootstrap.servers": running.pipeline.settings.bootstrap, "log_level": 0}
+    plain = AdminClient({"bootstrap.servers": running.pipeline.settings.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):
-        await asyncio.to_thread(AdminClient(plain).list_topics, timeout=2)
+        await asyncio.to_thread(plain.list_topics, timeout=2)

@@ -40,13 +40,14 @@ def test_each_poison_record_leaves_one_dead_letter(
     dedup.start()
     dedup.await_recovery("start")
     sender = Producer({**kafka.client(), "message.max.bytes": 2 * LARGEST, "log_level": 0})
-    topic, sent = dedup.cluster.prefix + "events.received", {}
+    topic = dedup.cluster.prefix + "events.received"
+    sent: dict[str, str] = {}
     for name, (key, value, reason) in poison().items():
         partition = dedup.random.choice(PARTITIONS)
         sender.produce(
             topic, value, key, partition,
-            on_delivery=lambda error, m, reason=reason: sent.update(
-                {f"dedup:events.received:{m.partition()}:{m.offset()}": reason}
+            on_delivery=lambda error, m: sent.update(  # flushed before the next
+                {f"dedup:events.received:{m.partition()}:{m.offset()}": reason}  # noqa: B023
             ),
         )  # fmt: skip
         assert sender.flush(30) == 0, name

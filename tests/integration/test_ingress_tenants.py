@@ -99,7 +99,7 @@ def edges(kafka: KafkaUnderTest, tmp_path: Path, *left_out: str) -> Iterator[Edg
     settings = Settings(
         bootstrap=kafka.bootstrap, kafka={"log_level": "0", **kafka.client_settings},
         topic_prefix=cluster.prefix, data_dir=tmp_path / "operator",
-        admin_token=SecretStr(TOKEN), vault_key_file=tmp_path / "vault.key",
+        admin_token=SecretStr(TOKEN), vault_key_file=(tmp_path / "vault.key",),
     )  # fmt: skip
     with running(settings, topology) as operator:
         found = Edge(operator, cluster, tmp_path, tmp_path / "mounted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_restart_reads_on_from_where_it_stood(cluster: Cluster) -> None:
         assert operator.get("/v1/jobs/job_meanwhile")["status"] == "pending"
 
 
-DAMAGES = {
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "a file that is no database": lambda path: path.write_bytes(b"not a database" * 999),
     "pages overwritten": lambda path: path.write_bytes(
         path.read_bytes()[:4096] + b"\xa5" * (path.stat().st_size - 4096)

@@ -6,15 +6,16 @@ import os
 import time
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 from conditions import eventually
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import KafkaUnderTest
 from operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, make_job, running
@@ -72,18 +73,19 @@ def with_body(cluster: Cluster, body: bytes, tenant_id: str = "acme") -> tuple[J
     vault = local_vault(cluster.vault_key)
     record, event_id, home = new_key_record(vault, tenant_id), "evt_1", cluster.home(tenant_id)
     put(cluster, record)
-    key, offsets = DataKey(vault, record), []
+    key = DataKey(vault, record)
+    found: list[Message] = []
     producer = Producer(cluster.settings.client())
     for index in range(-(-len(body) // CHUNK_BYTES)):
         chunk = body[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
         producer.produce(
             cluster.settings.topic_prefix + "payloads", key.seal(event_id, index, chunk),
-            partition=home, on_delivery=lambda error, message: offsets.append(message.offset()),
+            partition=home, on_delivery=lambda error, message: found.append(message),
         )  # fmt: skip
     producer.flush(30)
     event = EventInfo(event_id, "shop", "order.paid", None, None, 1, "text/html", None, None, "k",
                       {})  # fmt: skip
-    ref = PayloadRef(home, tuple(offsets), len(body), record.id)
+    ref = PayloadRef(home, tuple(m.offset() or 0 for m in found), len(body), record.id)
     job = make_job(f"job_{tenant_id}", tenant_id, event=event, payload_ref=ref)
     cluster.write(job)
     return job, record
@@ -162,7 +164,7 @@ def test_what_is_set_while_a_tenant_is_erased_does_not_stand_afterwards(
     with ThreadPoolExecutor(5) as pool:
         erasing = pool.submit(operator.send, "POST", "/v1/tenants/acme/erase", NOTE)
         while not erasing.done():
-            changes = [
+            changes: list[Future[Any]] = [
                 pool.submit(change, "/v1/tenants/acme/sources/shop", SHOP),
                 pool.submit(change, "/v1/tenants/acme", {"display_name": "Jane Doe"}),
             ]
@@ -273,7 +275,7 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
             [shop] = keys_of(standing(cluster)["acme", "source", "shop"])
             sealed = [record.secrets[0], shop.sealed or b""]
             for folder in (tmp_path / "kafka", data_dir):
-                eventually(lambda f=folder: all(_on_disk(f, s) for s in sealed), what="on disk")
+                eventually(lambda: all(_on_disk(folder, s) for s in sealed), what="on disk")  # noqa: B023
             began = time.monotonic()
             operator.send("POST", "/v1/tenants/acme/erase", NOTE)
             eventually(

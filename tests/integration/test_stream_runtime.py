@@ -146,6 +146,7 @@ def test_a_store_from_before_its_changelogs_start_is_rebuilt(
         assert process.stop() == 0
     last = cluster.read(CHANGELOG)[-1].offset()
     changelog = cluster.prefix + CHANGELOG
+    assert last is not None
     for deleted in cluster.admin.delete_records([TopicPartition(changelog, 0, last)]).values():
         deleted.result(10)
     stale = start("0")

@@ -32,6 +32,8 @@ def test_an_event_becomes_one_job_leased_to_the_announced_partition(
     (record,) = desk.driver.output("jobs.work.default")
     assert record.partition == worker.partition
     assert (lease.worker_id, lease.heartbeat_id, lease.attempt) == ("w1/b1", heartbeat, 1)
+    assert lease.event is not None
+    assert lease.payload_ref is not None
     assert (lease.event.dedup_key, lease.payload_ref.offsets) == ("t1", (7,))
     worker.end(lease, "succeeded", result='{"ok":1}')
     job = desk.job(job_id)
@@ -50,6 +52,7 @@ def test_a_lease_under_another_key_is_not_believed(desk: Desk, worker: ScriptedW
     (record,) = desk.driver.output("jobs.work.default")
     with pytest.raises(PoisonRecord, match="forged_lease"):
         open_lease(record.value, b"x" * 32)
+    assert record.value is not None
     tampered = record.value[:40] + b"!" + record.value[41:]
     with pytest.raises(PoisonRecord, match="forged_lease"):
         open_lease(tampered, CLUSTER_KEY)

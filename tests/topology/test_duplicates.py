@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -154,7 +155,7 @@ DELIVERIES = st.lists(
     ),
 )
 def test_counts_are_what_a_plain_model_says(
-    batches: list[list[tuple[str, int]]], crashes: list[CrashPoint | None]
+    batches: list[list[tuple[str, int]]], crashes: list[CrashPoint | Literal["wiped"] | None]
 ) -> None:
     driver = TopologyTestDriver([dedup.stage(TOPOLOGY)], TOPOLOGY, partitions=1)
     model: dict[str, list[int]] = {}

@@ -33,6 +33,7 @@ from streams.serde.records import (
     Envelope,
     EventInfo,
     Job,
+    JobStatus,
     Lease,
     LedgerEntry,
     PayloadRef,
@@ -164,12 +165,12 @@ class HonestRun:
         if ticket.flaky:
             self.wake(id_, ticket.tenant_id, attempts=1, due=T0 + 2)
             self.starts.append(Start(caller(ticket.tenant_id, id_, attempt=2), T0 + 2.1))
-        status = "dead" if ticket.poison else "succeeded"
+        ended: JobStatus = "dead" if ticket.poison else "succeeded"
         event = EventInfo(
             event_id, SOURCE, "ticket.created", None, None, 0, "", None, None,
             ticket.vendor_event_id, {},
         )  # fmt: skip
-        self._end(_job(id_, ticket.tenant_id, JOB_TYPE, status, attempts, event), ticket.marker)
+        self._end(_job(id_, ticket.tenant_id, JOB_TYPE, ended, attempts, event), ticket.marker)
 
     def _play_delayed(self) -> None:
         id_ = submitted_job_id(DELAYED_TENANT, "follow-up")
@@ -209,7 +210,7 @@ def _envelope(ticket: Ticket, event_id: str) -> Envelope:
 
 
 def _job(
-    id_: str, tenant: str, type_: str, status: str, attempts: int, event: EventInfo | None
+    id_: str, tenant: str, type_: str, status: JobStatus, attempts: int, event: EventInfo | None
 ) -> Job:
     return Job(
         job_id=id_, tenant_id=tenant, incarnation=1, type=type_, pool="default",
@@ -220,7 +221,7 @@ def _job(
         cancel_requested=False, workflow_id=None, callback_url=None, replay_of=None,
         replay_note=None, submitted_by=None, traceparent=None, created_at=0, updated_at=0,
         ready_at=0,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def _ledger_entry(made: Call) -> LedgerEntry:

@@ -69,7 +69,7 @@ def test_a_wrong_job_names_what_is_wrong(declaration: dict[str, Any], named: str
 
 def test_a_handler_that_is_not_async_is_refused() -> None:
     with pytest.raises(ConfigError, match="async def"):
-        App("shop").job("order")(lambda ctx: None)  # type: ignore[arg-type,return-value]
+        App("shop").job("order")(lambda ctx: None)  # type: ignore[type-var]
 
 
 def test_a_preflight_belongs_to_one_declared_type() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -26,8 +27,11 @@ def tidegate(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+Raising = Callable[[BaseException], int]
+
+
 @pytest.fixture
-def raising(monkeypatch: pytest.MonkeyPatch):
+def raising(monkeypatch: pytest.MonkeyPatch) -> Raising:
     """Make a stage raise, and run its command."""
 
     def run(error: BaseException) -> int:
@@ -48,12 +52,16 @@ def raising(monkeypatch: pytest.MonkeyPatch):
     ("error", "code"),
     [(TidegateError("broke: mend it"), 1), (ConfigError("bad key: set it"), 2)],
 )
-def test_errors_of_our_own_are_one_line_and_an_exit_code(raising, capsys, error, code) -> None:
+def test_errors_of_our_own_are_one_line_and_an_exit_code(
+    raising: Raising, capsys: pytest.CaptureFixture[str], error: TidegateError, code: int
+) -> None:
     assert raising(error) == code
     assert capsys.readouterr().err == f"error: {error}\n"
 
 
-def test_an_interrupt_is_130_without_a_word(raising, capsys) -> None:
+def test_an_interrupt_is_130_without_a_word(
+    raising: Raising, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert raising(KeyboardInterrupt()) == 130
     assert "Traceback" not in capsys.readouterr().err
 

@@ -30,7 +30,7 @@ class Processes:
 
     @property
     def members(self) -> list[Member]:
-        return [Member(*name.split("-"), 1) for name in self.running]
+        return [Member(stage, number, 1) for stage, number in (n.split("-") for n in self.running)]
 
     def pid(self, name: str) -> int | None:
         return self.running[name].pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from honest_run import T0, HonestRun, call, job_id, kill, seen
@@ -97,7 +98,7 @@ class TestG2:
         "wrong", [{"pid": 12}, {"at": T0 + 0.5}, {"at": T0 + 4.0}, {"at": T0 + 6.0}]
     )
     def test_a_kill_of_another_process_or_time_explains_nothing(
-        self, run: HonestRun, wrong: dict[str, float]
+        self, run: HonestRun, wrong: dict[str, Any]
     ) -> None:
         run.kills.append(kill(**wrong))
         run.add_call(call(run.ticket(refund=False), began_at=T0 + 5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ async def recorder() -> AsyncIterator[Recorder]:
     await served.stop()
 
 
-async def send(recorder: Recorder, key: str | None, text: str = "hello marker-a") -> dict:
+async def send(recorder: Recorder, key: str | None, text: str = "hello marker-a") -> dict[str, Any]:
     async with Tools(ACME, recorder.url) as tools:
         return await tools.send_email(ticket="7", to="x", text=text, idempotency_key=key)
 

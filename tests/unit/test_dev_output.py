@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from streams.dev import output as module
 from streams.dev.output import Output
 
@@ -41,7 +43,7 @@ async def test_an_endless_line_goes_in_pieces(tmp_path: Path) -> None:
     assert max(map(len, pieces)) <= 3 * 64 * 1024
 
 
-def test_files_are_bounded(tmp_path: Path, monkeypatch) -> None:
+def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FILE_BYTES", 1_000)
     output = Output(tmp_path, None)
     for number in range(500):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -101,7 +101,8 @@ def test_links_lead_somewhere(document: Path) -> None:
 def test_commands_exist(document: Path) -> None:
     root = typer.main.get_command(application([]))
     for line in re.findall(r"^ {4,}(?:\S+/)?tidegate (.*)$", document.read_text(), re.MULTILINE):
-        command, words = root, line.split()
+        command: Any = root
+        words = line.split()
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
         assert not getattr(command, "commands", {}), f"tidegate {line}"

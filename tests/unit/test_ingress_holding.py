@@ -25,7 +25,7 @@ class Sleeps:
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     found = Sleeps()
-    monkeypatch.setattr(holding.asyncio, "sleep", found.sleep)
+    monkeypatch.setattr(asyncio, "sleep", found.sleep)
     return found
 
 

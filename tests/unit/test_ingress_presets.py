@@ -137,7 +137,7 @@ def test_a_shopify_topic_names_the_event_and_takes_no_part_in_its_key() -> None:
     assert "jon@example.com" not in str(fields.attributes)
 
 
-AGAIN = {
+AGAIN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "stripe": (STRIPE, {"pending_webhooks": 1}),
     "shopify": (SHOPIFY, {"email": "other@example.com"}),
     "slack": (SLACK, {"token": "rotated"}),

@@ -40,7 +40,7 @@ async def test_a_body_that_does_not_fit_is_sealed_recorded_with_its_reason_and_a
     edge: Edge,
 ) -> None:
     more = {"Content-Type": "application/json", "X-Request-Id": "r-1", "X-Secret": "hunter2"}
-    status, answer = await misfit(edge, **more)
+    status, answer = await misfit(edge, MISFIT, **more)
     digest = hashlib.sha256(MISFIT).digest()
     event_id = ids.quarantined_event_id("acme", "mapped", digest)
     assert (status, answer) == (202, {"status": "quarantined", "event_id": event_id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -87,7 +88,7 @@ def test_a_tenant_s_rate_is_known_until_its_record_has_none(table: SourceTable) 
 
 @pytest.mark.parametrize("settings", [{"rate": {"count": 0, "seconds": 1}}, {"colour": "red"}])
 def test_a_tenant_whose_settings_cannot_be_used_is_closed(
-    table: SourceTable, settings: dict[str, object]
+    table: SourceTable, settings: dict[str, Any]
 ) -> None:
     table.apply(*source("acme", "zendesk", "zendesk"))
     with pytest.raises(PoisonRecord, match="bad_tenant"):

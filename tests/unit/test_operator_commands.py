@@ -28,7 +28,7 @@ from streams.operator.views import (
     quarantined_json,
 )
 from streams.serde.records import DeadLetter, Duplicate, PayloadRef
-from streams.settings import Settings
+from streams.settings import load_settings
 from streams.topology.load import load
 
 JOB = job_json(
@@ -256,6 +256,6 @@ def test_a_wrong_token_is_told_with_where_it_came_from(
 def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: str | None) -> None:
     key = tmp_path / "key"
     key.write_bytes(b"k" * 32)
-    settings = Settings(vault_key_file=key, admin_token=token, data_dir=tmp_path)
+    settings = load_settings({}, vault_key_file=key, admin_token=token, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN"):
         build(settings, load(), SideDoor)

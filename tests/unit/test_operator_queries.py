@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,15 +31,16 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened.close()
 
 
+CODECS: dict[type, tuple[str, Any]] = {
+    Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY), DeadLetter: ("dlq", DEAD_LETTER),
+}  # fmt: skip
+
+
 def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter) -> None:
     batch: dict[str, Changes] = {}
     for value in values:
-        topic, encoded = {
-            Job: lambda v: ("jobs", JOB.encode(v)),
-            LedgerEntry: lambda v: ("ledger", LEDGER_ENTRY.encode(v)),
-            DeadLetter: lambda v: ("dlq", DEAD_LETTER.encode(v)),
-        }[type(value)](value)
-        project(Record(topic, 0, 0, 0, b"", encoded), batch)
+        topic, codec = CODECS[type(value)]
+        project(Record(topic, 0, 0, 0, b"", codec.encode(value)), batch)
     write(connection, batch)
 
 

@@ -102,8 +102,10 @@ def test_an_input_nested_deeper_than_can_be_written_is_refused() -> None:
 def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
     assert job(input={"a": 1, "b": 2}).request_hash() == job(input={"b": 2, "a": 1}).request_hash()
     assert job().request_hash() == job(priority=None).request_hash()
-    bodies = [{}, {"input": 1}, {"input": "1"}, {"priority": "batch"}, {"delay_seconds": 1},
-              {"workflow_id": "w"}, {"dedup_key": "d"}, {"timeout_seconds": 1}]  # fmt: skip
+    bodies: list[dict[str, Any]] = [
+        {}, {"input": 1}, {"input": "1"}, {"priority": "batch"}, {"delay_seconds": 1},
+        {"workflow_id": "w"}, {"dedup_key": "d"}, {"timeout_seconds": 1},
+    ]  # fmt: skip
     assert len({job(**body).request_hash() for body in bodies}) == len(bodies)
 
 

@@ -69,7 +69,7 @@ def stalled() -> Stalled:
 @pytest.fixture
 async def api(stalled: Stalled) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
-    app[PARTS] = stalled  # type: ignore[assignment]
+    app[PARTS] = stalled  # type: ignore[misc]
     app.add_routes(api_tenants.routes)
     async with TestClient(TestServer(app)) as client:
         yield client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -261,7 +262,7 @@ def test_a_restore_tells_what_is_left_in_records_and_seconds(
     now = 50.0
     monkeypatch.setattr(restore, "_READ", 5)
     monkeypatch.setattr(restore, "_MOST", 25)
-    monkeypatch.setattr(restore.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
     restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
     assert (restoring.left, restoring.seconds_left) == (100, math.inf)

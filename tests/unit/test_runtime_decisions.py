@@ -209,7 +209,9 @@ def test_a_store_is_dated_when_it_was_last_known_to_be_current() -> None:
     task.committed({"t": 1})
     clock.ms += 72 * HOUR
     task.close()
-    assert "72.0 hours old" in (distrust(tables.checkpoint(), 0, 9, CHANGELOG, clock.now()) or "")
+    checkpoint = tables.checkpoint()
+    assert checkpoint is not None
+    assert "72.0 hours old" in (distrust(checkpoint, 0, 9, CHANGELOG, clock.now()) or "")
 
 
 def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:

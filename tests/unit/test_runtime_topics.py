@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -81,7 +81,7 @@ def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> No
     topics = Topics(cast(AdminClient, admin), "")
     found = {"counting.counts.changelog": Changelog("c", "id", HOUR_MS)}
     away = KafkaException(KafkaError(KafkaError._TRANSPORT))
-    answers = iter([away, away, found])
+    answers: Iterator[KafkaException | dict[str, Changelog]] = iter([away, away, found])
 
     def ask(stage: Stage) -> dict[str, Changelog]:
         answer = next(answers)

@@ -142,7 +142,7 @@ def test_hmac_sha256_takes_header_prefix_encoding_and_template() -> None:
     message = b"POST:https://hooks.example/a?b=c:1616648967.\xff\x00"
     signature = "v1," + base64.b64encode(oracle(b"k", message)).decode()
     headers = {"X-Acme-Sig": signature, "X-Acme-Time": "1616648967"}
-    given = {"url": "https://hooks.example/a?b=c", "now": NOW, "options": options}
+    given: Any = {"url": "https://hooks.example/a?b=c", "now": NOW, "options": options}
     verified = verify("hmac-sha256", [b"k"], headers, b"\xff\x00", **given)
     assert verified.timestamp == NOW
     for changed in ({"url": "https://other.example/a?b=c"}, {"method": "PUT"}):

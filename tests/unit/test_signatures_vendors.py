@@ -13,6 +13,7 @@ import nacl.signing
 import orjson
 import pytest
 import standardwebhooks
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from vectors import PAGERDUTY, PUBLISHED, SLACK, STRIPE, TWILIO, TWILIO_OTHERS, Vector
 
 from ingress.signatures import Verified, request, verify
@@ -306,7 +307,7 @@ def test_every_key_is_checked_whichever_holds_and_also_without_a_signature(
 
             return Key()
 
-    original = request.Ed25519PublicKey
+    original = Ed25519PublicKey
     monkeypatch.setattr(request, "Ed25519PublicKey", Counting)
     key = SIGNER.verify_key.encode().hex().encode()
     verify("discord", [key, key], discord(BODY, str(NOW)), BODY, now=NOW)

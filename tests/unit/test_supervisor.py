@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -68,7 +69,9 @@ def server(name: str, on_term: str = "ends") -> ProcessSpec:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, *waves: list[ProcessSpec], grace: float = 20.0):
+async def running(
+    tmp_path: Path, *waves: list[ProcessSpec], grace: float = 20.0
+) -> AsyncIterator[tuple[Supervisor, Lines]]:
     lines = Lines()
     supervisor = Supervisor(waves, Output(tmp_path / "logs", lines), grace_seconds=grace)
     supervisor.start()

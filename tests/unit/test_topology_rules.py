@@ -55,7 +55,7 @@ BROKEN = {
         "less than twice the window of 7 days; set retention_days of events.received to 14",
     ),
     "a longer window": (
-        replace(remembering(), window_ms=7.5 * DAY),
+        replace(remembering(), window_ms=7 * DAY + DAY // 2),
         "topics.events.received.retention_days",
         "to 15 or more",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_a_chunk_opens_only_for_its_tenant_event_key_and_place() -> None:
     key = DataKey(vault, record)
     first, second = key.seal("evt_1", 0, b"he"), key.seal("evt_1", 1, b"llo")
     assert key.open("evt_1", [first, second], 5) == b"hello"
-    moved = [
+    moved: list[Callable[[], bytes]] = [
         lambda: key.open("evt_1", [second, first], 5),
         lambda: key.open("evt_2", [first, second], 5),
         lambda: key.open("evt_1", [first], 5),

@@ -90,10 +90,10 @@ async def test_a_tool_that_is_not_declared_honours_no_key_and_may_be_sync() -> N
 
 
 async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> None:
-    app, calls = (
-        App("test"),
-        [{"a": 1, "b": {"x": 1, "y": 2}}, {"b": {"y": 2, "x": 1}, "a": 1}, {"a": 2}],
-    )
+    app = App("test")
+    calls: list[dict[str, Any]] = [
+        {"a": 1, "b": {"x": 1, "y": 2}}, {"b": {"y": 2, "x": 1}, "a": 1}, {"a": 2},
+    ]  # fmt: skip
 
     @app.job("job")
     async def handler(ctx: Context) -> None:

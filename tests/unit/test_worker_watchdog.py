@@ -48,7 +48,8 @@ async def blocked_handler_seen_by(
     look: Any, timeout_seconds: float, taken_at: float | None = None
 ) -> list[int]:
     """Run a handler that blocks the loop's thread while `look(watchdog, clock)` runs in another."""
-    app, exits = App("test"), []
+    app = App("test")
+    exits: list[int] = []
 
     @app.job("blocker")
     async def handler(ctx: Context) -> None:
@@ -63,8 +64,9 @@ async def blocked_handler_seen_by(
         )
         watchdog.tick()
         lease = at.give("blocker", timeout_seconds=timeout_seconds)
-        for held in at.worker.holdings.running() if taken_at is not None else ():
-            held.taken_at = taken_at
+        if taken_at is not None:
+            for held in at.worker.holdings.running():
+                held.taken_at = taken_at
         await at.ended(lease)
         watchdog.stop()
     return exits

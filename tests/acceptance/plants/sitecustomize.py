@@ -81,7 +81,7 @@ def store_edited(module: ModuleType) -> None:
             return None
         return store.get_column_family("0")
 
-    module.examine = edited
+    module.examine = edited  # type: ignore[attr-defined]
 
 
 PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
