@@ -77,8 +77,11 @@ class FaultyProcess(StageProcess):
 
 def frozen(pid: int) -> bool:
     """Whether every thread of a process has heeded SIGSTOP."""
-    states = [
-        task.read_text().rpartition(")")[2].split()[0]
-        for task in Path(f"/proc/{pid}/task").glob("*/stat")
-    ]
+    try:
+        states = [
+            task.read_text().rpartition(")")[2].split()[0]
+            for task in Path(f"/proc/{pid}/task").glob("*/stat")
+        ]
+    except (FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile: it still runs
+        return False
     return bool(states) and set(states) <= {"T", "t"}

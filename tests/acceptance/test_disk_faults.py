@@ -66,7 +66,9 @@ def test_a_disk_that_does_not_answer_for_a_while(dedup: DedupUnderLoad, seconds:
     eventually(waits_at(gate).exists, what="a write waits")
     assert stage.points.now.step == "before_write"
     assert stage.points.now.in_flight
-    before = dedup.progress.committed()
+    # The broker has answered the commit before; its offsets may come a moment later.
+    eventually(dedup.progress.stable, what="what was committed stands")
+    before = eventually(dedup.progress.committed, what="the broker tells the group's offsets")
     assert not threading.Event().wait(seconds)
     assert dedup.progress.committed() == before, "nothing is committed before the write is done"
     gate.unlink()
