@@ -9,24 +9,60 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.02
+POLL_SECONDS = 0.02
+_LONGEST_GAP_SECONDS = 0.5
 
 
-def eventually(predicate: Callable[[], T | None], timeout: float = 10.0, *, what: str) -> T:
+class Waited:
+    """How much of `timeout` seconds a wait has used up.
+
+    Between two looks the machine may stand still, and nothing that is waited for can happen: such a
+    gap counts for at most half a second. Nor does what the host kept from the cores count.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._counted = 0.0
+        self._at, self._stolen = time.monotonic(), stolen_seconds()
+
+    @property
+    def over(self) -> bool:
+        return self._counted > self._timeout
+
+    def looked(self) -> None:
+        self._counted += self._ran()
+
+    def slept(self) -> None:
+        self._counted += min(self._ran(), _LONGEST_GAP_SECONDS)
+
+    def failure(self, what: str) -> AssertionError:
+        """Names what was waited for."""
+        return AssertionError(f"not within {self._timeout:g} s: {what}")
+
+    def _ran(self) -> float:
+        at, stolen = time.monotonic(), stolen_seconds()
+        ran = at - self._at - (stolen - self._stolen)
+        self._at, self._stolen = at, stolen
+        return max(ran, 0.0)
+
+
+def eventually(predicate: Callable[[], T | None], timeout: float = 30.0, *, what: str) -> T:
     """The predicate's first true value; AssertionError naming `what` after `timeout` seconds.
 
-    Time in which the host let this machine stand still does not count: nothing could happen.
+    Time in which this machine stood still does not count (see `Waited`), and the last look begins
+    when the time is over.
     """
-    began, stolen_before = time.monotonic(), stolen_seconds()
+    waited = Waited(timeout)
     while True:
+        last = waited.over
         value = predicate()
         if value:
             return value
-        stolen = stolen_seconds() - stolen_before
-        if time.monotonic() - began - stolen > timeout:
-            kept = f" (and {stolen:.1f} s kept by the host)" if stolen >= 0.1 else ""
-            raise AssertionError(f"not within {timeout:g} s{kept}: {what} (last: {value!r})")
-        time.sleep(_POLL_SECONDS)
+        waited.looked()
+        if last:
+            raise waited.failure(f"{what} (last: {value!r})")
+        time.sleep(POLL_SECONDS)
+        waited.slept()
 
 
 def stolen_seconds() -> float:

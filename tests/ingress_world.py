@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
+from conditions import POLL_SECONDS, Waited
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -21,6 +21,7 @@ from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
 
+T = TypeVar("T")
 TOPICS = ("payloads", "events.received", "tenants", "dlq", "quarantine", "rejections")
 PARTITIONS = 4
 
@@ -104,16 +105,20 @@ class Hooks:
             return response.status
 
     async def reaches(
-        self, wanted: Callable[[], Any], what: str, timeout: float = 20
-    ) -> tuple[Any, float]:
-        """The first true value of an awaitable condition, and how long it took."""
-        started = time.monotonic()
-        while time.monotonic() - started < timeout:
+        self, wanted: Callable[[], Awaitable[T]], what: str, timeout: float = 20
+    ) -> T:
+        """The first true value of an awaitable condition: `eventually` for an event loop."""
+        waited = Waited(timeout)
+        while True:
+            last = waited.over
             value = await wanted()
             if value:
-                return value, time.monotonic() - started
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"not within {timeout} s: {what}")
+                return value
+            waited.looked()
+            if last:
+                raise waited.failure(what)
+            await asyncio.sleep(POLL_SECONDS)
+            waited.slept()
 
     async def ready(self) -> None:
         async def answers() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -32,20 +33,30 @@ class Running:
         self._log = log
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
+        status, answer = await self._ask(method, path, body)
+        assert status < 300, answer
+        return json.loads(answer)
+
+    async def job_where(self, job_id: str, holds: Callable[[Any], bool]) -> Any:
+        """The job, once what the operator shows of it holds."""
+        async with asyncio.timeout(60):
+            while not ((job := await self._job(job_id)) and holds(job)):
+                await asyncio.sleep(0.1)
+        return job
+
+    async def _job(self, job_id: str) -> Any:
+        """None while the operator does not show it: a submission may be answered before."""
+        status, answer = await self._ask("GET", f"/jobs/{job_id}")
+        assert status < 300 or status == 404, answer
+        return json.loads(answer) if status < 300 else None
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
         token = self.pipeline.credentials.admin_token
         secret = token if isinstance(token, str) else token.get_secret_value()
         headers = {"Authorization": f"Bearer {secret}"}
         url = f"{self.pipeline.url}/v1{path}"
         async with self._http.request(method, url, json=body, headers=headers) as answer:
-            assert answer.status < 300, await answer.text()
-            return await answer.json()
-
-    async def job_where(self, job_id: str, holds: Callable[[Any], bool]) -> Any:
-        """The job, once what the operator shows of it holds."""
-        async with asyncio.timeout(60):
-            while not holds(job := await self.call("GET", f"/jobs/{job_id}")):
-                await asyncio.sleep(0.1)
-        return job
+            return answer.status, await answer.text()
 
     def did(self, what: str) -> list[str]:
         lines = self._log.read_text().splitlines() if self._log.exists() else []

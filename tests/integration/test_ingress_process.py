@@ -40,9 +40,10 @@ def world(kafka: Any) -> World:
 PROGRAM = """
 import sys, pathlib
 from webhooks import topology
-from ingress.server import run
+from ingress import server
 from streams.settings import Settings
-run(Settings.model_validate_json(sys.argv[1]), topology())
+server.DRAIN_SECONDS = 3  # who watches readiness may be slow, and is to see it end
+server.run(Settings.model_validate_json(sys.argv[1]), topology())
 """
 
 

@@ -253,6 +253,7 @@ def test_a_dead_job_is_replayed_as_a_new_one_with_a_note(
     dead = make_job("job_dead", status="dead", attempts=5, last_error="TimeoutError: slow")
     cluster.write(dead, make_letter(dead))
     operator.shows("/v1/dlq/job_dead", reason="attempts_exhausted")
+    operator.shows("/v1/jobs/job_dead", status="dead")
     path, note = "/v1/dlq/job_dead/replay", {"incident_note": "the vendor is back"}
     with dispatching(cluster) as jobs:
         first, second = operator.send("POST", path, note), operator.send("POST", path, note)

@@ -254,7 +254,7 @@ def test_duplicates_are_listed_and_stand_with_their_events_job(
     eventually(lambda: len(operator.get("/v1/duplicates")["duplicates"]) == 2, what="both shown")
     [mine] = operator.get("/v1/duplicates", tenant_id="acme")["duplicates"]
     assert (mine["fingerprint"], mine["count"], mine["last_event_id"]) == (ours.hex(), 3, "evt_4")
-    shown = eventually(lambda: operator.get("/v1/jobs/job_d"), what="the job")
+    shown = operator.shows("/v1/jobs/job_d", status="pending")
     assert shown["duplicates"] == {"count": 3, "last_at": mine["last_at"]}
     with pytest.raises(CallFailed, match="takes cursor, limit, tenant_id"):
         operator.get("/v1/duplicates", tenant="acme")

@@ -16,7 +16,7 @@ TEXT = b"x" * 100_000
 
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
-    async with running(keepalive_seconds=0.3, body_seconds=0.3) as found:
+    async with running(keepalive_seconds=0.3) as found:
         yield found
 
 
@@ -34,7 +34,6 @@ DELIVERIES = {
     202: delivery(JSON),
     400: delivery(JSON[:-1]),
     401: delivery(JSON, b"00"),
-    408: delivery(JSON)[:-1],
     413: delivery(TEXT * 20),
     415: delivery(JSON, None, b"Content-Encoding: gzip"),
     431: delivery(b"", None, b"X-A: " + TEXT[:50_000]),
@@ -61,6 +60,14 @@ async def test_a_delivery_leaves_nothing_of_its_body(edge: Edge, status: int) ->
         line = await answered(edge, DELIVERIES[status])
     assert line.split()[1] == b"%d" % status
     assert large(garbage) == []
+
+
+async def test_a_body_that_does_not_come_in_time_leaves_nothing_of_itself() -> None:
+    async with running(body_seconds=0.3) as edge:
+        with left_behind() as garbage:
+            line = await answered(edge, delivery(JSON)[:-1])
+        assert line.split()[1] == b"408"
+        assert large(garbage) == []
 
 
 async def test_a_delivery_that_is_not_acknowledged_in_time_leaves_nothing_of_its_body() -> None:

@@ -35,7 +35,7 @@ WHOLE = HOOK + LENGTH + SIGNED + b"\r\n" + BODY
 
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
-    async with running(keepalive_seconds=0.3, body_seconds=0.3) as found:
+    async with running(keepalive_seconds=0.3) as found:
         yield found
 
 
@@ -176,21 +176,22 @@ async def test_headers_that_trickle_in_do_not_hold_a_connection(edge: Edge) -> N
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 500000\r\n", CHUNKED])
-async def test_a_body_that_trickles_in_is_a_408(edge: Edge, framing: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
-    writer.write(HOOK + framing + SIGNED + b"\r\n")
+async def test_a_body_that_trickles_in_is_a_408(framing: bytes) -> None:
+    async with running(body_seconds=0.3) as edge:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(HOOK + framing + SIGNED + b"\r\n")
 
-    async def trickle() -> None:
-        while True:
-            writer.write(b"1\r\na\r\n")
-            await asyncio.sleep(0.02)
+        async def trickle() -> None:
+            while True:
+                writer.write(b"1\r\na\r\n")
+                await asyncio.sleep(0.02)
 
-    trickling = asyncio.create_task(trickle())
-    async with asyncio.timeout(10):
-        answer = await reader.readuntil(b"\r\n\r\n")
-        trickling.cancel()  # what is sent to a closed connection resets it, and with it the answer
-        answer += await reader.readuntil(b"}")
-    writer.close()
+        trickling = asyncio.create_task(trickle())
+        async with asyncio.timeout(10):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            trickling.cancel()  # what is sent to a closed connection resets it, answer and all
+            answer += await reader.readuntil(b"}")
+        writer.close()
     assert problem(answer) == (408, "slow-body")
 
 

@@ -32,7 +32,7 @@ def edge() -> Iterator[Edge]:
     over = asyncio.Event()
 
     async def serve() -> None:
-        async with running(keepalive_seconds=2.0, body_seconds=0.1) as here:
+        async with running(keepalive_seconds=2.0) as here:
             here.sources.table.apply(*source("acme", "own", "hmac-sha256", mapping=MAPPING))
             here.sources.table.apply(*source("acme", "github", "github"))
             found.append(here)
@@ -51,7 +51,7 @@ def edge() -> Iterator[Edge]:
 def exchange(edge: Edge, raw: bytes) -> bytes:
     """All that is answered until the connection is closed, within seconds."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", edge.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=30) as connection:
         try:
             connection.sendall(raw)
             while piece := connection.recv(65_536):
