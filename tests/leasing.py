@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -58,17 +59,41 @@ def topology(leases: LeasePolicy | None = None, partitions: int = PARTITIONS) ->
     )
 
 
+class Clock:
+    """Monotonic time that a test moves; it tells when it was looked at."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._looked = asyncio.Event()
+
+    def __call__(self) -> float:
+        self._looked.set()
+        return self.now
+
+    async def looked_at(self) -> None:
+        """Somebody looks from now on: while a handler waits here, only its run's watch does."""
+        self._looked.clear()
+        await self._looked.wait()
+
+
 class Bench:
     """The other side of one worker."""
 
-    def __init__(self, app: App, slots: int, leases: LeasePolicy, answer: Answer) -> None:
+    def __init__(
+        self,
+        app: App,
+        slots: int,
+        leases: LeasePolicy,
+        answer: Answer,
+        clock: Callable[[], float],
+    ) -> None:
         self.transport = MemoryTransport(self._sent)
         self.vault = local_vault(b"v" * 32)
         self.book = KeyBook(self.vault)
         self.answer = answer
         self.worker = Worker(
             app, self.transport, topology(leases), Place("w1", slots=slots),
-            cluster_key=CLUSTER_KEY, book=self.book,
+            cluster_key=CLUSTER_KEY, book=self.book, clock=clock,
         )  # fmt: skip
         self.leases = leases
         self._news = asyncio.Event()
@@ -159,9 +184,10 @@ async def bench(
     slots: int = 20,
     leases: LeasePolicy | None = None,
     answer: Answer = granted,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Bench]:
     """A started worker that has work partition 3 and has sent its first heartbeats."""
-    made = Bench(app, slots, leases or LeasePolicy(), answer)
+    made = Bench(app, slots, leases or LeasePolicy(), answer, clock)
     made.worker.start()
     made.transport.assign(3)
     made.worker.pulse.beat()

@@ -20,6 +20,7 @@ import pytest
 from conditions import eventually
 
 READY_SECONDS = 90.0
+GONE_SECONDS = 25.0  # the broker's keeper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "dedup", "scheduler", "dispatcher", "worker", "operator"]
 pytestmark = pytest.mark.broker
 
@@ -179,6 +180,7 @@ def test_the_broker_of_dev_answers_broker_status(dev: Dev) -> None:
 
 
 def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
+    before = dev.pids
     second = subprocess.run(
         [sys.executable, "-m", "streams.cli", "dev", "--port", "0",
          "--data-dir", str(dev.data_dir)],
@@ -187,13 +189,17 @@ def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
     assert second.returncode == 2
     assert f"another pipeline runs on the data directory {dev.data_dir}" in second.stderr
     assert "Traceback" not in second.stderr
-    assert dev.ready()
+    eventually(dev.ready, what="the first is ready as before")
+    assert dev.pids == before
 
 
 def test_one_port_serves_metrics_of_every_process(dev: Dev) -> None:
-    page = get(f"{dev.url}/metrics")[1]
-    for stage in STAGES:
-        assert f'tidegate_up{{instance="0",stage="{stage}"}} 1.0' in page
+    wanted = {f'tidegate_up{{instance="0",stage="{stage}"}} 1.0' for stage in STAGES}
+
+    def all_up() -> bool:
+        return wanted <= set(get(f"{dev.url}/metrics")[1].splitlines())
+
+    eventually(all_up, what="every stage is up on the page")
 
 
 def test_the_operators_api_wants_the_token(dev: Dev) -> None:
@@ -236,7 +242,10 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
     pids = first.pids
     first.process.kill()
     first.process.wait()
-    eventually(lambda: not any(map(alive, pids.values())), 10, what=f"all of {pids} gone")
+    eventually(
+        lambda: not any(map(alive, pids.values())), GONE_SECONDS,
+        what=f"all of {pids} gone",
+    )  # fmt: skip
 
     second = start(tmp_path)
     header = {"Authorization": f"Bearer {second.token}"}

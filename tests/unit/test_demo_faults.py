@@ -21,6 +21,9 @@ from streams.demo.tools import Caller, Tools
 from streams.dev.layout import Member
 from streams.serde.records import Schedule
 
+NOW = 1_000.0
+DUE_SOON = Schedule("t", TENANTS[0], int((NOW + 0.4) * 1000), "jobs.commands", b"", b"w")
+
 
 @dataclass
 class Processes:
@@ -86,6 +89,12 @@ def processes() -> Iterator[Processes]:
     for process in started.running.values():
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The faults' clock stands at `NOW`: `DUE_SOON` stays due soon, however slow the machine."""
+    monkeypatch.setattr("streams.demo.faults.time", SimpleNamespace(time=lambda: NOW))
 
 
 def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:
@@ -158,24 +167,24 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     await recorder.stop()
 
 
+@pytest.mark.usefixtures("still")
 async def test_the_scheduler_is_struck_with_a_timer_pending(processes: Processes) -> None:
     processes.start("scheduler-0")
-    timer = Schedule("t", TENANTS[0], int((time.time() + 0.4) * 1000), "jobs.commands", b"", b"w")
-    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", timer)])
+    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)])
     striking = faults(processes, topics)
     assert await striking.scheduler()
     assert processes.killed("scheduler-0")
-    topics.commanded[b"w"] = time.time()
+    topics.commanded[b"w"] = NOW
     (kill,) = await striking.recovered()
     assert kill.recovered_after is not None
 
 
+@pytest.mark.usefixtures("still")
 async def test_a_scheduler_whose_timer_had_fired_already_does_not_count(
     processes: Processes,
 ) -> None:
     processes.start("scheduler-0")
-    timer = Schedule("t", TENANTS[0], int((time.time() + 0.4) * 1000), "jobs.commands", b"", b"w")
-    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", timer)])
+    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)])
 
     async def fires_meanwhile() -> None:
         topics.commanded[b"w"] = 0.0

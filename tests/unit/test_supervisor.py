@@ -159,9 +159,12 @@ async def test_who_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     assert not alive(pid)
 
 
-async def test_a_deaf_wave_leaves_time_for_the_next(tmp_path: Path) -> None:
+async def test_a_deaf_wave_leaves_time_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KEPT_BACK_SECONDS", 20.0)
     waves = [server("deaf", "ignores")], [server("next")]
-    async with running(tmp_path, *waves, grace=2.5) as (supervisor, lines):
+    async with running(tmp_path, *waves, grace=20.3) as (supervisor, lines):
         await asyncio.wait_for(supervisor.ready(), TIMEOUT)
     assert any("next" in line and "asked to end" in line for line in lines.all)
     assert not any("next did not end in time" in line for line in lines.all)
@@ -176,10 +179,13 @@ async def test_what_a_dead_child_had_started_dies_too(tmp_path: Path) -> None:
         assert not alive(grandchild)
 
 
-async def test_stop_ends_a_pause_at_once(tmp_path: Path) -> None:
+async def test_stop_ends_a_pause_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No wait below lasts so long, and a failure does not hang for ever.
+    for constant in ("FIRST_PAUSE_SECONDS", "LONGEST_PAUSE_SECONDS"):
+        monkeypatch.setattr(module, constant, 3 * TIMEOUT)
     async with running(tmp_path, [program("a", "raise SystemExit(7)")]) as (supervisor, lines):
-        await lines.until("starting it again in 0.8 s", 1)
-        await asyncio.wait_for(supervisor.stop(), 0.7)
+        await lines.until("starting it again in 60 s")
+        await asyncio.wait_for(supervisor.stop(), TIMEOUT)
         assert supervisor.pids == {}
 
 

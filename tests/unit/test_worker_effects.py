@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from leasing import Answer, Bench, bench, granted
+from leasing import Answer, Bench, Clock, bench, granted
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.errors import LeaseLost
@@ -283,11 +283,14 @@ async def test_a_repetition_that_was_not_done_leaves_the_first_call_unknown() ->
 
 
 async def test_a_grant_that_comes_after_the_lease_begins_nothing() -> None:
-    tool, late = Tool(), asyncio.Event()
-    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
-    async with bench(app_calling(tool), leases=policy, answer=lambda _: None, slots=1) as at:
+    tool, late, clock = Tool(), asyncio.Event(), Clock()
+    # The clock ends the lease; the brief term only has the run's watch look at it soon.
+    policy = LeasePolicy(term_seconds=0.03, margin_seconds=0.01)
+    app = app_calling(tool)
+    async with bench(app, leases=policy, answer=lambda _: None, slots=1, clock=clock) as at:
         lease = at.give()
         (claim,) = await at.until(lambda: at.bodies(Claim), "a claim")
+        clock.now += policy.term_seconds
         await at.idle()
         at.reply(lease, "granted", claim.claim_id, idempotency_key="k")
         asyncio.get_running_loop().call_soon(late.set)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 import structlog
-from leasing import Bench, bench, data_key, payload_ref
+from leasing import Bench, Clock, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.data_key import DataKey, new_key_record
@@ -23,6 +23,8 @@ from streams.worker import execution
 
 EVENT = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None,
                   "k", {})  # fmt: skip
+# Its terms are on a `Clock`; in real time it only makes the rounds of a run's watch short.
+BRIEF = LeasePolicy(term_seconds=0.03, margin_seconds=0.01)
 
 
 def app_of(function: Any, **options: Any) -> App:
@@ -181,9 +183,11 @@ async def test_a_preflight_that_says_no_cancels_before_the_handler() -> None:
 
 async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
     seen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    clock = Clock()
 
     async def handler(ctx: Context) -> None:
         try:
+            clock.now += BRIEF.term_seconds
             await asyncio.Event().wait()
         finally:
             try:
@@ -191,8 +195,7 @@ async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
             except LeaseLost:
                 seen.set_result("LeaseLost")
 
-    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
-    async with bench(app_of(handler), leases=policy, slots=1) as at:
+    async with bench(app_of(handler), leases=BRIEF, slots=1, clock=clock) as at:
         at.give()
         assert at.worker.holdings.free() == 0
         assert await asyncio.wait_for(seen, 5) == "LeaseLost"
@@ -201,54 +204,57 @@ async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
 
 
 async def test_acknowledged_heartbeats_carry_a_run_past_its_first_term() -> None:
-    policy = LeasePolicy(term_seconds=1, margin_seconds=0.2)
+    clock = Clock()
 
     async def handler(ctx: Context) -> int:
-        # Three terms: each wait ends long before the lease would.
-        for _ in range(12):
-            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.25)
+        for _ in range(9):  # three terms
+            clock.now += BRIEF.term_seconds / 3
             at.worker.pulse.beat()
+            await clock.looked_at()
         return 1
 
-    async with bench(app_of(handler), leases=policy) as at:
+    async with bench(app_of(handler), leases=BRIEF, clock=clock) as at:
         assert (await at.ended(at.give())).status == "succeeded"
 
 
 async def test_heartbeats_that_fail_carry_nothing() -> None:
-    policy = LeasePolicy(term_seconds=0.3, margin_seconds=0.1)
-    lost = asyncio.Event()
+    clock, lost = Clock(), asyncio.Event()
 
     async def handler(ctx: Context) -> None:
         try:
             while True:
-                await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.05)
+                clock.now += BRIEF.term_seconds / 3
                 at.transport.failures = 4
                 at.worker.pulse.beat()
+                await clock.looked_at()
         finally:
             lost.set()
 
-    async with bench(app_of(handler), leases=policy) as at:
+    async with bench(app_of(handler), leases=BRIEF, clock=clock) as at:
         at.give()
         await asyncio.wait_for(lost.wait(), 5)
+        await at.idle()
         assert not at.bodies(Ended)
 
 
 async def test_draining_waits_for_the_quick_and_releases_the_rest() -> None:
-    begun = asyncio.Event()
+    begun, draining = asyncio.Barrier(3), asyncio.Event()
 
-    async def quick(ctx: Context) -> None: ...
+    async def quick(ctx: Context) -> None:
+        await begun.wait()
+        await draining.wait()
 
     async def slow(ctx: Context) -> None:
-        begun.set()
+        await begun.wait()
         await asyncio.Event().wait()
 
     app = app_of(slow)
     app.job("quick")(quick)
     async with bench(app) as at:
-        lasting = at.give()
+        lasting, brief = at.give(), at.give("quick")
         await begun.wait()
-        brief = at.give("quick")
-        await at.worker.drain(0.05)
+        asyncio.get_running_loop().call_soon(draining.set)
+        await at.worker.drain(1)
         assert (await at.ended(brief)).status == "succeeded"
         assert (await at.ended(lasting)).status == "released"
         assert (await at.declined(at.give())).reason == "draining"
