@@ -35,6 +35,11 @@ def quarantine_key(tenant_id: str, source: str, payload_hash: bytes) -> bytes:
     return join(tenant_id, source, payload_hash.hex())
 
 
+def held_key(partition: int, pool: str, type_: str, tenant_id: str | None) -> bytes:
+    """Key of jobs for which no lease can be made, on `jobs.held`."""
+    return join(str(partition), pool, type_, tenant_id or "")
+
+
 def after(prefix: bytes) -> bytes:
     """The first key that lies behind every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")

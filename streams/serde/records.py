@@ -13,7 +13,12 @@ JobStatus = Literal[
     "pending", "scheduled", "running", "waiting", "needs_review",
     "succeeded", "failed", "cancelled", "dead",
 ]  # fmt: skip
-ReplyKind = Literal["granted", "done", "held", "review", "refused", "lost", "cancel"]
+ReplyKind = Literal[
+    "granted", "done", "held", "review", "refused", "lost", "cancel",
+    "wanted", "who", "no_pool",
+]  # fmt: skip
+"""The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat
+with handlers, and `no_pool` says that the worker's pool is not declared."""
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "dead"})
 
 
@@ -59,6 +64,18 @@ class Envelope:
     attributes: dict[str, str]
     priority: str
     callback_url: str | None = None
+    routed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run that did not succeed, in its job's history."""
+
+    attempt: int
+    at: int
+    worker_id: str | None
+    kind: Literal["failed", "timeout", "lost", "released"]
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,13 @@ class Job:
     updated_at: int
     ready_at: int
     asked_timeout_seconds: float | None = None
+    lost: int = 0
+    lost_alone: int = 0
+    cancel_reason: str | None = None
+    asked_pool: str | None = None
+    end_reason: str | None = None
+    replayed_as: str | None = None
+    history: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,7 @@ class Submit:
     submitted_by: str | None
     request_hash: bytes
     traceparent: str | None
+    delay_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +145,22 @@ class Replay:
     note: str
     fresh_scope: bool
     submitted_by: str | None
+    again: bool = False
+    repeat_effects: tuple[str, ...] = ()
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
     reason: str
     submitted_by: str | None
+    incarnation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
     attempts: int
+    due_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +185,9 @@ class Heartbeat:
     free: int
     leases: tuple[HeldLease, ...]
     handlers: tuple[Handler, ...]
+    received: int = 0
+    lean: bool = False
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +227,7 @@ class Ended:
     result: str | None
     error: str | None
     retry_after_seconds: float | None
+    received: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +236,36 @@ class Declined:
     reason: Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
     free: int
     detail: str
+    received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    pool: str
+    note: str
+    submitted_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    action: str
+    status: Literal["done", "failed"]
+    result: str | None
+    note: str
+    submitted_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reroute:
+    fingerprint: bytes
+    note: str
+    submitted_by: str | None
 
 
 CommandBody = (
     Submit | Replay | Cancel | Wake | Heartbeat | Claim | Outcome | Checkpoint | Ended | Declined
-)
+    | Move | Settle | Reroute
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +301,8 @@ class Lease:
     traceparent: str | None
     heartbeat_id: str
     granted_at: int
+    number: int = 0
+    alone: bool = False
     mac: bytes = b"\0" * 32
 
 
@@ -276,6 +337,8 @@ class LedgerEntry:
     updated_at: int
     result: str | None
     error: str | None
+    settled_by: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +370,27 @@ class DeadLetter:
     status: str | None = None
     attempts: int = 0
     traceparent: str | None = None
+    timestamp: int | None = None
+    headers: dict[str, bytes] = field(default_factory=dict)
+    cut: bool = False
+    replayed_at: int | None = None
+    replayed_as: str | None = None
+    replayed_by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Jobs of one pool and type, in one partition, for which no lease can be made."""
+
+    partition: int
+    pool: str
+    type: str
+    tenant_id: str | None
+    reason: Literal["no_worker", "no_pool", "no_topic", "tenant_disabled"]
+    since: int
+    jobs: int
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)

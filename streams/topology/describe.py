@@ -95,6 +95,7 @@ def _times(topology: Topology) -> Table:
     table = _table("Times, priorities, pools", "setting", "value")
     _row(table, "deduplication window", _days(topology.window_ms))
     _row(table, "finished jobs kept", _days(topology.finished_jobs_ms))
+    _row(table, "a job without a worker waits", f"{topology.unhandled_ms / 3_600_000:g} h")
     leases = topology.leases
     _row(table, "lease term", f"{leases.term_seconds:g} s")
     _row(table, "heartbeat every", f"{leases.heartbeat_seconds:g} s")

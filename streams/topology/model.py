@@ -119,6 +119,8 @@ class Topology:
     limits: tuple[Limit, ...]
     finished_jobs_ms: int
     leases: LeasePolicy = LeasePolicy()
+    unhandled_ms: int = 86_400_000
+    """How long a job waits, visibly, for the first worker that handles its type."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

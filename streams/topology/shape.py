@@ -90,6 +90,7 @@ class LimitShape(Shape):
 
 class RetentionShape(Shape):
     finished_jobs_days: Positive
+    unhandled_hours: Positive
 
 
 class LeasesShape(Shape):
@@ -126,6 +127,7 @@ def build(shape: TopologyShape) -> model.Topology:
         limits=tuple(_limit(limit) for limit in shape.limits),
         finished_jobs_ms=_days(shape.retention.finished_jobs_days),
         leases=model.LeasePolicy(**shape.leases.model_dump()),
+        unhandled_ms=_days(shape.retention.unhandled_hours / 24),
     )
 
 
