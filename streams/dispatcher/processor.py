@@ -107,7 +107,7 @@ class Dispatcher:
             if isinstance(value, Envelope):
                 self._event(record, value, life, commands)
             else:
-                commands.apply(value)
+                commands.apply(value, record.timestamp)
                 self._last_command = ctx.monotonic
         self._lease_out(life, ctx)
         life.store.flush()
