@@ -5,29 +5,57 @@ store's changelog. The caller has checked that the claim's lease is the living o
 
     (none), failed      -> granted; claimed
     claimed, same claim -> granted again: a repeated question gets the same answer
-    claimed, same run   -> held: two calls under way under one key
+    claimed, same run, or by another job of the scope whose run lives
+                        -> held: two calls under way under one key
     done                -> the stored result
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
+
+What is claimed by a run that is over, unknown or in review, a person may settle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
+import orjson
+
+from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.ids import idempotency_key
-from streams.serde.keys import ledger_key
-from streams.serde.records import Claim, Command, Job, LedgerEntry, Outcome, Reply, ReplyKind
+from streams.serde.keys import SEPARATOR, after, join, ledger_key
+from streams.serde.records import (
+    Claim,
+    Command,
+    Job,
+    LedgerEntry,
+    Outcome,
+    Reply,
+    ReplyKind,
+    Settle,
+)
 from streams.state.store import KeyValueStore
 
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later; then its key must still hold."""
 
 
-def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int) -> Reply:
-    """Answer a claim of the living lease of `job`; `now` in milliseconds."""
+_MOST_RESULT_BYTES = 256 * 1024
+"""Of a settled effect, as of one that a run records: the answer to its claim holds it."""
+_UNSETTLED = ("claimed", "unknown", "review")
+
+
+def claim(
+    store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int, *,
+    lives: Callable[[LedgerEntry], bool],
+) -> Reply:  # fmt: skip
+    """Answer a claim of the living lease of `job`; `now` in milliseconds.
+
+    `lives` says whether the run that claimed an entry still has its lease.
+    """
     entry = _get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
     if entry.status != "failed" and entry.digest != asked.digest:
         message = (
@@ -42,23 +70,24 @@ def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: i
             return _reply(command, asked, entry, "done", result=entry.result)
         case "failed":
             return _grant(store, entry, job, asked, now)
-        case "claimed" if entry.run_id == asked.run_id:
-            return _reply(command, asked, entry, "held")
+        case "claimed" if entry.run_id == asked.run_id or lives(entry):
+            message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
+            return _reply(command, asked, entry, "held", message=message)
     return _uncertain(store, entry, job, command, asked, now)
 
 
 def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
-    """Record how a claimed effect ended; a later claim's entry is left as it is.
+    """Record how a claimed effect ended; whether that changed anything.
 
     A run whose lease is over may still tell what became of its own claim: it is the truth.
     """
     entry = _get(store, job.tenant_id, job.scope, told.action)
-    settled = entry is not None and entry.status not in ("claimed", "unknown", "review")
-    if entry is None or entry.claim_id != told.claim_id or settled:
+    if entry is None or not _is_news(entry, told):
         return False
     told_entry = replace(
         entry,
-        status=told.status,
+        # What a person was asked about stays so until somebody knows.
+        status="review" if (entry.status, told.status) == ("review", "unknown") else told.status,
         claims=entry.claims - (told.status == "failed"),
         result=told.result,
         error=told.error,
@@ -66,6 +95,96 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
     )
     _put(store, told_entry)
     return True
+
+
+def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
+    """Every effect of the job's scope, in the order of their actions."""
+    prefix = join(job.tenant_id, job.scope) + SEPARATOR
+    return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
+
+
+def settleable_at(entry: LedgerEntry, job: Job, term_ms: int) -> int:
+    """From when on (milliseconds) a person may settle an effect: no call can be under way then."""
+    timeout_ms = round(min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS) * 1000)
+    return entry.updated_at + max(term_ms, timeout_ms)
+
+
+def settle(
+    store: KeyValueStore, job: Job, told: Settle, *, at: int, now: int, term_ms: int
+) -> bool:
+    """Record what a person found out of an effect, at `at`; False where it stands there already.
+
+    The time is that of the command's record: read again later, it says nothing of a later claim.
+
+    Raises:
+        PoisonRecord: the effect cannot be settled, or not yet.
+    """
+    entry = _get(store, job.tenant_id, job.scope, told.action)
+    if entry is None:
+        raise PoisonRecord("no_such_effect", f"job {job.job_id} began no effect {told.action}")
+    by, result = told.submitted_by or "unknown", _settled_result(told)
+    if (entry.settled_by, entry.note, entry.status, entry.result) == (
+        by, told.note, told.status, result,
+    ):  # fmt: skip
+        return False
+    _check_settleable(entry, job, at, term_ms)
+    settled = replace(
+        entry,
+        status=told.status,
+        claims=0 if told.status == "failed" else entry.claims,
+        result=result,
+        error=None,
+        updated_at=now,
+        settled_by=by,
+        note=told.note,
+    )
+    _put(store, settled)
+    return True
+
+
+def _check_settleable(entry: LedgerEntry, job: Job, at: int, term_ms: int) -> None:
+    name = f"effect {entry.action} of job {job.job_id}"
+    if entry.status not in _UNSETTLED:
+        raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
+    if job.status != "needs_review":
+        raise PoisonRecord(
+            "not_in_review", f"{name} is {entry.status} and its job {job.status}: only the effects "
+            "of a job in needs_review are settled",
+        )  # fmt: skip
+    possible_at = settleable_at(entry, job, term_ms)
+    if at < possible_at:
+        when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
+        raise PoisonRecord(
+            "too_early", f"a call of {name} may still be under way: settle it after {when}"
+        )
+
+
+def _settled_result(told: Settle) -> str | None:
+    if told.status != "done":
+        return None
+    result = told.result or "null"
+    if len(result.encode()) > _MOST_RESULT_BYTES:
+        raise PoisonRecord(
+            "result_too_large", f"a result has {_MOST_RESULT_BYTES:,} bytes at most: shorten it"
+        )
+    try:
+        orjson.loads(result)
+    except orjson.JSONDecodeError:
+        raise PoisonRecord("result_not_json", "a result is JSON, as a run returns it") from None
+    return result
+
+
+def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
+    """Whether an outcome says more than its entry does.
+
+    A claim that a repeat under the same key has replaced still tells the truth with `done`; so
+    does one of which a person said that it was not done.
+    """
+    if entry.claim_id != told.claim_id:
+        return told.status == "done" and entry.claims > 1 and entry.status in _UNSETTLED
+    if entry.settled_by is not None and entry.status == "failed":
+        return told.status == "done"
+    return entry.status in _UNSETTLED
 
 
 def _uncertain(
@@ -77,7 +196,8 @@ def _uncertain(
         return _grant(store, entry, job, asked, now, repeat=True)
     message = (
         f"effect {asked.action} was begun by run {entry.run_id} and its outcome is unknown: "
-        "find out whether it happened; if so cancel the job, else replay it with a fresh scope"
+        f"find out whether it happened, then settle it: tidegate jobs settle {job.job_id} "
+        f"{asked.action} --done RESULT, or --not-done"
     )
     if entry.status != "review":
         _put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
@@ -106,6 +226,8 @@ def _grant(
         claims=entry.claims + 1,
         updated_at=now,
         error=None,
+        settled_by=None,
+        note=None,
     )
     _put(store, granted)
     return Reply(

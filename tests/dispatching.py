@@ -9,7 +9,15 @@ from typing import Any
 
 from streams import dispatcher, scheduler
 from streams.runtime.driver import TopologyTestDriver
-from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, REPLY
+from streams.serde.codec import (
+    COMMAND,
+    DEAD_LETTER,
+    DUPLICATE,
+    ENVELOPE,
+    JOB,
+    LEDGER_ENTRY,
+    REPLY,
+)
 from streams.serde.ids import event_job_id, fingerprint, new_id
 from streams.serde.lease_mac import open_lease
 from streams.serde.records import (
@@ -20,6 +28,7 @@ from streams.serde.records import (
     CommandBody,
     DeadLetter,
     Declined,
+    Duplicate,
     Ended,
     Envelope,
     Handler,
@@ -67,28 +76,48 @@ class Desk:
         self.driver._flow()
 
     def event(
-        self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0
-    ) -> str:
+        self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0,
+        routed: bool = False,
+    ) -> str:  # fmt: skip
         """An event of `events`; returns the id of the job it should have."""
-        value = ENVELOPE.encode(envelope(tenant, key, type_))
+        event = dataclasses.replace(envelope(tenant, key, type_), routed=routed)
+        value = ENVELOPE.encode(event)
         self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)
 
-    def command(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> str:
-        """A command of `jobs.commands`; returns its id."""
+    def command(self, body: CommandBody, job_id: str = "", epoch: int = 0, *, at: int = 0) -> str:
+        """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
         command = Command(new_id("cmd"), "acme", job_id, epoch, self.driver.now, body)
-        self.driver.pipe("jobs.commands", b"acme", COMMAND.encode(command))
+        value = COMMAND.encode(command)
+        self.driver.pipe("jobs.commands", b"acme", value, timestamp=at or None)
         return command.command_id
 
-    def submit(self, job_id: str, type_: str = "draft_reply", **fields: Any) -> None:
+    def submit(
+        self, job_id: str, type_: str = "draft_reply", *, at: int = 0, **fields: Any
+    ) -> None:
         body = Submit(type_, "{}", None, None, None, None, None, "ops", b"hash", None)
+        self.command(dataclasses.replace(body, **fields), job_id, at=at)
+
+    def cancel(self, job_id: str, incarnation: int | None = None, *, at: int = 0) -> None:
+        self.command(Cancel("not needed", "ops", incarnation), job_id, at=at)
+
+    def replay(self, job_id: str, of: str, *, fresh_scope: bool = False, **fields: Any) -> None:
+        body = Replay(of, "vendor mended", fresh_scope, "ops")
         self.command(dataclasses.replace(body, **fields), job_id)
 
-    def cancel(self, job_id: str) -> None:
-        self.command(Cancel("not needed", "ops"), job_id)
+    def again(self, key: str, tenant: str = "acme") -> None:
+        """What dedup tells of a redelivery of an event within its window."""
+        now = self.driver.now
+        value = DUPLICATE.encode(Duplicate(tenant, 1, now, now, None))
+        self.driver.pipe("duplicates", fingerprint(tenant, "zendesk", key), value)
 
-    def replay(self, job_id: str, of: str, *, fresh_scope: bool = False) -> None:
-        self.command(Replay(of, "vendor mended", fresh_scope, "ops"), job_id)
+    def start_with(self, *routes: Route, **changes: Any) -> None:
+        """Start the dispatcher anew on its state, under a topology with other routes."""
+        self.topology = dataclasses.replace(self.topology, routes=routes, **changes)
+        run = self.driver._runs["dispatcher"]
+        run.stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.restart("dispatcher", keep_state=True)
+        self.driver.advance(0.5)
 
     def job(self, job_id: str) -> Job:
         """The newest record of a job on `jobs`."""
@@ -147,8 +176,10 @@ class ScriptedWorker:
         self.desk.command(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
-    def outcome(self, lease: Lease, reply: Reply, status: Any, result: str | None = None) -> None:
-        action = "email:send/reply"
+    def outcome(
+        self, lease: Lease, reply: Reply, status: Any, result: str | None = None, *,
+        action: str = "email:send/reply",
+    ) -> None:  # fmt: skip
         body = Outcome(reply.claim_id, lease.run_id, action, status, result, None)
         self.desk.command(body, lease.job_id, lease.epoch)
 

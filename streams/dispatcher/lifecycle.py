@@ -128,8 +128,9 @@ class Lifecycle:
     def _wake_at(self, job: Job, due: int) -> None:
         """Only the scheduler waits; what it sends back is stale if the job went on meanwhile."""
         wake = Command(
-            new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now, Wake(job.attempts)
-        )
+            new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now,
+            Wake(job.attempts, due),
+        )  # fmt: skip
         schedule = Schedule(
             schedule_id=f"{job.job_id}.{job.incarnation}.{job.attempts}",
             tenant_id=job.tenant_id,

@@ -23,12 +23,14 @@ from streams.errors import PoisonRecord
 from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
-from streams.serde.ids import event_job_id, new_id
+from streams.serde.ids import new_id
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Envelope, Job
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
+
+Input = Envelope | Command | bytes
 
 _PURGED_AT_ONCE = 200
 _UNKNOWN_TYPE_GRACE = 10.0
@@ -36,7 +38,7 @@ _UNKNOWN_TYPE_GRACE = 10.0
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """`events` and `jobs.commands` to leases, job records and dead letters."""
+    """`events`, `duplicates` and `jobs.commands` to leases, job records and dead letters."""
     processor = partial(Dispatcher, topology, cluster_key)
     return declared_stage(topology, "dispatcher", processor, 0.1)
 
@@ -92,6 +94,7 @@ class Dispatcher:
     def punctuate(self, now: int, ctx: Context) -> None:
         """Take back what workers lost, purge what is old, lease what is ready."""
         life = self._life(ctx)
+        self._commands(life).events.tidy(_PURGED_AT_ONCE)
         self._expire(life, ctx)
         self._end_unknown_types(life, ctx)
         self._hear_out(ctx)
@@ -100,38 +103,19 @@ class Dispatcher:
         self._parked -= life.store.purge(_PURGED_AT_ONCE)
         self._observe(now)
 
-    def _step(self, decoded: Sequence[tuple[Record, Envelope | Command]], ctx: Context) -> None:
+    def _step(self, decoded: Sequence[tuple[Record, Input]], ctx: Context) -> None:
         life = self._life(ctx)
-        commands = Commands(life, self._roster, self._topology, self._parked)
+        commands = self._commands(life)
         for record, value in decoded:
             if isinstance(value, Envelope):
-                self._event(record, value, life, commands)
+                commands.events.arrived(record, value)
+            elif isinstance(value, bytes):
+                commands.events.came_again(value, record.timestamp)
             else:
                 commands.apply(value, record.timestamp)
                 self._last_command = ctx.monotonic
         self._lease_out(life, ctx)
         life.store.flush()
-
-    def _event(
-        self, record: Record, envelope: Envelope, life: Lifecycle, commands: Commands
-    ) -> None:
-        route = self._topology.route(envelope.source, envelope.event_type)
-        if route is None:
-            metrics.UNROUTED.inc()
-            return
-        job_id = event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
-        place = life.place(job_id, record.timestamp)
-        if place is None:
-            metrics.TWINS.inc()
-            return
-        headers = dict(record.headers)
-        traceparent = headers["traceparent"].decode() if "traceparent" in headers else None
-        job = jobs.from_event(
-            job_id, envelope, route, self._topology,
-            place=place, traceparent=traceparent,
-            event_time=record.timestamp, now=life.now,
-        )  # fmt: skip
-        commands.admit(job)
 
     def _lease_out(self, life: Lifecycle, ctx: Context) -> None:
         if self._unheard_since is not None:
@@ -212,6 +196,9 @@ class Dispatcher:
         metrics.RUNNING.labels(partition).set(len(self._roster.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
+    def _commands(self, life: Lifecycle) -> Commands:
+        return Commands(life, self._roster, self._topology, self._parked)
+
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms)
 
@@ -219,7 +206,10 @@ class Dispatcher:
         return Lifecycle(ctx, self._store(ctx), self._board, self._topology.window_ms)
 
 
-def _decode(record: Record) -> Envelope | Command:
+def _decode(record: Record) -> Input:
+    """An event, a command, or the fingerprint of an event that came again."""
+    if record.topic == "duplicates":
+        return record.key or b""
     if record.topic == "events":
         return ENVELOPE.decode(record.value)
     return COMMAND.decode(record.value)

@@ -1,4 +1,4 @@
-"""What people and timers ask of a job: submit, replay, cancel, wake."""
+"""What people and timers ask of a job: submit, cancel, wake. See `replays` and `settling`, too."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from streams.dispatcher.answers import answer
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
 from streams.errors import PoisonRecord
-from streams.serde.records import Cancel, Command, Job, Replay, Reply, Submit, Wake
+from streams.serde.records import Cancel, Command, Job, Reply, Submit, Wake
 from streams.topology.model import Topology
-
-_REPLAYABLE = ("failed", "dead", "needs_review")
 
 
 class Requests:
@@ -36,53 +34,64 @@ class Requests:
         self._admitted = admitted
 
     def submit(self, command: Command, body: Submit, at: int) -> None:
-        place = self._life.place(command.job_id, self._life.now)
+        """A job, unless one of its id stands for it at the time of the record."""
+        place = self._life.place(command.job_id, at)
         if place is None:
             metrics.TWINS.inc()
             return
-        now = self._life.now
-        self._admitted(jobs.from_submission(command, body, self._topology, place=place, now=now))
-
-    def replay(self, command: Command, body: Replay, at: int) -> None:
-        if self._store.get(command.job_id) is not None:
-            metrics.TWINS.inc()
-            return
-        old = self._store.get(body.replay_of)
-        if old is None or old.tenant_id != command.tenant_id:
-            raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
-        if old.status not in _REPLAYABLE:
-            raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
-        if old.status == "needs_review":
-            self._life.end(old, "cancelled", error=f"replayed as {command.job_id}: {body.note}")
-        job = jobs.from_replay(command, body, old, self._life.now)
-        if not body.fresh_scope:
-            self._store.inherit_steps(job, old)
+        job = jobs.from_submission(
+            command, body, self._topology, place=place, at=at, now=self._life.now
+        )
         self._admitted(job)
 
     def cancel(self, command: Command, body: Cancel, at: int) -> bool:
-        """False where its job is not known yet."""
+        """End a job, or ask its worker to; False where the job that is meant is not known yet."""
         job = self._store.get(command.job_id)
         if job is not None and job.tenant_id != command.tenant_id:
             raise PoisonRecord("cancel_of_unknown", f"no job {command.job_id} of this tenant")
-        if job is None:
+        if job is None or (body.incarnation or 0) > job.incarnation:
             return False
-        if job.status == "running":
-            self._store.put(replace(job, cancel_requested=True, updated_at=self._life.now))
-            self._tell_worker(job, body.reason)
+        if not _is_meant(job, body, at):
+            metrics.STALE.labels("Cancel").inc()
+        elif job.status == "running":
+            self._cancel_run(job, body.reason)
         elif jobs.is_live(job):
-            self._life.end(job, "cancelled", error=f"Cancelled: {body.reason}")
+            self._life.end(replace(job, cancel_reason=body.reason), "cancelled")
         return True
 
     def wake(self, command: Command, body: Wake) -> None:
+        """A timer fired; one that was set to another time, or doubled, wakes nobody."""
         job = self._store.get(command.job_id)
-        timer = (command.epoch, body.attempts)
-        if job is None or job.status != "scheduled" or timer != (job.incarnation, job.attempts):
+        if job is None or job.status != "scheduled" or not _is_its_timer(job, command, body):
             metrics.STALE.labels("Wake").inc()
-            return
-        self._life.requeue(job)
+        else:
+            self._life.requeue(job)
+
+    def _cancel_run(self, job: Job, reason: str) -> None:
+        """The first reason stands; the worker is told each time, and by its heartbeats' answers."""
+        if not job.cancel_requested:
+            job = replace(
+                job, cancel_requested=True, cancel_reason=reason, updated_at=self._life.now
+            )
+            self._store.put(job)
+        self._roster.cancelled(job)
+        self._tell_worker(job, job.cancel_reason or reason)
 
     def _tell_worker(self, job: Job, reason: str) -> None:
         worker = self._roster.worker(job.worker_id)
         if worker is not None:
             reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=reason)
             answer(self._life.ctx, reply, worker.work_partition)
+
+
+def _is_meant(job: Job, body: Cancel, at: int) -> bool:
+    """By its incarnation, or, where the record names none, as the job that lived at its time."""
+    if body.incarnation is None:
+        return job.event_time <= at
+    return body.incarnation == job.incarnation
+
+
+def _is_its_timer(job: Job, command: Command, body: Wake) -> bool:
+    if (command.epoch, body.attempts) != (job.incarnation, job.attempts):
+        return False
+    return body.due_at in (0, jobs.due_at(job))  # 0: written without its time

@@ -31,7 +31,11 @@ class Worker:
 
 @dataclass(slots=True)
 class Running:
-    """A living lease; `confirmed` once its worker has spoken for it."""
+    """A living lease; `confirmed` once its worker has spoken for it.
+
+    `cancel` is why its job is being cancelled; of a lease found in the store that is not known
+    until somebody looks (`cancel_known`).
+    """
 
     job_id: str
     epoch: int
@@ -41,6 +45,8 @@ class Running:
     pool: str
     ends_at: float
     confirmed: bool = False
+    cancel: str | None = None
+    cancel_known: bool = False
 
 
 class Roster:
@@ -93,6 +99,7 @@ class Roster:
         """One of the worker's slots is given to a job."""
         worker.free -= 1
         self._hold(job, worker.read_at + self._policy.term_seconds)
+        self.cancelled(job)
 
     def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
         """A lease found in the store: as it was known here, or with a whole term before it."""
@@ -107,6 +114,13 @@ class Roster:
         known = {(lease.job_id, lease.epoch): lease for lease in self.running.values()}
         self.running.clear()
         return known
+
+    def cancelled(self, job: Job) -> None:
+        """Remember whether, and why, the job of a living lease is being cancelled."""
+        lease = self.running.get(job.job_id)
+        if lease is not None:
+            lease.cancel = (job.cancel_reason or "cancelled") if job.cancel_requested else None
+            lease.cancel_known = True
 
     def confirm(self, job_id: str) -> None:
         """The worker that holds the lease spoke for it."""

@@ -6,10 +6,10 @@ What speaks for a lease that is over changes nothing and is counted.
 from __future__ import annotations
 
 from streams import ledger
-from streams.dispatcher import metrics
+from streams.dispatcher import metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.roster import Roster, Running
 from streams.serde import keys
 from streams.serde.records import (
     Checkpoint,
@@ -19,6 +19,7 @@ from streams.serde.records import (
     Ended,
     Heartbeat,
     Job,
+    LedgerEntry,
     Outcome,
     Reply,
     ReplyKind,
@@ -41,6 +42,7 @@ class Runs:
         for lease in self._roster.heard(body, command.command_id, monotonic):
             why = f"WorkerRestarted: {lease.worker_id} is gone, {body.worker_id} took its place"
             self._life.lose(lease, why, "restarted")
+        self._answer_listed(body)
 
     def claim(self, command: Command, body: Claim) -> None:
         check_partition(self._topology, TOPIC, body.reply_partition)
@@ -53,7 +55,7 @@ class Runs:
             reply = _plain(body, command, "cancel", "the job is being cancelled")
         else:
             store = self._life.ctx.store("ledger")
-            reply = ledger.claim(store, job, command, body, now)
+            reply = ledger.claim(store, job, command, body, now, lives=self._lives)
         answer(self._life.ctx, reply, body.reply_partition)
 
     def outcome(self, command: Command, body: Outcome) -> None:
@@ -61,6 +63,8 @@ class Runs:
         store = self._life.ctx.store("ledger")
         if job is None or not ledger.outcome(store, job, body, self._life.now):
             metrics.STALE.labels("Outcome").inc()
+        elif job.status != "running":  # told late: a job of the scope may be in review for it
+            settling.go_on(self._life, job)
 
     def checkpoint(self, command: Command, body: Checkpoint) -> None:
         job = self._living(command, body.run_id)
@@ -77,7 +81,8 @@ class Runs:
             case "succeeded":
                 self._life.end(job, "succeeded", result=body.result)
             case "review":
-                self._life.end(job, "needs_review", error=body.error)
+                # The earlier call's outcome may have come meanwhile: then nobody need decide.
+                settling.go_on(self._life, self._life.end(job, "needs_review", error=body.error))
             case "failed":
                 self._life.bury(job, "failed", body.error)
             case "cancelled":
@@ -106,6 +111,31 @@ class Runs:
             self._life.end(job, "cancelled", error="Cancelled before it began")
         else:
             self._life.requeue(job, uncount=True)
+
+    def _answer_listed(self, body: Heartbeat) -> None:
+        """Tell a worker which of the leases that it lists are to end, or are no longer its own."""
+        for held in body.leases:
+            lease = self._roster.running.get(held.job_id)
+            if lease is None or (lease.epoch, lease.worker_id) != (held.epoch, body.worker_id):
+                kind, why = "lost", "the lease of this run is over"
+            elif (reason := self._cancelled(lease)) is not None:
+                kind, why = "cancel", reason
+            else:
+                continue
+            reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
+            answer(self._life.ctx, reply, body.work_partition)
+
+    def _cancelled(self, lease: Running) -> str | None:
+        """Why the job of a lease is being cancelled; of one found in the store it is read once."""
+        if not lease.cancel_known:
+            job = self._store.get(lease.job_id)
+            if job is not None:
+                self._roster.cancelled(job)
+        return lease.cancel
+
+    def _lives(self, entry: LedgerEntry) -> bool:
+        job = self._store.get(entry.job_id)
+        return job is not None and (job.status, job.run_id) == ("running", entry.run_id)
 
     def _living(self, command: Command, run_id: str) -> Job | None:
         """The job, if the command speaks for its living lease."""
