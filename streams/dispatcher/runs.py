@@ -18,6 +18,7 @@ from streams.serde.records import (
     Declined,
     Ended,
     Heartbeat,
+    HeldLease,
     Job,
     LedgerEntry,
     Outcome,
@@ -116,14 +117,15 @@ class Runs:
         """Tell a worker which of the leases that it lists are to end, or are no longer its own."""
         for held in body.leases:
             lease = self._roster.running.get(held.job_id)
-            if lease is None or (lease.epoch, lease.worker_id) != (held.epoch, body.worker_id):
-                kind, why = "lost", "the lease of this run is over"
+            theirs = lease is not None and lease.worker_id == body.worker_id
+            if lease is None or not theirs or lease.epoch != held.epoch:
+                self._tell(body, held, "lost", "the lease of this run is over")
             elif (reason := self._cancelled(lease)) is not None:
-                kind, why = "cancel", reason
-            else:
-                continue
-            reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
-            answer(self._life.ctx, reply, body.work_partition)
+                self._tell(body, held, "cancel", reason)
+
+    def _tell(self, body: Heartbeat, held: HeldLease, kind: ReplyKind, why: str) -> None:
+        reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
+        answer(self._life.ctx, reply, body.work_partition)
 
     def _cancelled(self, lease: Running) -> str | None:
         """Why the job of a lease is being cancelled; of one found in the store it is read once."""
