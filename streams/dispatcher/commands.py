@@ -6,6 +6,7 @@ from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.requests import Requests
 from streams.dispatcher.roster import Roster
 from streams.dispatcher.runs import Runs
+from streams.dispatcher.strangers import Strangers
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,
@@ -16,6 +17,7 @@ from streams.serde.records import (
     Ended,
     Heartbeat,
     Job,
+    Move,
     Outcome,
     Replay,
     Submit,
@@ -31,13 +33,18 @@ class Commands:
     """
 
     def __init__(
-        self, life: Lifecycle, roster: Roster, topology: Topology, parked: set[str]
+        self,
+        life: Lifecycle,
+        roster: Roster,
+        topology: Topology,
+        parked: set[str],
+        strangers: Strangers,
     ) -> None:
         self._store = life.store
         self._life = life
         self._parked = parked
         self._requests = Requests(life, roster, topology, self.admit)
-        self._runs = Runs(life, roster, topology)
+        self._runs = Runs(life, roster, topology, strangers)
 
     def apply(self, command: Command, at: int) -> None:
         """Do what a command asks; `at` is the time of its record.
@@ -54,6 +61,8 @@ class Commands:
                 self._cancel(command, body, at)
             case Wake() as body:
                 self._requests.wake(command, body)
+            case Move() as body:
+                self._requests.move(command, body)
             case Heartbeat() as body:
                 self._runs.heartbeat(command, body)
             case Claim() as body:

@@ -1,8 +1,10 @@
 """Job records of one partition, and the ordered keys that find the live and the expired ones.
 
 The store `jobs` holds: `j` job_id, the job; `l` job_id, that it is live; `p` job_id command_id,
-a command that came before its job; `s` scope job_id, that a replay shares a scope; and
-`x` time job_id incarnation, when what is kept of a finished job may go.
+a command that came before its job; `s` scope job_id, that a replay shares a scope; `x` time
+job_id incarnation, when what is kept of a finished job may go; and `C` job_id, the epoch of a
+lease whose worker has spoken for it. Capitals are others' keys, too: `B` in `buried`, `H` in
+`held`, `R` in `sweep`, `T` in `tenants`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 
+from streams.dispatcher import buried
 from streams.dispatcher.jobs import is_live, scope_of
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
@@ -18,7 +21,7 @@ from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
-_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY = b"j", b"l", b"p", b"s", b"x"
+_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY, _CONFIRMED = b"j", b"l", b"p", b"s", b"x", b"C"
 _TIME = struct.Struct(">Q")
 _CHUNK = 1_000
 
@@ -71,6 +74,23 @@ class JobStore:
             for value in self._jobs.get_many(chunk):
                 if value is not None:
                     yield JOB.decode(value)
+
+    def live_after(self, job_id: str, limit: int) -> list[str]:
+        """Ids of the next live jobs behind an id, in their order."""
+        start = _LIVE + job_id.encode() + SEPARATOR
+        return [key[1:].decode() for key, _ in islice(self._jobs.range(start, after(_LIVE)), limit)]
+
+    def confirm(self, job_id: str, epoch: int) -> None:
+        """Keep that the worker of a lease has spoken for it."""
+        self._jobs.put(_CONFIRMED + job_id.encode(), str(epoch).encode())
+
+    def confirmed(self, job: Job) -> bool:
+        """Whether the worker of the job's lease has spoken for it."""
+        return self._jobs.get(_CONFIRMED + job.job_id.encode()) == str(job.epoch).encode()
+
+    def forget_confirmation(self, job_id: str) -> None:
+        """The lease is over."""
+        self._jobs.delete(_CONFIRMED + job_id.encode())
 
     def park(self, command: Command) -> None:
         """Keep a command until its job appears, or until nothing more is to be expected."""
@@ -128,16 +148,21 @@ class JobStore:
 
     def _forget(self, job_id: str, incarnation: int) -> None:
         job = self.get(job_id)
-        if job is None:
+        if job is None or (job.incarnation == incarnation and self._is_kept(job)):
             return
         _delete_prefix(self._ctx.store("checkpoints"), join(job_id, str(incarnation)) + SEPARATOR)
         if job.incarnation == incarnation:
             self._jobs.delete(_JOB + job_id.encode())
             self._ctx.forward("jobs", job_id.encode(), None)
             self._jobs.delete(_SHARED + join(job.scope, job_id))
+            self._jobs.delete(buried.key(job))
             self._forget_effects(job.tenant_id, job.scope)
         if scope_of(job_id, incarnation) != job.scope:
             self._forget_effects(job.tenant_id, scope_of(job_id, incarnation))
+
+    def _is_kept(self, job: Job) -> bool:
+        """Whether a job that was dead went on since: it lives, or ended later."""
+        return is_live(job) or job.updated_at + self._keep_ms > self._ctx.now
 
     def _forget_effects(self, tenant_id: str, scope: str) -> None:
         """Ledger entries stay while any job that may look at them does."""

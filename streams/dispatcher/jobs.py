@@ -17,6 +17,7 @@ from streams.serde.records import (
     JobStatus,
     Replay,
     Submit,
+    Wake,
 )
 from streams.topology.model import Route, Topology
 
@@ -162,6 +163,17 @@ def ended(
         last_error=error or job.last_error,
         updated_at=now,
     )
+
+
+def due_at(job: Job) -> int:
+    """When a scheduled job is to become ready, in milliseconds."""
+    return job.next_retry_at or job.scheduled_at or 0
+
+
+def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
+    """Whether the job waits for this very timer; older versions did not name its time."""
+    timer = (job.incarnation, wake.due_at or due_at(job), job.attempts)
+    return job.status == "scheduled" and timer == (incarnation, due_at(job), wake.attempts)
 
 
 def is_live(job: Job) -> bool:

@@ -10,7 +10,7 @@ from streams.dispatcher.answers import answer
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
 from streams.errors import PoisonRecord
-from streams.serde.records import Cancel, Command, Job, Replay, Reply, Submit, Wake
+from streams.serde.records import Cancel, Command, Job, Move, Replay, Reply, Submit, Wake
 from streams.topology.model import Topology
 
 _REPLAYABLE = ("failed", "dead", "needs_review")
@@ -67,7 +67,8 @@ class Requests:
         if job is None:
             return False
         if job.status == "running":
-            self._store.put(replace(job, cancel_requested=True, updated_at=self._life.now))
+            asked = replace(job, cancel_requested=True, cancel_reason=body.reason)
+            self._store.put(replace(asked, updated_at=self._life.now))
             self._tell_worker(job, body.reason)
         elif jobs.is_live(job):
             self._life.end(job, "cancelled", error=f"Cancelled: {body.reason}")
@@ -75,11 +76,24 @@ class Requests:
 
     def wake(self, command: Command, body: Wake) -> None:
         job = self._store.get(command.job_id)
-        timer = (command.epoch, body.attempts)
-        if job is None or job.status != "scheduled" or timer != (job.incarnation, job.attempts):
+        if job is None or not jobs.awaits(job, command.epoch, body):
             metrics.STALE.labels("Wake").inc()
             return
         self._life.requeue(job)
+
+    def move(self, command: Command, body: Move) -> None:
+        """To another pool, for as long as that is declared; a job that ended stays as it is."""
+        job = self._store.get(command.job_id)
+        if job is None or job.tenant_id != command.tenant_id:
+            raise PoisonRecord("move_of_unknown", f"no job {command.job_id} of this tenant")
+        if body.pool not in self._topology.pools:
+            raise PoisonRecord(
+                "pool_undeclared", f"{body.pool!r} is none of: {', '.join(self._topology.pools)}"
+            )
+        if not jobs.is_live(job):
+            metrics.STALE.labels("Move").inc()
+            return
+        self._life.move(job, body.pool)
 
     def _tell_worker(self, job: Job, reason: str) -> None:
         worker = self._roster.worker(job.worker_id)
