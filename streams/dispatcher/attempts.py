@@ -35,13 +35,16 @@ def failed(job: Job, error: str | None, now: int) -> Job:
     return noted(job, "timeout" if timeout else "failed", error, now)
 
 
-def lost(job: Job, why: str, now: int) -> Job:
-    """The worker that ran it is gone: the attempt is given back and a loss counted."""
+def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
+    """The worker that ran it is gone: the attempt is given back and a loss counted.
+
+    A suspect that still waited for the end of other runs (`accompanied`) was not lost alone.
+    """
     return replace(
         noted(job, "lost", why, now),
         attempts=max(0, job.attempts - 1),
         lost=job.lost + 1,
-        lost_alone=job.lost_alone + is_suspect(job),
+        lost_alone=job.lost_alone + (is_suspect(job) and not accompanied),
     )
 
 

@@ -143,7 +143,7 @@ class Lifecycle:
         if job.cancel_requested:
             self.cancelled(job, why)
         elif lease.confirmed:
-            self._lost_with_worker(job, why)
+            self._lost_with_worker(job, why, lease)
         else:
             self.requeue(attempts.unconfirmed(job, why, self.now), why, uncount=True)
 
@@ -179,8 +179,8 @@ class Lifecycle:
         if job.status in ("pending", "scheduled"):
             self.reroute(job)
 
-    def _lost_with_worker(self, job: Job, why: str) -> None:
-        job = attempts.lost(job, why, self.now)
+    def _lost_with_worker(self, job: Job, why: str, lease: Running) -> None:
+        job = attempts.lost(job, why, self.now, accompanied=lease.accompanied)
         if attempts.is_given_up(job):
             error = (
                 f"WorkerLost: {job.lost} workers ended while they ran it, {job.lost_alone} of them "

@@ -32,7 +32,10 @@ class Worker:
 
 @dataclass(slots=True)
 class Running:
-    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone."""
+    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
+
+    It is `accompanied` where the newest heartbeat that lists it lists others, too.
+    """
 
     job_id: str
     epoch: int
@@ -43,6 +46,7 @@ class Running:
     ends_at: float
     confirmed: bool = False
     given_up: bool = False
+    accompanied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Runs:
             return
         for lease in self._roster.listed(body):
             self._life.confirm(lease.job_id)
+            lease.accompanied = len(body.leases) > 1
         gone = self._roster.heard(body, command.command_id, self._life.ctx.monotonic)
         why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
         self._roster.give_up(gone, why, "restarted")
