@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from streams.dispatcher.roster import Roster, Running, Worker, freest
 from streams.fairness import Lane, Ready, ReadyQueue
@@ -77,7 +78,7 @@ class Board:
         found: Counter[tuple[str, str]] = Counter()
         for pool, queue in self.queues.items():
             for lane in queue.lanes():
-                found[pool, lane.type] += len(lane.jobs)
+                found[pool, lane.type] += sum(entry.job_id in queue for entry in lane.jobs)
         return found
 
     def blocked(self) -> Counter[tuple[str, str, str]]:
@@ -86,18 +87,16 @@ class Board:
         for pool, queue in self.queues.items() if self._blocked else ():
             for lane in queue.lanes():
                 if lane.tenant_id in self._blocked:
-                    found[pool, lane.type, lane.tenant_id] += len(lane.jobs)
+                    waiting = sum(entry.job_id in queue for entry in lane.jobs)
+                    found[pool, lane.type, lane.tenant_id] += waiting
         return found
 
     def ready_since(self, pool: str, type_: str, moment: int, limit: int) -> list[str]:
         """At most `limit` jobs of a pool and type that became ready by `moment` (milliseconds)."""
-        found: list[str] = []
-        for lane in self._queue(pool).lanes():
-            if lane.type == type_ and lane.jobs[0].ready_at <= moment:
-                found += [entry.job_id for entry in lane.jobs if entry.ready_at <= moment]
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        queue = self._queue(pool)
+        lanes = [lane for lane in queue.lanes() if lane.type == type_]
+        entries = (e for lane in lanes for e in lane.jobs if e.ready_at <= moment)
+        return list(islice((e.job_id for e in entries if e.job_id in queue), limit))
 
     def depth(self) -> int:
         return sum(map(len, self.queues.values()))

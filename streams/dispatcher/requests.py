@@ -53,8 +53,10 @@ class Requests:
         if old.status not in _REPLAYABLE:
             raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
         if old.status == "needs_review":
-            self._life.end(old, "cancelled", error=f"replayed as {command.job_id}: {body.note}")
+            why = f"replayed as {command.job_id}: {body.note}"
+            old = self._life.end(old, "cancelled", error=why)
         job = jobs.from_replay(command, body, old, self._life.now)
+        self._store.put(replace(old, replayed_as=command.job_id))
         if not body.fresh_scope:
             self._store.inherit_steps(job, old)
         self._admitted(job)
