@@ -11,6 +11,7 @@ from streams.dispatcher.replays import Replays
 from streams.dispatcher.requests import Requests
 from streams.dispatcher.roster import Roster
 from streams.dispatcher.runs import Runs
+from streams.dispatcher.strangers import Strangers
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,
@@ -21,6 +22,7 @@ from streams.serde.records import (
     Ended,
     Heartbeat,
     Job,
+    Move,
     Outcome,
     Replay,
     Reroute,
@@ -39,7 +41,12 @@ class Commands:
     """
 
     def __init__(
-        self, life: Lifecycle, roster: Roster, topology: Topology, parked: set[str]
+        self,
+        life: Lifecycle,
+        roster: Roster,
+        topology: Topology,
+        parked: set[str],
+        strangers: Strangers,
     ) -> None:
         self._store = life.store
         self._life = life
@@ -48,7 +55,7 @@ class Commands:
         self.events = Events(life, topology, self.admit)
         self._requests = Requests(life, roster, topology, self.admit)
         self._replays = Replays(life, topology, self.admit)
-        self._runs = Runs(life, roster, topology)
+        self._runs = Runs(life, roster, topology, strangers)
 
     def apply(self, command: Command, at: int) -> None:
         """Do what a command asks; `at` is the time of its record.
@@ -65,6 +72,8 @@ class Commands:
                 self._cancel(command, body, at)
             case Wake() as body:
                 self._requests.wake(command, body)
+            case Move() as body:
+                self._requests.move(command, body)
             case Settle() as body:
                 settling.settle(self._life, command, body, self._policy, at)
             case Reroute() as body:

@@ -1,10 +1,11 @@
 """Job records of one partition, and the ordered keys that find the live and the expired ones.
 
 The store `jobs` holds: `j` job_id, the job; `l` job_id, that it is live; `p` job_id command_id,
-a command that came before its job; `s` scope job_id, that a replay shares a scope; and, with the
-time when it may go, `x` time job_id incarnation, what is kept of a finished job (its value is
-tenant and scope), and `x` time job_id 0 command_id, a command whose job never came.
-`kept_events.py` has its own keys in it.
+a command that came before its job; `s` scope job_id, that a replay shares a scope; `C` job_id, the
+epoch of a lease whose worker has spoken for it; and, with the time when it may go, `x` time job_id
+incarnation, what is kept of a finished job (its value is tenant and scope), and `x` time job_id 0
+command_id, a command whose job never came. Other modules have their own keys in it: `kept_events`,
+and under capitals `B` buried, `H` held, `R` sweep, `T` tenants.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 
+from streams.dispatcher import buried
 from streams.dispatcher.jobs import is_live
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
@@ -21,7 +23,7 @@ from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
-_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY = b"j", b"l", b"p", b"s", b"x"
+_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY, _CONFIRMED = b"j", b"l", b"p", b"s", b"x", b"C"
 _TIME = struct.Struct(">Q")
 _CHUNK = 1_000
 
@@ -85,6 +87,23 @@ class JobStore:
     def share(self, job: Job) -> None:
         """A replay works in another job's scope: its effects stay as long as either is kept."""
         self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
+
+    def live_after(self, job_id: str, limit: int) -> list[str]:
+        """Ids of the next live jobs behind an id, in their order."""
+        start = _LIVE + job_id.encode() + SEPARATOR
+        return [key[1:].decode() for key, _ in islice(self._jobs.range(start, after(_LIVE)), limit)]
+
+    def confirm(self, job_id: str, epoch: int) -> None:
+        """Keep that the worker of a lease has spoken for it."""
+        self._jobs.put(_CONFIRMED + job_id.encode(), str(epoch).encode())
+
+    def confirmed(self, job: Job) -> bool:
+        """Whether the worker of the job's lease has spoken for it."""
+        return self._jobs.get(_CONFIRMED + job.job_id.encode()) == str(job.epoch).encode()
+
+    def forget_confirmation(self, job_id: str) -> None:
+        """The lease is over."""
+        self._jobs.delete(_CONFIRMED + job_id.encode())
 
     def park(self, command: Command) -> None:
         """Keep a command until its job appears, or until nothing more is to be expected."""
@@ -156,6 +175,7 @@ class JobStore:
         if current is not None:
             self._jobs.delete(_JOB + job_id.encode())
             self._ctx.forward("jobs", job_id.encode(), None)
+            self._jobs.delete(buried.key(current))
         if expired:
             self._leave(job_id, *split(expired))
         elif job is not None:  # written before a scope named its job's birth

@@ -19,6 +19,7 @@ from streams.serde.records import (
     JobStatus,
     Replay,
     Submit,
+    Wake,
 )
 from streams.topology.model import Route, Topology
 
@@ -166,9 +167,15 @@ def ended(
     )
 
 
-def due_at(job: Job) -> int | None:
+def due_at(job: Job) -> int:
     """When a scheduled job is to become ready, in milliseconds: its next attempt, or its start."""
-    return job.scheduled_at if job.next_retry_at is None else job.next_retry_at
+    return job.next_retry_at or job.scheduled_at or 0
+
+
+def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
+    """Whether the job waits for this very timer; older versions did not name its time."""
+    timer = (job.incarnation, wake.due_at or due_at(job), job.attempts)
+    return job.status == "scheduled" and timer == (incarnation, due_at(job), wake.attempts)
 
 
 def is_live(job: Job) -> bool:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streams.dispatcher import jobs, metrics
-from streams.dispatcher.answers import answer
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
 from streams.errors import PoisonRecord
-from streams.serde.records import Cancel, Command, Job, Reply, Submit, Wake
+from streams.serde.records import Cancel, Command, Job, Move, Submit, Wake
 from streams.topology.model import Topology
 
 
@@ -53,8 +52,8 @@ class Requests:
             return False
         if not _is_meant(job, body, at):
             metrics.STALE.labels("Cancel").inc()
-        elif job.status == "running":
-            self._cancel_run(job, body.reason)
+        elif jobs.is_live(job):
+            self._life.stop(job, body.reason)
         elif jobs.is_live(job):
             self._life.end(replace(job, cancel_reason=body.reason), "cancelled")
         return True
@@ -62,26 +61,24 @@ class Requests:
     def wake(self, command: Command, body: Wake) -> None:
         """A timer fired; one that was set to another time, or doubled, wakes nobody."""
         job = self._store.get(command.job_id)
-        if job is None or job.status != "scheduled" or not _is_its_timer(job, command, body):
+        if job is None or not jobs.awaits(job, command.epoch, body):
             metrics.STALE.labels("Wake").inc()
         else:
             self._life.requeue(job)
 
-    def _cancel_run(self, job: Job, reason: str) -> None:
-        """The first reason stands; the worker is told each time, and by its heartbeats' answers."""
-        if not job.cancel_requested:
-            job = replace(
-                job, cancel_requested=True, cancel_reason=reason, updated_at=self._life.now
+    def move(self, command: Command, body: Move) -> None:
+        """To another pool, for as long as that is declared; a job that ended stays as it is."""
+        job = self._store.get(command.job_id)
+        if job is None or job.tenant_id != command.tenant_id:
+            raise PoisonRecord("move_of_unknown", f"no job {command.job_id} of this tenant")
+        if body.pool not in self._topology.pools:
+            raise PoisonRecord(
+                "pool_undeclared", f"{body.pool!r} is none of: {', '.join(self._topology.pools)}"
             )
-            self._store.put(job)
-        self._roster.cancelled(job)
-        self._tell_worker(job, job.cancel_reason or reason)
-
-    def _tell_worker(self, job: Job, reason: str) -> None:
-        worker = self._roster.worker(job.worker_id)
-        if worker is not None:
-            reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=reason)
-            answer(self._life.ctx, reply, worker.work_partition)
+        if not jobs.is_live(job):
+            metrics.STALE.labels("Move").inc()
+            return
+        self._life.move(job, body.pool)
 
 
 def _is_meant(job: Job, body: Cancel, at: int) -> bool:
@@ -89,9 +86,3 @@ def _is_meant(job: Job, body: Cancel, at: int) -> bool:
     if body.incarnation is None:
         return job.event_time <= at
     return body.incarnation == job.incarnation
-
-
-def _is_its_timer(job: Job, command: Command, body: Wake) -> bool:
-    if (command.epoch, body.attempts) != (job.incarnation, job.attempts):
-        return False
-    return body.due_at in (0, jobs.due_at(job))  # 0: written without its time

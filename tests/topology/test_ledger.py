@@ -135,7 +135,7 @@ def test_past_its_lifetime_a_key_protects_no_more(
     run = next_run(desk, worker, lease)
     assert worker.claim(run, lifetime_ms=300_000).repeat
     worker.end(run, "retry", after=250, error="TransientError: x")
-    desk.driver.advance(251)
+    desk.driver.advance(276)
     worker.heartbeat()
     late = worker.claim(desk.lease(lease.job_id), lifetime_ms=300_000)
     assert late.kind == "review", "it would reach its tool too close to the end"
