@@ -54,10 +54,10 @@ class HeldJobs:
         self._looked_at = float("-inf")
 
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
-        """Take in what was told; what was seen and not told yet is seen again."""
+        """Take in what was told; what was only seen stays so."""
         records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
-        self._seen = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
-        self._looked_at = float("-inf")
+        told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
+        self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
 
     def closed(self) -> None:
         """The partition is another process's now: drop its gauge."""
@@ -142,7 +142,8 @@ class HeldJobs:
 
     def _observe(self) -> None:
         for reason in _REASONS:
-            jobs = [s.held.jobs for s in self._seen.values() if s.held.reason == reason]
+            told = (seen.held for seen in self._seen.values() if seen.told_at is not None)
+            jobs = (held.jobs for held in told if held.reason == reason)
             metrics.HELD.labels(str(self._partition), reason).set(sum(jobs))
 
 

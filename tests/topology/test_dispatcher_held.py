@@ -79,6 +79,26 @@ def test_a_worker_that_is_silent_while_its_lease_runs_is_there(desk: Desk) -> No
     assert desk.held() == {}
 
 
+def test_after_a_takeover_a_lease_stands_for_the_worker_that_is_not_heard_yet(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    running, _ = desk.event("t1"), desk.event("t2")
+    worker.heartbeat(desk.lease(running), free=0)
+    desk.driver.restart("dispatcher")
+    desk.driver.advance(25)
+    assert desk.held() == {}
+    desk.driver.advance(20)
+    assert len(desk.held()) == 1
+
+
+def test_poison_keeps_nobody_from_being_told(desk: Desk) -> None:
+    desk.event("t1")
+    for _ in range(10):
+        desk.replay("job_new", "job_gone")
+        desk.driver.advance(2)
+    assert len(desk.held()) == 1
+
+
 def test_a_job_waits_its_own_time_from_when_it_became_ready(desk: Desk) -> None:
     early = desk.event("t1")
     unheard(desk, 100)
