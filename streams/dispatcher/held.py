@@ -7,7 +7,7 @@ record's key: since when a type has had no worker outlives a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,10 +54,10 @@ class HeldJobs:
         self._looked_at = float("-inf")
 
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
-        """Take in what was told; what was seen and not told yet is seen again."""
+        """Take in what was told; what was only seen stays so."""
         records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
-        self._seen = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
-        self._looked_at = float("-inf")
+        told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
+        self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
 
     def closed(self) -> None:
         """The partition is another process's now: drop its gauge."""
@@ -72,24 +72,29 @@ class HeldJobs:
             if seen.held.reason == "no_worker"
         }
 
-    def look(self, life: Lifecycle) -> None:
-        """Tell of what began, went on or ended since the last look, now and then."""
+    def look(self, life: Lifecycle, without_topic: Collection[str]) -> None:
+        """Tell of what began, went on or ended since the last look, now and then.
+
+        `without_topic` are pools whose work topic the broker does not have.
+        """
         monotonic = life.ctx.monotonic
         if monotonic - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = monotonic
-        found = {_key(held): held for held in self._found(life)}
+        found = {_key(held): held for held in self._found(life, without_topic)}
         for key in self._seen.keys() - found.keys():
             self._over(key, life)
         for key, held in found.items():
             self._seen[key] = self._told(key, self._noticed(key, held, monotonic), life)
         self._observe()
 
-    def _found(self, life: Lifecycle) -> Iterator[Held]:
+    def _found(self, life: Lifecycle, without_topic: Collection[str]) -> Iterator[Held]:
         types = {pool: self._roster.types(pool) for pool in self._topology.pools}
         for (pool, type_), jobs in life.board.waiting().items():
             if jobs and pool not in types:
                 yield self._held(pool, type_, None, "no_pool", jobs, life)
+            elif jobs and pool in without_topic:
+                yield self._held(pool, type_, None, "no_topic", jobs, life)
             elif jobs and type_ not in types[pool]:
                 yield self._held(pool, type_, None, "no_worker", jobs, life)
         for (pool, type_, tenant_id), jobs in life.board.blocked().items():
@@ -106,6 +111,8 @@ class HeldJobs:
             f"mend the route; after {hours:g} h without one its jobs are dead",
             "no_pool": f"pool {pool!r} is not declared: declare it in the topology, give the type "
             "another one, or move its jobs",
+            "no_topic": f"the broker has no topic jobs.work.{pool}: create it as "
+            "`tidegate topology plan` says",
             "tenant_disabled": f"tenant {tenant_id} is disabled: PUT it again, or cancel its jobs",
         }[reason]
         return Held(self._partition, pool, type_, tenant_id, reason, life.now, jobs, detail)
@@ -142,7 +149,8 @@ class HeldJobs:
 
     def _observe(self) -> None:
         for reason in _REASONS:
-            jobs = [s.held.jobs for s in self._seen.values() if s.held.reason == reason]
+            told = (seen.held for seen in self._seen.values() if seen.told_at is not None)
+            jobs = (held.jobs for held in told if held.reason == reason)
             metrics.HELD.labels(str(self._partition), reason).set(sum(jobs))
 
 

@@ -111,7 +111,7 @@ class Dispatcher:
         self._expire(life, ctx)
         self._hear_out(ctx)
         if self._unheard_since is None:
-            self._held.look(life)
+            self._held.look(life, ())
             self._unhandled.go_on(life)
             self._sweep.go_on(life)
         life.take_back(_ENDED_AT_ONCE)

@@ -26,6 +26,12 @@ def statuses(desk: Desk, *job_ids: str) -> set[JobStatus]:
     return {desk.job(job_id).status for job_id in job_ids}
 
 
+def processor(desk: Desk) -> Dispatcher:
+    found = desk.driver._runs["dispatcher"].tasks[0]._processor
+    assert isinstance(found, Dispatcher)
+    return found
+
+
 def unheard(desk: Desk, seconds: float) -> None:
     """Time passes in steps as short as production's."""
     for _ in range(round(seconds / 10)):
@@ -77,6 +83,26 @@ def test_a_worker_that_is_silent_while_its_lease_runs_is_there(desk: Desk) -> No
     assert statuses(desk, running) == {"running"}
     assert statuses(desk, waiting) == {"pending"}
     assert desk.held() == {}
+
+
+def test_after_a_takeover_a_lease_stands_for_the_worker_that_is_not_heard_yet(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    running, _ = desk.event("t1"), desk.event("t2")
+    worker.heartbeat(desk.lease(running), free=0)
+    desk.driver.restart("dispatcher")
+    desk.driver.advance(25)
+    assert desk.held() == {}
+    desk.driver.advance(20)
+    assert len(desk.held()) == 1
+
+
+def test_poison_keeps_nobody_from_being_told(desk: Desk) -> None:
+    desk.event("t1")
+    for _ in range(10):
+        desk.replay("job_new", "job_gone")
+        desk.driver.advance(2)
+    assert len(desk.held()) == 1
 
 
 def test_a_job_waits_its_own_time_from_when_it_became_ready(desk: Desk) -> None:
@@ -248,6 +274,22 @@ def test_a_count_is_told_anew_after_a_minute() -> None:
     assert (held.jobs, len(desk.driver.output("jobs.held"))) == (2, 2)
 
 
+def test_a_pool_without_its_topic_holds_its_jobs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = processor(desk)._held
+    look = held.look
+    ScriptedWorker(desk, slots=0).heartbeat()
+    desk.event("t1")
+    with monkeypatch.context() as patched:
+        patched.setattr(held, "look", lambda life, _: look(life, {"default"}))
+        desk.driver.advance(3)
+        (told,) = desk.held().values()
+    assert (told.reason, "jobs.work.default" in told.detail) == ("no_topic", True)
+    desk.driver.advance(3)
+    assert desk.held() == {}
+
+
 def test_a_worker_of_an_undeclared_pool_is_told_and_costs_no_dead_letter(desk: Desk) -> None:
     strangers = [ScriptedWorker(desk, f"w{n}/b1", pool="gpu") for n in range(2)]
     strangers.append(ScriptedWorker(desk, "w9/b1", partition=99))
@@ -288,7 +330,5 @@ def test_the_dispatchers_gauge_goes_with_its_partition(desk: Desk) -> None:
     desk.driver.advance(5)
     name, labels = "tidegate_dispatcher_held_jobs", {"partition": "0", "reason": "no_worker"}
     assert REGISTRY.get_sample_value(name, labels) is not None
-    processor = desk.driver._runs["dispatcher"].tasks[0]._processor
-    assert isinstance(processor, Dispatcher)
-    processor._held.closed()
+    processor(desk)._held.closed()
     assert REGISTRY.get_sample_value(name, labels) is None

@@ -8,6 +8,7 @@ import pytest
 from dispatching import Desk, ScriptedWorker
 from prometheus_client import REGISTRY
 
+from streams.runtime.executor import OutputRefused
 from streams.serde.codec import COMMAND
 from streams.serde.records import Wake
 from streams.topology.model import JobType, Route, Topic
@@ -140,6 +141,23 @@ def test_an_aborted_part_is_gone_over_again(desk: Desk) -> None:
     ids = [desk.event(f"t{n}") for n in range(3)]
     desk.deploy(job_types={"draft_reply": JobType("draft_reply", "gpu")})
     desk.driver.crash("dispatcher", "before_commit")
+    desk.driver.advance(1)
+    assert {desk.job(job_id).pool for job_id in ids} == {"gpu"}
+
+
+def test_a_part_that_the_broker_refuses_is_gone_over_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [desk.event(f"t{n}") for n in range(3)]
+
+    def refuse(topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+        raise OutputRefused(topic)
+
+    desk.deploy(job_types={"draft_reply": JobType("draft_reply", "gpu")})
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.driver._broker, "check", refuse)
+        desk.driver.advance(1)
+    assert {desk.job(job_id).pool for job_id in ids} == {"default"}
     desk.driver.advance(1)
     assert {desk.job(job_id).pool for job_id in ids} == {"gpu"}
 
