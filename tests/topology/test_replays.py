@@ -131,7 +131,8 @@ def test_a_job_and_an_expiry_of_the_version_before_are_purged_whole(
         assert worker.claim(desk.lease("job_same")).kind == "done"
         worker.end(desk.lease("job_same"), "succeeded")
     pass_retention(desk)
-    assert [list(store.range(b"", b"\xff")) for store in stores.values()] == [[], []]
+    left = [key for store in stores.values() for key, _ in store.range(b"", b"\xff")]
+    assert left == [b"R"], "the digest of the routing stays"
 
 
 def test_a_scope_has_one_live_job(desk: Desk, worker: ScriptedWorker) -> None:
