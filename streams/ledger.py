@@ -12,18 +12,14 @@ store's changelog. The caller has checked that the claim's lease is the living o
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
 
-What is claimed by a run that is over, unknown or in review, a person may settle.
+A person may settle what is not known (`streams/dispatcher/settling.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
-import orjson
-
-from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
@@ -35,7 +31,6 @@ from streams.serde.records import (
     Outcome,
     Reply,
     ReplyKind,
-    Settle,
 )
 from streams.state.store import KeyValueStore
 
@@ -43,9 +38,8 @@ _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later; then its key must still hold."""
 
 
-_MOST_RESULT_BYTES = 256 * 1024
-"""Of a settled effect, as of one that a run records: the answer to its claim holds it."""
-_UNSETTLED = ("claimed", "unknown", "review")
+UNSETTLED = ("claimed", "unknown", "review")
+"""What became of the call is not known, or not yet."""
 
 
 def claim(
@@ -56,7 +50,7 @@ def claim(
 
     `lives` says whether the run that claimed an entry still has its lease.
     """
-    entry = _get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
+    entry = get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
     if entry.status != "failed" and entry.digest != asked.digest:
         message = (
             f"effect {asked.action} was claimed before with other arguments: "
@@ -81,7 +75,7 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
 
     A run whose lease is over may still tell what became of its own claim: it is the truth.
     """
-    entry = _get(store, job.tenant_id, job.scope, told.action)
+    entry = get(store, job.tenant_id, job.scope, told.action)
     if entry is None or not _is_news(entry, told):
         return False
     told_entry = replace(
@@ -92,86 +86,29 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
         result=told.result,
         error=told.error,
         updated_at=now,
+        settled_by=None,
+        note=None,
     )
-    _put(store, told_entry)
+    put(store, told_entry)
     return True
+
+
+def get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
+    """An effect as it stands; None, it was never begun."""
+    value = store.get(ledger_key(tenant_id, scope, action))
+    return None if value is None else LEDGER_ENTRY.decode(value)
+
+
+def put(store: KeyValueStore, entry: LedgerEntry) -> None:
+    """Write an effect, which makes it public."""
+    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
+    store.put(key, LEDGER_ENTRY.encode(entry))
 
 
 def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
     """Every effect of the job's scope, in the order of their actions."""
     prefix = join(job.tenant_id, job.scope) + SEPARATOR
     return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
-
-
-def settleable_at(entry: LedgerEntry, job: Job, term_ms: int) -> int:
-    """From when on (milliseconds) a person may settle an effect: no call can be under way then."""
-    timeout_ms = round(min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS) * 1000)
-    return entry.updated_at + max(term_ms, timeout_ms)
-
-
-def settle(
-    store: KeyValueStore, job: Job, told: Settle, *, at: int, now: int, term_ms: int
-) -> bool:
-    """Record what a person found out of an effect, at `at`; False where it stands there already.
-
-    The time is that of the command's record: read again later, it says nothing of a later claim.
-
-    Raises:
-        PoisonRecord: the effect cannot be settled, or not yet.
-    """
-    entry = _get(store, job.tenant_id, job.scope, told.action)
-    if entry is None:
-        raise PoisonRecord("no_such_effect", f"job {job.job_id} began no effect {told.action}")
-    by, result = told.submitted_by or "unknown", _settled_result(told)
-    if (entry.settled_by, entry.note, entry.status, entry.result) == (
-        by, told.note, told.status, result,
-    ):  # fmt: skip
-        return False
-    _check_settleable(entry, job, at, term_ms)
-    settled = replace(
-        entry,
-        status=told.status,
-        claims=0 if told.status == "failed" else entry.claims,
-        result=result,
-        error=None,
-        updated_at=now,
-        settled_by=by,
-        note=told.note,
-    )
-    _put(store, settled)
-    return True
-
-
-def _check_settleable(entry: LedgerEntry, job: Job, at: int, term_ms: int) -> None:
-    name = f"effect {entry.action} of job {job.job_id}"
-    if entry.status not in _UNSETTLED:
-        raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
-    if job.status != "needs_review":
-        raise PoisonRecord(
-            "not_in_review", f"{name} is {entry.status} and its job {job.status}: only the effects "
-            "of a job in needs_review are settled",
-        )  # fmt: skip
-    possible_at = settleable_at(entry, job, term_ms)
-    if at < possible_at:
-        when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
-        raise PoisonRecord(
-            "too_early", f"a call of {name} may still be under way: settle it after {when}"
-        )
-
-
-def _settled_result(told: Settle) -> str | None:
-    if told.status != "done":
-        return None
-    result = told.result or "null"
-    if len(result.encode()) > _MOST_RESULT_BYTES:
-        raise PoisonRecord(
-            "result_too_large", f"a result has {_MOST_RESULT_BYTES:,} bytes at most: shorten it"
-        )
-    try:
-        orjson.loads(result)
-    except orjson.JSONDecodeError:
-        raise PoisonRecord("result_not_json", "a result is JSON, as a run returns it") from None
-    return result
 
 
 def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
@@ -181,10 +118,10 @@ def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     does one of which a person said that it was not done.
     """
     if entry.claim_id != told.claim_id:
-        return told.status == "done" and entry.claims > 1 and entry.status in _UNSETTLED
+        return told.status == "done" and entry.claims > 1 and entry.status in UNSETTLED
     if entry.settled_by is not None and entry.status == "failed":
         return told.status == "done"
-    return entry.status in _UNSETTLED
+    return entry.status in UNSETTLED
 
 
 def _uncertain(
@@ -200,7 +137,7 @@ def _uncertain(
         f"{asked.action} --done RESULT, or --not-done"
     )
     if entry.status != "review":
-        _put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
+        put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
     return _reply(command, asked, entry, "review", message=message)
 
 
@@ -229,7 +166,7 @@ def _grant(
         settled_by=None,
         note=None,
     )
-    _put(store, granted)
+    put(store, granted)
     return Reply(
         asked.worker_id, job.job_id, job.epoch, asked.claim_id, "granted",
         idempotency_key=granted.idempotency_key, repeat=repeat,
@@ -267,13 +204,3 @@ def _reply(
         kind,
         entry.idempotency_key, repeat, result, message,
     )  # fmt: skip
-
-
-def _get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
-    value = store.get(ledger_key(tenant_id, scope, action))
-    return None if value is None else LEDGER_ENTRY.decode(value)
-
-
-def _put(store: KeyValueStore, entry: LedgerEntry) -> None:
-    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
-    store.put(key, LEDGER_ENTRY.encode(entry))

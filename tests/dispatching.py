@@ -132,11 +132,12 @@ class Desk:
         body = Replay(of, "vendor mended", fresh_scope, "ops")
         self.command(dataclasses.replace(body, **fields), job_id)
 
-    def again(self, key: str, tenant: str = "acme") -> None:
+    def again(self, key: str, tenant: str = "acme", *, at: int = 0) -> None:
         """What dedup tells of a redelivery of an event within its window."""
-        now = self.driver.now
+        now = at or self.driver.now
         value = DUPLICATE.encode(Duplicate(tenant, 1, now, now, None))
-        self.driver.pipe("duplicates", fingerprint(tenant, "zendesk", key), value)
+        fingerprint_ = fingerprint(tenant, "zendesk", key)
+        self.driver.pipe("duplicates", fingerprint_, value, timestamp=now)
 
     def move(self, job_id: str, pool: str) -> None:
         self.command(Move(pool, "more memory there", "ops"), job_id)

@@ -77,7 +77,7 @@ class Commands:
             case Settle() as body:
                 settling.settle(self._life, command, body, self._policy, at)
             case Reroute() as body:
-                self.events.reroute(command, body)
+                self.events.reroute(command, body, at)
             case _:
                 self._from_worker(command)
 

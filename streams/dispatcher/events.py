@@ -17,7 +17,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 import orjson
-import structlog
 
 from streams import dead_letter
 from streams.dispatcher import jobs, metrics
@@ -29,8 +28,6 @@ from streams.serde.codec import DEAD_LETTER, ENVELOPE
 from streams.serde.ids import event_job_id
 from streams.serde.records import Command, Envelope, Job, Reroute
 from streams.topology.model import Route, Topology
-
-log = structlog.get_logger(__name__)
 
 _ROLLOUT_MS = 3_600_000
 """A redelivery whose event has no route here may have been answered by an ingress that has it
@@ -60,22 +57,21 @@ class Events:
         metrics.UNROUTED.inc()
         self._kept.keep(envelope.fingerprint, event)
         if envelope.routed:
+            metrics.PROMISED.inc()
             self._kept.expect(envelope.fingerprint, FOR_EVER)
-            log.warning(
-                "an ingress has a route that is not known here: start the dispatcher with the "
-                "same topology, and the event gets its job",
-                source=envelope.source, event_type=envelope.event_type,
-            )  # fmt: skip
 
     def came_again(self, fingerprint: bytes, at: int) -> None:
         """A record of `duplicates`, written `at`: an event was delivered again."""
         event = self._kept.get(fingerprint) if self._kept.count() else None
-        if event is not None and not self._give(fingerprint, event):
+        # An older record is of a delivery before this event, whose window was over.
+        if event is not None and event.at <= at and not self._give(fingerprint, event):
             self._kept.expect(fingerprint, at + _ROLLOUT_MS)
 
-    def reroute(self, command: Command, body: Reroute) -> None:
-        """An operator wants a kept event's job."""
+    def reroute(self, command: Command, body: Reroute, at: int) -> None:
+        """An operator wants the job of an event that was kept when the command was written."""
         event = self._kept.get(body.fingerprint)
+        if event is not None and event.at > at:
+            event = None
         if event is None and self._has_job(command):
             metrics.TWINS.inc()
             return
@@ -125,7 +121,7 @@ class Events:
         return True
 
     def _make(self, envelope: Envelope, event: Kept, route: Route) -> None:
-        job_id = event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
+        job_id = _job_id(envelope)
         place = self._life.place(job_id, event.at)
         if place is None:
             metrics.TWINS.inc()
@@ -139,8 +135,11 @@ class Events:
 
     def _bury(self, event: Kept) -> None:
         """The answer to its delivery named a job, and no route came: tell who looks for it."""
+        envelope = ENVELOPE.decode(event.value)
+        if self._life.store.get(_job_id(envelope)) is not None:
+            return
         letter = dead_letter.of_event(
-            ENVELOPE.decode(event.value), event.value, event.traceparent,
+            envelope, event.value, event.traceparent,
             partition=self._life.ctx.partition, offset=event.offset, event_time=event.at,
             now=self._life.now,
         )  # fmt: skip
@@ -153,6 +152,10 @@ class Events:
 
     def _route(self, envelope: Envelope) -> Route | None:
         return self._topology.route(envelope.source, envelope.event_type)
+
+
+def _job_id(envelope: Envelope) -> str:
+    return event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
 
 
 def _digest(topology: Topology) -> bytes:

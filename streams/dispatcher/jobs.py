@@ -60,7 +60,7 @@ def from_submission(
     """The job of a direct submission that the broker took `at`: ready at once, or scheduled."""
     job = _new(
         command.job_id, command.tenant_id, submit.type,
-        submit.priority or topology.default_priority, topology,
+        _declared(submit.priority, topology), topology,
         place=place, born=at, now=now,
     )  # fmt: skip
     run_at = _wanted_at(submit, at)
@@ -87,14 +87,11 @@ def from_replay(
     Type, priority and pool are those of now: the route may have been mended since.
     """
     route = topology.route(old.event.source, old.event.event_type) if old.event else None
-    priority = route.priority if route else old.priority
-    if priority not in topology.priorities:
-        priority = topology.default_priority
+    type_ = replay.type or (route.job if route else old.type)
+    priority = _declared(route.priority if route else old.priority, topology)
     job = _new(
-        command.job_id, old.tenant_id,
-        replay.type or (route.job if route else old.type), priority, topology,
-        place=FIRST, born=at, now=now,
-    )  # fmt: skip
+        command.job_id, old.tenant_id, type_, priority, topology, place=FIRST, born=at, now=now
+    )
     return replace(
         job,
         scope=job.scope if replay.fresh_scope else old.scope,
@@ -155,7 +152,7 @@ def ended(
 ) -> Job:
     """A final state, or `needs_review`; what was cancelled tells why it was."""
     if status == "cancelled" and job.cancel_reason is not None:
-        error = f"Cancelled: {job.cancel_reason}"
+        error = f"Cancelled: {job.cancel_reason}" if job.cancel_reason else "Cancelled"
     return replace(
         job,
         status=status,
@@ -181,6 +178,13 @@ def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
 def is_live(job: Job) -> bool:
     """Whether the job has not ended."""
     return job.status not in TERMINAL
+
+
+def _declared(priority: str | None, topology: Topology) -> str:
+    """The priority that was asked for, unless the topology of now has none of its name."""
+    if priority is None or priority not in topology.priorities:
+        return topology.default_priority
+    return priority
 
 
 def _wanted_at(submit: Submit, at: int) -> int | None:

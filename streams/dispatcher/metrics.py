@@ -11,6 +11,10 @@ DEAD_LETTERS = Counter("tidegate_dispatcher_dead_letters", "Jobs sent to dlq", [
 LEASES_LOST = Counter("tidegate_dispatcher_leases_lost", "Leases taken back", ["reason"])
 TWINS = Counter("tidegate_dispatcher_twins", "Events and submissions of a job that is known")
 UNROUTED = Counter("tidegate_dispatcher_unrouted_events", "Events that no route matches")
+PROMISED = Counter(
+    "tidegate_dispatcher_promised_events",
+    "Events without a route here whose answer named a job: start the dispatcher with that route",
+)
 STALE = Counter("tidegate_dispatcher_stale_commands", "Commands of a lease that is over", ["kind"])
 TIMERS_LOST = Counter(
     "tidegate_dispatcher_lost_timers", "Scheduled jobs that were woken without their timer"

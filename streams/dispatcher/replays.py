@@ -38,7 +38,7 @@ class Replays:
         if self._store.get(command.job_id) is not None:
             metrics.TWINS.inc()
             return
-        old = self._replayable(command, body)
+        old = self._replayable(command, body, at)
         if body.fresh_scope:
             self._check_effects(old, body)
         else:
@@ -50,9 +50,9 @@ class Replays:
             self._store.inherit_steps(job, old)
         self._admitted(job)
 
-    def _replayable(self, command: Command, body: Replay) -> Job:
+    def _replayable(self, command: Command, body: Replay, at: int) -> Job:
         old = self._store.get(body.replay_of)
-        if old is None or old.tenant_id != command.tenant_id:
+        if old is None or old.tenant_id != command.tenant_id or old.event_time > at:
             raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
         if old.replayed_as is not None and not body.again:
             raise PoisonRecord(

@@ -34,6 +34,9 @@ class Requests:
 
     def submit(self, command: Command, body: Submit, at: int) -> None:
         """A job, unless one of its id stands for it at the time of the record."""
+        known = self._store.get(command.job_id)
+        if known is not None and known.tenant_id != command.tenant_id:
+            raise PoisonRecord("id_taken", f"{command.job_id} is a job of another tenant")
         place = self._life.place(command.job_id, at)
         if place is None:
             metrics.TWINS.inc()

@@ -245,8 +245,22 @@ def test_an_answer_that_named_a_job_for_which_no_route_ever_came_is_a_dead_lette
     assert kept(desk) == []
 
 
-def reroute(desk: Desk, key: str = "t1", job_id: str = "", tenant: str = "acme") -> None:
-    desk.command(Reroute(fingerprint(tenant, "zendesk", key), "it was ours", "ops"), job_id)
+def reroute(
+    desk: Desk, key: str = "t1", job_id: str = "", tenant: str = "acme", at: int = 0
+) -> None:
+    body = Reroute(fingerprint(tenant, "zendesk", key), "it was ours", "ops")
+    desk.command(body, job_id, at=at)
+
+
+def test_a_word_of_an_earlier_window_says_nothing_of_a_new_event(desk: Desk) -> None:
+    told_at = desk.driver.now
+    desk.driver.advance(60)
+    desk.event("t1")
+    desk.start_with(*ROUTES)
+    desk.again("t1", at=told_at)
+    reroute(desk, at=told_at)
+    assert jobs(desk) == []
+    assert [letter.reason for letter in unreachable(desk)] == ["event_not_kept"]
 
 
 def test_an_operator_gives_a_kept_event_its_job(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from dispatching import ROUTES, Desk, ScriptedWorker
 from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY
 from streams.serde.ids import scope_of, scope_owner
 from streams.serde.keys import join, ledger_key
-from streams.serde.records import DeadLetter, Lease
+from streams.serde.records import DeadLetter, Lease, Replay
 from streams.topology.model import JobType, Route
 
 EFFECT = "email:send/reply"
@@ -267,6 +267,18 @@ def test_a_refusal_lists_no_more_than_fits(desk: Desk, worker: ScriptedWorker) -
     worker.end(lease, "failed", error="PermanentError: x")
     desk.replay("job_new", lease.job_id, fresh_scope=True)
     assert "and 5 more" in refusal(desk).detail
+
+
+def test_a_replay_read_again_means_no_later_life_of_its_job(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    told_at = desk.driver.now
+    desk.driver.advance(60)
+    worker.heartbeat()
+    old = failed(desk, worker)
+    body = Replay(old.job_id, "of an earlier life", False, "ops")
+    desk.command(body, "job_new", at=told_at)
+    assert refusal(desk).reason == "replay_of_unknown"
 
 
 def test_a_dead_letter_shows_what_became_of_it(desk: Desk, worker: ScriptedWorker) -> None:

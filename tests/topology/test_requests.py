@@ -153,6 +153,22 @@ def test_each_timer_says_to_which_time_it_was_set(desk: Desk, worker: ScriptedWo
     assert desk.job(job_id).next_retry_at == timer.due_at
 
 
+def test_a_submission_takes_no_job_of_another_tenant(desk: Desk) -> None:
+    job_id = desk.event("t1", "globex")
+    desk.submit(job_id)
+    assert [letter.reason for letter in desk.dead_letters()] == ["id_taken"]
+    assert desk.job(job_id).tenant_id == "globex"
+
+
+def test_a_priority_that_is_not_declared_any_more_is_the_default(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    desk.submit("job_x", priority="gone")
+    assert desk.job("job_x").priority == "webhook"
+    assert (desk.dead_letters(), desk.lease("job_x").attempt) == ([], 1)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_each_heartbeat_that_lists_a_cancelled_lease_is_answered(
     desk: Desk, worker: ScriptedWorker, restarted: bool

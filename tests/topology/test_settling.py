@@ -175,6 +175,7 @@ def test_what_cannot_be_settled_says_why(desk: Desk, worker: ScriptedWorker) -> 
     settle(desk, "job_gone", "done")
     settle(desk, desk.event("t2", "globex"), "done")
     settle(desk, run.job_id, "done", action="email:send/none")
+    settle(desk, run.job_id, "perhaps")
     settle(desk, run.job_id, "done", result="{")
     settle(desk, run.job_id, "done", result='"' + "x" * 256 * 1024 + '"')
     lease = desk.lease(desk.event("t3"))
@@ -182,7 +183,8 @@ def test_what_cannot_be_settled_says_why(desk: Desk, worker: ScriptedWorker) -> 
     later(desk, worker, 1)
     settle(desk, lease.job_id, "failed")
     assert [letter.reason for letter in refusals(desk)] == [
-        "settle_of_unknown", "settle_of_unknown", "no_such_effect", "result_not_json",
+        "settle_of_unknown", "settle_of_unknown", "no_such_effect", "not_supported",
+        "result_not_json",
         "result_too_large", "not_in_review",
     ]  # fmt: skip
     assert entry(desk).status == "claimed"
@@ -241,6 +243,7 @@ def test_a_call_that_was_done_after_all_overrules_the_person(
     assert entry(desk).settled_by == "ops"
     worker.outcome(lease, first, "done", '"sent"')
     assert (entry(desk).status, worker.claim(desk.lease(run.job_id)).kind) == ("done", "done")
+    assert entry(desk).settled_by is None, "its run told it after all"
 
 
 def test_a_settled_effect_of_a_replay_in_the_old_scope_lets_the_replay_go_on(
