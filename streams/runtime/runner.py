@@ -123,7 +123,8 @@ class StageLoop:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
         # Before the group hears of this process: it takes the place of any other of its name.
-        directory = StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0]))
+        width = self._topics.width(stage.inputs[0])
+        directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
