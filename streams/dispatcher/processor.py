@@ -23,6 +23,7 @@ from streams.errors import PoisonRecord
 from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.headers import traceparent
 from streams.serde.ids import event_job_id, new_id
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Envelope, Job
@@ -124,11 +125,9 @@ class Dispatcher:
         if place is None:
             metrics.TWINS.inc()
             return
-        headers = dict(record.headers)
-        traceparent = headers["traceparent"].decode() if "traceparent" in headers else None
         job = jobs.from_event(
             job_id, envelope, route, self._topology,
-            place=place, traceparent=traceparent,
+            place=place, traceparent=traceparent(record.headers),
             event_time=record.timestamp, now=life.now,
         )  # fmt: skip
         commands.admit(job)

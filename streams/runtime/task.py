@@ -6,6 +6,7 @@ a list, positions beside the committed ones. `rollback` forgets all of it.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import itemgetter
@@ -204,7 +205,8 @@ class Task:
             raise
         except Exception as error:
             if not isinstance(error, PoisonRecord):
-                log.warning("a batch raised: its records are tried one by one", exc_info=True)
+                raised = traceback.format_exc()  # not rendered: that would take descriptors
+                log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
