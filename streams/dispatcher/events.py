@@ -25,6 +25,7 @@ from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, ENVELOPE
+from streams.serde.headers import traceparent
 from streams.serde.ids import event_job_id
 from streams.serde.records import Command, Envelope, Job, Reroute
 from streams.topology.model import Route, Topology
@@ -47,9 +48,8 @@ class Events:
 
     def arrived(self, record: Record, envelope: Envelope) -> None:
         """An event of `events`: its job, or a place among the kept."""
-        trace = dict(record.headers).get("traceparent")
-        text = None if trace is None else trace.decode(errors="replace")
-        event = Kept(record.timestamp, record.offset, text, record.value or b"")
+        trace = traceparent(record.headers)
+        event = Kept(record.timestamp, record.offset, trace, record.value or b"")
         route = self._route(envelope)
         if route is not None:
             self._make(envelope, event, route)
