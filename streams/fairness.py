@@ -12,7 +12,7 @@ that change, and `take` the types that it is asked for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -52,6 +52,7 @@ class ReadyQueue:
         self._lanes: dict[int, Lane] = {}
         self._numbers: dict[tuple[str, str, str], int] = {}  # by tenant, type and priority
         self._types: dict[str, TypeLanes] = defaultdict(TypeLanes)
+        self._handled: set[str] = set()
         self._passes = Passes()
         self._moved: dict[int, Lane] = {}  # lanes that are yet to be put where they belong
         self._due = SortedList()  # (when, lane's number): levels that are to be looked at
@@ -122,18 +123,16 @@ class ReadyQueue:
         if tenant is not None:
             self._arrange(tenant)
 
-    def handle(self, types: Collection[str], now: int) -> None:
+    def handle(self, types: Set[str], now: int) -> None:
         """Some worker of the pool handles these types, and none handles others."""
         self._now = max(self._now, now)
-        for type_ in types:
-            lanes = self._types[type_]
-            if not lanes.handled:
-                self._open(lanes)
-        for type_, lanes in list(self._types.items()):
-            if lanes.handled and type_ not in types:
-                self._close(lanes)
-            if not lanes.lanes and not lanes.handled:
+        for type_ in types - self._handled:
+            self._open(self._types[type_])
+        for type_ in self._handled - types:
+            self._close(self._types[type_])
+            if not self._types[type_].lanes:
                 del self._types[type_]
+        self._handled = set(types)
 
     def advance(self, now: int, rises: int = _RISES) -> None:
         """Let lanes rise that have waited long enough, and put those that moved in order."""
@@ -156,6 +155,10 @@ class ReadyQueue:
                 return entry[0]
             self._keep_oldest(lane)
         return None
+
+    def startable(self) -> set[str]:
+        """Types that some worker handles and of which a job may start."""
+        return {type_ for type_ in self._handled if self._types[type_].best() is not None}
 
     def by_type(self) -> dict[str, int]:
         """How many jobs of each type wait."""

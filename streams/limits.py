@@ -8,17 +8,22 @@ one partition, so its cap holds overall; the caps of other scopes hold in each p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from fnmatch import translate
 
 from streams.topology.model import Limit, LimitScope
+
+Matches = Callable[[str], object]
 
 
 class Concurrency:
     """Running jobs by limit and value; a value of which none runs is not remembered."""
 
     def __init__(self, limits: tuple[Limit, ...]) -> None:
-        self._limits = [(limit, re.compile(translate(limit.match)).match) for limit in limits]
+        self._limits: dict[LimitScope, list[tuple[Limit, Matches]]] = defaultdict(list)
+        for limit in limits:
+            self._limits[limit.scope].append((limit, re.compile(translate(limit.match)).match))
         self._running: dict[tuple[str, str], int] = {}
 
     def allows(self, tenant_id: str, job_type: str) -> bool:
@@ -56,6 +61,6 @@ class Concurrency:
             yield from ((limit, value) for limit in self._of(scope, value))
 
     def _of(self, scope: LimitScope, value: str) -> Iterator[Limit]:
-        for limit, matches in self._limits:
-            if limit.scope == scope and (scope == "global" or matches(value)):
+        for limit, matches in self._limits.get(scope, ()):
+            if scope == "global" or matches(value):
                 yield limit

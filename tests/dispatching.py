@@ -39,6 +39,7 @@ from streams.topology.model import Limit, Route, Topology
 
 CLUSTER_KEY = b"k" * 32
 DIGEST = b"d" * 32
+QUESTIONS = ("who", "wanted")
 ROUTES = (
     Route("zendesk", "ticket.refund", "refund", "webhook"),
     Route("zendesk", "ticket.*", "draft_reply", "webhook"),
@@ -104,7 +105,16 @@ class Desk:
         return [lease for lease in self.leases() if lease.job_id == job_id][-1]
 
     def replies(self) -> list[Reply]:
-        return [REPLY.decode(record.value) for record in self.driver.output("jobs.replies")]
+        """What was said to runs, in order of partitions."""
+        return [reply for _, reply in self._all_replies() if reply.kind not in QUESTIONS]
+
+    def questions(self, kind: str) -> list[tuple[int, str]]:
+        """What was asked of workers: partition, and worker or nothing for everybody."""
+        return [(to, r.worker_id) for to, r in self._all_replies() if r.kind == kind]
+
+    def _all_replies(self) -> list[tuple[int, Reply]]:
+        records = self.driver.output("jobs.replies")
+        return [(record.partition, REPLY.decode(record.value)) for record in records]
 
     def dead_letters(self) -> list[DeadLetter]:
         return [DEAD_LETTER.decode(record.value) for record in self.driver.output("dlq")]
@@ -128,12 +138,20 @@ class ScriptedWorker:
         names = types or ("draft_reply", "refund")
         self.handlers = tuple(Handler(name, attempts, backoff, 300) for name in names)
 
-    def heartbeat(self, *holding: Lease, free: int | None = None) -> str:
+    @property
+    def received(self) -> int:
+        """It has read every lease that was sent to it."""
+        return sum(lease.worker_id == self.name for lease in self.desk.leases())
+
+    def heartbeat(self, *holding: Lease, free: int | None = None, lean: bool = False) -> str:
         held = tuple(HeldLease(lease.job_id, lease.epoch) for lease in holding)
         free = self.slots if free is None else free
         return self.desk.command(
-            Heartbeat(self.name, "default", self.partition, free, held, self.handlers)
-        )
+            Heartbeat(
+                self.name, "default", self.partition, free, held, () if lean else self.handlers,
+                received=self.received, lean=lean,
+            )
+        )  # fmt: skip
 
     def claim(
         self, lease: Lease, action: str = "email:send/reply", *, claim_id: str = "",
@@ -159,11 +177,14 @@ class ScriptedWorker:
         self, lease: Lease, status: Any, *, free: int = 10, result: str | None = None,
         error: str | None = None, after: float | None = None,
     ) -> None:  # fmt: skip
-        body = Ended(self.name, lease.run_id, free, status, result, error, after)
+        body = Ended(
+            self.name, lease.run_id, free, status, result, error, after, received=self.received
+        )
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def decline(self, lease: Lease, reason: Any) -> None:
-        self.desk.command(Declined(self.name, reason, 0, "no"), lease.job_id, lease.epoch)
+        body = Declined(self.name, reason, 0, "no", received=self.received)
+        self.desk.command(body, lease.job_id, lease.epoch)
 
 
 def envelope(tenant: str, key: str, type_: str) -> Envelope:

@@ -1,26 +1,26 @@
 """Job records of one partition, and the ordered keys that find the live and the expired ones.
 
-The store `jobs` holds: `j` job_id, the job; `l` job_id, that it is live; `p` job_id command_id,
-a command that came before its job; `s` scope job_id, that a replay shares a scope; and
-`x` time job_id incarnation, when what is kept of a finished job may go.
+The store `jobs` holds: `j` job_id, the job; `l` job_id, what a live one is like (`live_index`);
+`p` job_id command_id, a command that came before its job; `s` scope job_id, that a replay shares a
+scope; and `x` time job_id incarnation, when what is kept of a finished job may go.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from itertools import islice
 
 from streams.dispatcher.jobs import is_live, scope_of
+from streams.dispatcher.live_index import encode as live_entry
+from streams.dispatcher.live_index import live_key
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
-_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY = b"j", b"l", b"p", b"s", b"x"
+_JOB, _PARKED, _SHARED, _EXPIRY = b"j", b"p", b"s", b"x"
 _TIME = struct.Struct(">Q")
-_CHUNK = 1_000
 
 
 class JobStore:
@@ -64,14 +64,6 @@ class JobStore:
             key = checkpoint_key(job.job_id, job.incarnation, name)
             checkpoints.put(key, value.encode())
 
-    def live(self) -> Iterator[Job]:
-        """Every job that has not ended, in no useful order."""
-        keys = (key for key, _ in self._jobs.range(_LIVE, after(_LIVE)))
-        while chunk := [_JOB + key[1:] for key in islice(keys, _CHUNK)]:
-            for value in self._jobs.get_many(chunk):
-                if value is not None:
-                    yield JOB.decode(value)
-
     def park(self, command: Command) -> None:
         """Keep a command until its job appears, or until nothing more is to be expected."""
         key = _PARKED + join(command.job_id, command.command_id)
@@ -91,14 +83,23 @@ class JobStore:
             self._jobs.delete(key)
         return [COMMAND.decode(value) for _, value in found]
 
-    def purge(self, limit: int) -> set[str]:
+    def parked_for(self, job_id: str) -> bool:
+        """Whether a command waits for a job."""
+        prefix = _PARKED + join(job_id) + SEPARATOR
+        return next(self._jobs.range(prefix, after(prefix)), None) is not None
+
+    def purge(self, limit: int, behind: bytes) -> tuple[set[str], bytes]:
         """Forget finished jobs whose time has come: record, steps and ledger entries.
 
-        Returns the ids of the jobs that never came, for which a command had waited.
+        Go on behind the last key that was purged before, empty at first: what lies before it are
+        tombstones, which the store would walk over each time. Returns the ids of the jobs that
+        never came, for which a command had waited, and the last key that was purged.
         """
-        due = self._jobs.range(_EXPIRY, _EXPIRY + _TIME.pack(self._ctx.now + 1))
+        start = behind + b"\0" if behind else _EXPIRY
+        due = self._jobs.range(start, _EXPIRY + _TIME.pack(self._ctx.now + 1))
         awaited = set()
         for key in [key for key, _ in islice(due, limit)]:
+            behind = key
             job_id, incarnation = split(key[1 + _TIME.size :])
             self._jobs.delete(key)
             if incarnation == "0":
@@ -106,21 +107,22 @@ class JobStore:
                 awaited.add(job_id)
             else:
                 self._forget(job_id, int(incarnation))
-        return awaited
+        return awaited, behind
 
     def _write(self, job: Job) -> None:
         key, value = job.job_id.encode(), JOB.encode(job)
-        known_live = self._jobs.get(_LIVE + key) is not None
+        entry = self._jobs.get(live_key(job.job_id))
+        known_live = entry is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
         if not known_live and job.scope != scope_of(job.job_id, job.incarnation):
             self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
-        if is_live(job) and not known_live:
-            self._jobs.put(_LIVE + key, b"")
-        elif not is_live(job):
+        if not is_live(job):
             if known_live:
-                self._jobs.delete(_LIVE + key)
+                self._jobs.delete(live_key(job.job_id))
             self._expire(job.job_id, job.incarnation)
+        elif entry != (now := live_entry(job)):
+            self._jobs.put(live_key(job.job_id), now)
 
     def _expire(self, job_id: str, incarnation: int) -> None:
         due = _TIME.pack(self._ctx.now + self._keep_ms)

@@ -10,7 +10,7 @@ from streams import dead_letter
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.roster import Running
+from streams.dispatcher.leases import Running
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import retry_delay
 from streams.runtime.processor import Context

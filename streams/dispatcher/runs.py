@@ -69,7 +69,7 @@ class Runs:
             self._life.ctx.store("checkpoints").put(key, body.value.encode())
 
     def ended(self, command: Command, body: Ended) -> None:
-        self._roster.announced(body.worker_id, body.free)
+        self._roster.announced(body.worker_id, body.free, body.received)
         job = self._living(command, body.run_id)
         if job is None:
             return
@@ -93,7 +93,8 @@ class Runs:
         """The job goes elsewhere at once; the attempt was none."""
         if body.reason != "not_mine":
             # A lease that answers an old heartbeat says that the next would, too.
-            self._roster.announced(body.worker_id, 0 if body.reason == "bad_lease" else body.free)
+            free = 0 if body.reason == "bad_lease" else body.free
+            self._roster.announced(body.worker_id, free, body.received)
         job = self._store.get(command.job_id)
         stale = job is None or job.status != "running" or job.epoch != command.epoch
         if job is None or stale or not self._roster.disowned(job.job_id, body.worker_id):

@@ -25,7 +25,7 @@ TYPES = ("draft", "refund", "mail")
 
 def queue(*entries: Ready) -> ReadyQueue:
     built = ReadyQueue(PRIORITIES, lambda tenant: True)
-    built.handle(TYPES, 0)
+    built.handle(set(TYPES), 0)
     for entry in entries:
         built.push(entry)
     return built
@@ -108,7 +108,7 @@ def test_a_type_that_is_not_asked_for_waits_and_keeps_its_place() -> None:
 def test_a_tenant_at_its_cap_is_set_aside_and_comes_back_without_credit() -> None:
     capped = {"acme"}
     ready = ReadyQueue(PRIORITIES, lambda tenant: tenant not in capped)
-    ready.handle(TYPES, 0)
+    ready.handle(set(TYPES), 0)
     for n in range(40):
         ready.push(entry(f"a{n:02}"))
         ready.push(entry(f"b{n:02}", "other"))
@@ -132,7 +132,7 @@ def test_jobs_of_a_type_that_nobody_handles_hold_no_floor_down() -> None:
 
 def test_a_type_is_taken_once_a_worker_handles_it_and_no_longer_when_none_does() -> None:
     ready = queue(entry("x", type_="unknown"), entry("y", "other", at=1))
-    ready.handle(["unknown"], 5)
+    ready.handle({"unknown"}, 5)
     assert [one.job_id for one in (ready.take(5, ["unknown", "draft"]),) if one] == ["x"]
     assert ready.take(5, ["unknown", "draft"]) is None
     assert (ready.by_type(), ready.some("draft", 9)) == ({"draft": 1}, ["y"])
@@ -265,7 +265,7 @@ class Pair:
             one.handle(types, self.now)
 
     def waiting(self) -> set[str]:
-        return {lane.tenant.id for lane in self.queues[0]._lanes.values()}  # type: ignore[union-attr]
+        return {lane.tenant.id for lane in self.queues[0]._lanes.values()}
 
     def check(self) -> None:
         queue, plain = self.queues
@@ -275,12 +275,11 @@ class Pair:
         assert queue.by_type() == plain.by_type()
         assert set(queue._passes.tenants) == plain.needed()
 
-
     def do(self, step: tuple[Any, ...]) -> None:
         name, *values = step
         if name == "pass":
             self.now += values[0] * 1000
-            self.queues[0].advance(self.now)  # type: ignore[union-attr]  # as a punctuation does
+            self.queues[0].advance(self.now)  # as a punctuation does
         else:
             getattr(self, name)(*values)
         self.check()
