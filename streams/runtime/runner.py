@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from streams import telemetry
-from streams.errors import Fenced, StoreDamaged
+from streams.errors import Fenced, StageFailed, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
@@ -55,6 +55,7 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
     Raises:
         ConfigError: topics that do not fit the stage, or a state directory in use.
         Fenced: another process runs as this instance.
+        StageFailed: the stage cannot go on; the message names the way out.
     """
     stop = threading.Event()
 
@@ -75,6 +76,9 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
         log.warning("stopped while kafka did not answer: the next start settles it")
     except Fenced as fenced:
         log.error("fenced", error=str(fenced))
+        raise
+    except StageFailed as failed:
+        log.error("stage failed", error=str(failed))
         raise
     log.info("stage stopped")
 
@@ -145,6 +149,7 @@ class StageLoop:
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
             SystemClock(),
             self._ends.read_through,
+            settings.set_aside,
         )
 
     def _round(self) -> None:

@@ -6,18 +6,19 @@ a list, positions beside the committed ones. `rollback` forgets all of it.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 
 import structlog
 
-from streams.errors import PoisonRecord, StoreDamaged, TidegateError
+from streams.errors import PoisonRecord, StoreDamaged
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
+from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
 from streams.state.overlay import Overlay
 from streams.state.store import Backend, Checkpoint, Logged
 
@@ -25,13 +26,15 @@ log = structlog.get_logger(__name__)
 
 _QUIET_MS = 21_600_000  # a quarter of the time for which Kafka, by default, keeps tombstones
 _TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
+_PLACE = itemgetter(0, 1, 2)
 
 
 class Task:
     """Runs a stage's processor over one partition; the same in production and in tests.
 
     `positions` is the next offset to process of each input (logical topic), and `poisoned`
-    counts the records sent to `dlq`.
+    counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset) go there
+    unseen, as their operator wants it.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Task:
         clock: Clock,
         read_through: ReadThrough,
         positions: Mapping[str, int],
+        set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
         self.stage = stage
         self.partition = partition
@@ -55,27 +59,36 @@ class Task:
         # restored them cannot know that they are still its own.
         dates = (checkpoint.written_at_ms for checkpoint in self._checkpoints())
         self._worked_at = self._current_at = min(dates, default=clock.now())
-        self._processor = stage.processor(partition)
-        self._batch = getattr(self._processor, "process_batch", None)
+        self._processor = ProcessorCalls(stage.name, partition, stage.processor(partition))
+        self._set_aside = set_aside
         self._outputs_before = 0
         self._stream_time = max((c.stream_time for c in self._checkpoints()), default=0)
         self.ctx.stream_time = self._stream_time
 
-    def restored(self) -> None:
-        """Let the processor build what it derives from its stores.
+    def restoring(self) -> Generator[None]:
+        """Let the processor build what it derives from its stores, part by part.
 
         Raises:
+            StageFailed: the processor cannot.
             TidegateError: the processor wrote, which its contract forbids.
         """
         before = self._pending()
-        self._processor.restored(self.ctx)
-        if self._pending() != before:
-            raise TidegateError(f"stage {self.stage.name}: its processor wrote in `restored`")
+        yield from self._processor.restoring(self.ctx)
+        refuse_writes(self.stage.name, "restored", before, self._pending())
+
+    def restored(self) -> None:
+        """`restoring` in one go."""
+        for _ in self.restoring():
+            pass
 
     def process(self, records: Sequence[Record]) -> None:
-        """Handle records in order; one that cannot be handled leaves a dead letter instead."""
+        """Handle records in order; one that can never be handled leaves a dead letter instead.
+
+        Raises:
+            StageFailed: a failure that is no record's fault; nothing may be committed.
+        """
         self._worked_at = self._clock.now()
-        if self._batch is None or not self._handled_together(records, self._batch):
+        if not self._handled_together(records):
             for record in records:
                 self._handle(record)
 
@@ -91,17 +104,29 @@ class Task:
         )  # fmt: skip
 
     def punctuate(self) -> None:
-        """Tell the processor that time has passed; what it did before it raised is undone."""
+        """Tell the processor that time has passed."""
         self._worked_at = self._clock.now()
-        self._mark()
-        try:
-            self._processor.punctuate(self._worked_at, self.ctx)
-        except StoreDamaged:
-            raise
-        except Exception:
-            log.exception("punctuate raised: undone, called again next time")
-            self._undo()
-            self.restored()
+        self._processor.punctuate(self._worked_at, self.ctx)
+
+    @property
+    def initiates(self) -> bool:
+        """Whether the processor forwards what belongs to no record."""
+        return self._processor.initiate is not None
+
+    def initiate(self, limit: int | None = None) -> int:
+        """Have it do so, up to a limit; how many records it forwarded."""
+        self._worked_at = self._clock.now()
+        before = len(self.ctx.outputs)
+        self._processor.start(self.ctx, limit)
+        return sum(len(records) for _, _, records in self.ctx.outputs[before:])
+
+    def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
+        """Tell the processor which of its initiated outputs the broker will never take."""
+        log.warning(
+            "an output that belongs to no record is refused",
+            topic=topic, key=key, detail=detail, missing=missing,
+        )  # fmt: skip
+        self._processor.refuse(topic, key, detail, missing, self.ctx)
 
     @property
     def dirty(self) -> bool:
@@ -147,6 +172,7 @@ class Task:
         self.ctx.outputs.clear()
         self._committed = dict(self.positions)
         self._stream_time = self.ctx.stream_time
+        self._processor.committed()
 
     def rollback(self) -> None:
         """The transaction is aborted: be as after the last commit."""
@@ -155,13 +181,18 @@ class Task:
         self.ctx.outputs.clear()
         self.positions = dict(self._committed)
         self.ctx.stream_time = self._stream_time
-        self.restored()
+        self._correct()
+
+    def closed(self) -> None:
+        """Tell the processor that its work here is over."""
+        self._processor.closed()
 
     def close(self) -> None:
         """Leave the state as committed, dated when it was last known to be current.
 
         Not now: a process that was frozen may close what has long been another's.
         """
+        self.closed()
         for name, store in self.stores.items():
             try:
                 checkpoint = store.backend.checkpoint()
@@ -173,17 +204,18 @@ class Task:
             finally:
                 store.backend.close()
 
-    def _handled_together(
-        self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]
-    ) -> bool:
+    def _handled_together(self, records: Sequence[Record]) -> bool:
+        if self._processor.batch is None or self._asked_aside(records):
+            return False
         self._mark()
         try:
-            batch(records, self.ctx)
+            self._processor.batch(records, self.ctx)
         except StoreDamaged:
             raise
-        except Exception:
-            if self._undo():
-                self.restored()
+        except Exception as error:
+            if not isinstance(error, PoisonRecord):
+                log.warning("a batch raised: its records are tried one by one", exc_info=True)
+            self._take_back()
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
         self.positions.update({topic: offset + 1 for topic, offset in last.items()})
@@ -191,25 +223,35 @@ class Task:
         return True
 
     def _handle(self, record: Record) -> None:
-        self._mark()
         self.ctx.stream_time = max(self.ctx.stream_time, record.timestamp)
+        if self._set_aside and _PLACE(record) in self._set_aside:
+            self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
+            return
+        self._mark()
         try:
-            self._processor.process(record, self.ctx)
-        except StoreDamaged:
-            raise
+            self._processor.handle(record, self.ctx)
         except PoisonRecord as poison:
-            self._pass_by(record, poison.reason, poison.detail)
-        except Exception as error:
-            log.error("processor raised", error=traceback.format_exc())
-            self._pass_by(record, "processor_error", f"{type(error).__name__}: {error}")
+            self._take_back()
+            self.refuse(record, poison.reason, poison.detail)
         else:
             self.positions[record.topic] = record.offset + 1
 
-    def _pass_by(self, record: Record, reason: str, detail: str) -> None:
-        changed = self._undo()
-        self.refuse(record, reason, detail)
-        if changed or reason == "processor_error":
+    def _asked_aside(self, records: Sequence[Record]) -> bool:
+        return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
+
+    def _take_back(self) -> None:
+        """Undo what was done since the mark; without a change there is nothing to build anew."""
+        if self._undo() or self._processor.undone is not None:
+            self._correct()
+
+    def _correct(self) -> None:
+        """Bring what the processor derives in line with stores of which something was undone."""
+        if self._processor.undone is None:
             self.restored()
+            return
+        before = self._pending()
+        self._processor.undo(self.ctx)
+        refuse_writes(self.stage.name, "undone", before, self._pending())
 
     def _mark(self) -> None:
         self._outputs_before = len(self.ctx.outputs)
