@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from streams import dispatcher, scheduler
+from streams.dispatcher.processor import Dispatcher
 from streams.runtime.driver import TopologyTestDriver
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, REPLY
 from streams.serde.ids import event_job_id, fingerprint, new_id
@@ -59,6 +60,20 @@ class Desk:
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
         self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The processor itself."""
+        task = self.driver._runs["dispatcher"].tasks[0]
+        return cast(Dispatcher, task._processor._processor)
+
+    def deploy(self, **changes: Any) -> None:
+        """The dispatcher starts anew with another topology; its disk stays."""
+        self.topology = dataclasses.replace(self.topology, **changes)
+        self.driver._broker._topology = self.topology
+        self.driver._runs["dispatcher"].stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.restart("dispatcher", keep_state=True)
+        self.driver.advance(0.2)
+
     @contextmanager
     def held_back(self) -> Iterator[None]:
         """What is sent meanwhile comes to the dispatcher in one batch."""
@@ -106,13 +121,14 @@ class Desk:
 
     def replies(self) -> list[Reply]:
         """What was said to runs, in order of partitions."""
-        return [reply for _, reply in self._all_replies() if reply.kind not in QUESTIONS]
+        return [reply for _, reply in self.all_replies() if reply.kind not in QUESTIONS]
 
     def questions(self, kind: str) -> list[tuple[int, str]]:
         """What was asked of workers: partition, and worker or nothing for everybody."""
-        return [(to, r.worker_id) for to, r in self._all_replies() if r.kind == kind]
+        return [(to, r.worker_id) for to, r in self.all_replies() if r.kind == kind]
 
-    def _all_replies(self) -> list[tuple[int, Reply]]:
+    def all_replies(self) -> list[tuple[int, Reply]]:
+        """With the partition each went to."""
         records = self.driver.output("jobs.replies")
         return [(record.partition, REPLY.decode(record.value)) for record in records]
 

@@ -69,7 +69,7 @@ class Asking:
         self._asked_who = recent
         for worker_id in [worker_id for worker_id in strangers if worker_id not in recent]:
             recent[worker_id] = monotonic
-            yield self._ask(worker_id, "who"), strangers[worker_id]
+            yield self._ask(worker_id, "who"), strangers.pop(worker_id)
 
     def _wanted(self, pool: str, monotonic: float) -> Iterator[tuple[Reply, int]]:
         types = self._board.starving(pool)

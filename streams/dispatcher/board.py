@@ -139,7 +139,6 @@ class Board:
                 worker = self.roster.freest(pool, entry.type) if entry else None
                 if entry is None or worker is None:
                     break
-                self.recent.add(entry.job_id)
                 yield entry, worker
 
     def starving(self, pool: str) -> set[str]:

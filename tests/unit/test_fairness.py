@@ -157,6 +157,19 @@ def test_removed_jobs_do_not_stay_in_memory_behind_an_older_one() -> None:
     assert len(lane.jobs) < 20
 
 
+def test_an_older_job_that_comes_late_makes_its_lane_rise_earlier() -> None:
+    ready = queue(entry("a", "busy", at=100_000), entry("y", "idle", at=105_000))
+    for _ in range(5):
+        ready.started("busy")
+    ready.advance(106_000)
+    ready.push(entry("older", "busy", at=50_000))
+    ready.advance(107_000)
+    ready.advance(111_000)
+    taken = ready.take(111_000, TYPES)
+    assert taken is not None
+    assert taken.job_id == "older"
+
+
 def test_after_a_flood_of_tenants_lanes_rise_a_part_at_a_time() -> None:
     ready = queue(*(entry(f"j{n:03}", f"tenant{n:03}") for n in range(200)))
     ready.advance(0)
