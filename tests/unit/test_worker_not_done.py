@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import smtplib
 import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -95,6 +97,13 @@ def connecting(port: int) -> Call:
 def test_a_refused_connection_is_recognised(client: str, refused: int) -> None:
     error = error_of(lambda: CLIENTS[client](refused))
     assert not_done(error), repr(error)
+
+
+def test_the_documentation_promises_what_is_tested_here() -> None:
+    text = (Path(__file__).parents[2] / "docs/handlers.md").read_text().partition("## When nothing was done")[2]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    promised = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)} - {"boto3"}
+    assert promised == {name.partition(" ")[0] for name in CLIENTS} - {"uvloop"}
 
 
 async def test_it_is_recognised_in_a_thread_and_in_a_task(refused: int) -> None:
