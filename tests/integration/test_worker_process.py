@@ -365,6 +365,7 @@ def test_sigterm_releases_what_still_runs_and_ends_well(
     assert dispatcher.ended(lease).status == "released"
     assert worker.ends() == 0
     dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.free == 0)
+    dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.leaving)
 
 
 def test_a_restarted_worker_declines_the_leases_of_its_last_boot(

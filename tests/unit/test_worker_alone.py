@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from leasing import Bench, Clock, bench
 
 from streams import App, Context
 from streams.serde.records import Ended, Heartbeat
+from streams.worker import execution
 from streams.worker.alone import STUCK_SECONDS
 from streams.worker.holdings import GRACE_SECONDS
 
@@ -166,6 +168,19 @@ async def test_it_is_given_back_when_the_worker_shuts_down() -> None:
         jobs.events["first"].set()
         await draining
     assert "suspect" not in jobs.running
+
+
+async def test_slots_are_offered_again_if_it_ignores_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(execution.Execution.__init__, "__defaults__", (0.05,))
+    jobs = Jobs()
+    async with bench(jobs.app, slots=8) as at:
+        deaf = at.give("deaf", alone=True, timeout_seconds=0.05)
+        assert (await at.ended(deaf)).status == "retry"
+        await at.idle()
+        assert sum(free(at).values()) == at.worker.holdings.free() == 7
+        jobs.let_go.set()
 
 
 async def test_it_is_given_back_if_a_run_never_ends() -> None:

@@ -49,7 +49,8 @@ async def test_slots_are_withdrawn_at_once_and_the_last_heartbeat_follows_the_la
         await jobs.begun.wait()
         told = len(heartbeats(at))
         stop.set()
-        await at.until(lambda: len(heartbeats(at)) >= told + 4, "heartbeats")
+        for _ in range(20):
+            await asyncio.sleep(0)
         withdrawn = heartbeats(at)[told:]
         assert sorted((p, body.free, body.leaving) for p, body in withdrawn) == [
             (p, 0, False) for p in range(4)
