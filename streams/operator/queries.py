@@ -11,17 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from streams.operator.cursor import Cursor
-from streams.operator.views import Around, Json, job_json
+from streams.operator.views import Around, Json, Replayed, dead_letter_json, job_json
 from streams.serde import ids
 from streams.serde.codec import (
     DEAD_LETTER,
     DUPLICATE,
+    HELD,
     JOB,
     LEDGER_ENTRY,
     QUARANTINED,
     REJECTION,
 )
-from streams.serde.records import DeadLetter, Duplicate, Job, Quarantined, Rejection
+from streams.serde.records import (
+    DeadLetter,
+    Duplicate,
+    Held,
+    Job,
+    LedgerEntry,
+    Quarantined,
+    Rejection,
+)
+
+_MOST_REPLAYS = 100
+"""So many replays of one job are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,8 @@ def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
 
 
 def around(connection: sqlite3.Connection, found: Job) -> Around:
-    """Effects of the job's scope, steps of its incarnation, newest progress, event's duplicates."""
+    """Effects of the job's scope, steps of its incarnation, newest progress, event's duplicates,
+    and what keeps it from running."""
     effects = connection.execute(
         "SELECT record FROM effects WHERE tenant_id = ? AND scope = ?"
         " ORDER BY first_claimed_at, action",
@@ -82,7 +95,30 @@ def around(connection: sqlite3.Connection, found: Job) -> Around:
         tuple(steps.fetchall()),
         progress[0] if progress else None,
         duplicates(connection, found),
+        held(connection, found),
     )
+
+
+def effect(connection: sqlite3.Connection, found: Job, action: str) -> LedgerEntry | None:
+    """One effect of the job's scope."""
+    row = connection.execute(
+        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ? AND action = ?",
+        (found.tenant_id, found.scope, action),
+    ).fetchone()
+    return None if row is None else LEDGER_ENTRY.decode(row[0])
+
+
+def held(connection: sqlite3.Connection, found: Job) -> Held | None:
+    """Why no lease can be made for a pending job; its tenant's own reason comes first."""
+    if found.status != "pending":
+        return None
+    row = connection.execute(
+        "SELECT h.record FROM jobs j JOIN held h ON h.part = j.part AND h.pool = j.pool"
+        " AND h.type = j.type AND h.tenant_id IN ('', j.tenant_id)"
+        " WHERE j.job_id = ? ORDER BY h.tenant_id DESC LIMIT 1",
+        (found.job_id,),
+    ).fetchone()
+    return None if row is None else HELD.decode(row[0])
 
 
 def duplicates(connection: sqlite3.Connection, found: Job) -> Duplicate | None:
@@ -111,13 +147,32 @@ def jobs_page(
 
 
 def dead_letters_page(
-    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
-) -> tuple[tuple[DeadLetter, ...], Cursor | None]:
-    """Dead letters newest first, and the cursor behind the last."""
-    equal = {"tenant_id": tenant_id}
+    connection: sqlite3.Connection, equal: dict[str, str | None], limit: int, cursor: Cursor | None
+) -> tuple[tuple[Json, ...], Cursor | None]:
+    """Dead letters newest first, and the cursor behind the last; `equal` holds column filters."""
     rows = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
-    letters = tuple(DEAD_LETTER.decode(record) for _, _, record in rows[:limit])
-    return letters, _behind(rows, limit)
+    letters = (DEAD_LETTER.decode(record) for _, _, record in rows[:limit])
+    return tuple(shown_letter(connection, each) for each in letters), _behind(rows, limit)
+
+
+def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:
+    """A dead letter as lists show it, with the jobs that were made of its own."""
+    row = connection.execute(
+        "SELECT status FROM jobs WHERE job_id = ? AND tenant_id = ?",
+        (letter.replayed_as, letter.tenant_id),
+    ).fetchone()
+    made = replays(connection, letter.tenant_id, letter.id)
+    return dead_letter_json(letter, made, row[0] if row else None)
+
+
+def replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> tuple[Replayed, ...]:
+    """Jobs made of this one, newest first."""
+    rows = connection.execute(
+        "SELECT job_id, status, created_at FROM jobs WHERE replay_of = ? AND tenant_id = ?"
+        " ORDER BY created_at DESC, job_id DESC LIMIT ?",
+        (job_id, tenant_id, _MOST_REPLAYS),
+    )
+    return tuple(Replayed(*row) for row in rows)
 
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
@@ -162,6 +217,14 @@ def duplicates_page(
     rows = _newest(connection, "duplicates", order, equal, limit, cursor)
     found = tuple((key, DUPLICATE.decode(each)) for _, key, each in rows[:limit])
     return found, _behind(rows, limit)
+
+
+def held_page(
+    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
+) -> tuple[tuple[Held, ...], Cursor | None]:
+    """What keeps jobs from running, the newest reason first, and the cursor behind the last."""
+    rows = _newest(connection, "held", ("since", "id"), {"tenant_id": tenant_id}, limit, cursor)
+    return tuple(HELD.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
 
 
 def counts(connection: sqlite3.Connection) -> Counts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import orjson
 
 from streams.serde.records import (
+    Attempt,
     DeadLetter,
     Duplicate,
+    Held,
     Job,
     LedgerEntry,
     Quarantined,
@@ -36,6 +38,16 @@ class Around:
     steps: tuple[tuple[str, str], ...] = ()
     progress: str | None = None
     duplicates: Duplicate | None = None
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A job that was made of another one; `created_at` in milliseconds."""
+
+    job_id: str
+    status: str
+    created_at: int
 
 
 def job_json(job: Job, around: Around) -> Json:
@@ -44,9 +56,13 @@ def job_json(job: Job, around: Around) -> Json:
         "job_id": job.job_id,
         "tenant_id": job.tenant_id,
         "type": job.type,
+        "pool": job.pool,
+        "asked_pool": job.asked_pool,
         "status": job.status,
+        "held": None if around.held is None else held_reason(around.held),
         "priority": job.priority,
         "attempts": job.attempts,
+        "lost": job.lost,
         "incarnation": job.incarnation,
         "event_id": job.event.event_id if job.event else None,
         "run_id": job.run_id,
@@ -57,14 +73,18 @@ def job_json(job: Job, around: Around) -> Json:
         "scheduled_at": rfc3339(job.scheduled_at),
         "next_retry_at": rfc3339(job.next_retry_at),
         "last_error": job.last_error,
+        "end_reason": job.end_reason,
+        "history": [attempt_json(each) for each in job.history],
         "result": _parsed(job.result),
         "effects": [effect_json(entry) for entry in around.effects],
         "steps": [{"name": name, "value": _parsed(value)} for name, value in around.steps],
         "progress": _parsed(around.progress),
         "duplicates": _counted(around.duplicates),
         "cancel_requested": job.cancel_requested,
+        "cancel_reason": job.cancel_reason,
         "replay_of": job.replay_of,
         "replay_note": job.replay_note,
+        "replayed_as": job.replayed_as,
         "submitted_by": job.submitted_by,
         "trace_id": _trace_id(job.traceparent),
         "created_at": rfc3339(job.created_at),
@@ -81,12 +101,41 @@ def effect_json(entry: LedgerEntry) -> Json:
         "claims": entry.claims,
         "result": _parsed(entry.result),
         "error": entry.error,
+        "settled_by": entry.settled_by,
+        "note": entry.note,
         "updated_at": rfc3339(entry.updated_at),
     }
 
 
-def dead_letter_json(letter: DeadLetter) -> Json:
-    """A dead letter as lists show it: where it comes from and why, without its bytes."""
+def attempt_json(run: Attempt) -> Json:
+    """A run that did not succeed; `worker_id` names the process that had it."""
+    return asdict(run) | {"at": rfc3339(run.at)}
+
+
+def held_reason(held: Held) -> Json:
+    """Why no lease can be made, since when, and the remedy."""
+    return {"reason": held.reason, "since": rfc3339(held.since), "detail": held.detail}
+
+
+def held_json(held: Held) -> Json:
+    """Jobs of one pool and type that wait in one partition; `jobs` is how many there were."""
+    return {
+        "partition": held.partition,
+        "pool": held.pool,
+        "type": held.type,
+        "tenant_id": held.tenant_id,
+        "jobs": held.jobs,
+        **held_reason(held),
+    }
+
+
+def dead_letter_json(
+    letter: DeadLetter, replays: Sequence[Replayed] = (), status: str | None = None
+) -> Json:
+    """A dead letter as lists show it: where it comes from and why, without its bytes.
+
+    `replays` are the jobs made of it, newest first; `status` is that of the job it names.
+    """
     return {
         "id": letter.id,
         "kind": letter.kind,
@@ -103,12 +152,29 @@ def dead_letter_json(letter: DeadLetter) -> Json:
         "status": letter.status,
         "attempts": letter.attempts,
         "trace_id": _trace_id(letter.traceparent),
+        "replayed_at": rfc3339(letter.replayed_at),
+        "replayed_as": letter.replayed_as,
+        "replayed_status": status,
+        "replayed_by": letter.replayed_by,
+        "note": letter.note,
+        "replays": [replay_json(each) for each in replays],
     }
 
 
+def replay_json(made: Replayed) -> Json:
+    """A job that was made of another one, and what became of it."""
+    return asdict(made) | {"created_at": rfc3339(made.created_at)}
+
+
 def dead_record_json(letter: DeadLetter) -> Json:
-    """The bytes of a dead record, base64 as in RFC 4648 section 4."""
-    return {"key_base64": _base64(letter.key), "value_base64": _base64(letter.value)}
+    """A dead record: its time, and its bytes in base64 (RFC 4648 section 4)."""
+    return {
+        "timestamp": rfc3339(letter.timestamp),
+        "cut": letter.cut,
+        "headers_base64": {name: _base64(value) for name, value in letter.headers.items()},
+        "key_base64": _base64(letter.key),
+        "value_base64": _base64(letter.value),
+    }
 
 
 def quarantined_json(record: Quarantined) -> Json:

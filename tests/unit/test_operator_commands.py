@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from ingress.admission import SideDoor
 from streams.errors import ConfigError
-from streams.operator.commands import dlq, jobs
+from streams.operator.commands import jobs
+from streams.operator.commands_dead_letters import dlq
 from streams.operator.commands_events import events
 from streams.operator.commands_quarantine import quarantine
 from streams.operator.run import build

@@ -104,8 +104,8 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
         (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
         assert shown["job_id"] == job_id
         assert [effect["result"] for effect in shown["effects"]] == [result]
-        letters, _ = queries.dead_letters_page(connection, tenant, 10, None)
-        assert [letter.id for letter in letters] == [job_id]
+        letters, _ = queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
+        assert [letter["id"] for letter in letters] == [job_id]
 
 
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
