@@ -8,6 +8,7 @@ same letter unmarked, one alone commits.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
 _TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
+_UNHEARD = logging.getLogger(f"{__name__}.librdkafka")
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
+"""Takes what librdkafka would print of being fenced: it comes as an error, told once."""
 _NOW = 0
 """What librdkafka takes for the time of sending."""
 _HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
@@ -85,6 +90,7 @@ class ReplayTransaction:
                 "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
                 "transaction.timeout.ms": SESSION_TIMEOUT_MS,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
+                "logger": _UNHEARD,
             })
         )  # fmt: skip
         self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))

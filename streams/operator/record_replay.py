@@ -59,9 +59,9 @@ async def replay_records(
     """
     mark = Mark(now_ms(), note, again)
     async with parts.records.turn:
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
-                found = await _attempt(parts, ids, mark)
+                found = await _attempt(parts, ids, mark, retried=attempt > 0)
             except Unsettled as error:
                 log.warning("replay of records is tried again", error=str(error))
                 continue
@@ -71,14 +71,14 @@ async def replay_records(
                   "again, or another operator sends some in: send the call again")  # fmt: skip
 
 
-async def _attempt(parts: Parts, ids: Collection[str], mark: Mark) -> Replayed:
+async def _attempt(parts: Parts, ids: Collection[str], mark: Mark, *, retried: bool) -> Replayed:
     transaction = await parts.records.open()
     letters = await _current(parts, ids)
     sent, left_out, outgoing = [], [], []
     for kept in letters:
         reason = unfit(kept.letter, parts.topology, mark.again)
-        if _is_marked(kept.letter, mark):
-            sent.append(kept.letter)  # by an attempt of which nobody knew how it ended
+        if retried and _is_marked(kept.letter, mark):
+            sent.append(kept.letter)  # by the attempt of which nobody knew how it ended
         elif reason is not None:
             left_out.append((kept.letter.id, reason))
         else:

@@ -59,7 +59,8 @@ def asked(
     headers = {"Authorization": f"Bearer {TOKEN}"} | ({"Idempotency-Key": key} if key else {})
     status, text = operator.plain(path, "POST", headers, json.dumps(body).encode())
     answer = json.loads(text)
-    return status, answer.get("type", "").removeprefix("urn:tidegate:problem:")[:40], answer
+    name = "" if status < 400 else answer["type"].removeprefix("urn:tidegate:problem:")
+    return status, name, answer
 
 
 def commands(cluster: Cluster) -> list[Command]:
