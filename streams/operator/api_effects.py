@@ -46,7 +46,7 @@ async def settle(request: web.Request) -> web.Response:
     parts, job_id = request.app[PARTS], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
-    job = await known_job(parts, job_id)
+    job = await _current(parts, job_id)
     entry = await _unsettled(parts, job, action)
     done = wanted.status == "done"
     command = Settle(
@@ -60,6 +60,13 @@ async def settle(request: web.Request) -> web.Response:
     row = ("effects", (job.tenant_id, job.scope, action))
     await told(parts, job.tenant_id, job_id, command, row, settled)
     return web.json_response(await shown_job(parts, job_id), status=202)
+
+
+async def _current(parts: Parts, job_id: str) -> Job:
+    """The job once it and its effects are shown as they are now."""
+    home = parts.home((await known_job(parts, job_id)).tenant_id)
+    await parts.recent(("jobs", home), ("ledger", home))
+    return await known_job(parts, job_id)
 
 
 async def _unsettled(parts: Parts, job: Job, action: str) -> LedgerEntry:

@@ -61,7 +61,9 @@ async def replayed(parts: Parts, asked: JobReplay) -> Json:
             told = await _send(parts, asked, job, new_id)
     made = await verdict(parts, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
     if made is None:
-        return job_json(pending_replay(job, new_id, asked.command(), now_ms()), Around())
+        return job_json(
+            pending_replay(job, new_id, asked.command(), parts.topology, now_ms()), Around()
+        )
     require_same(made[0], asked.wanted)
     return made[1]
 

@@ -54,12 +54,15 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
     )
 
 
-def pending_replay(job: Job, job_id: str, replay: Replay, now: int) -> Job:
+def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, now: int) -> Job:
     """The replay of `job` that is on its way to the dispatcher; `now` in milliseconds."""
+    route = topology.route(job.event.source, job.event.event_type) if job.event else None
+    type_ = replay.type or (route.job if route else job.type)
     return replace(
         job,
         job_id=job_id,
-        type=replay.type or job.type,
+        type=type_,
+        pool=topology.job_type(type_).pool,
         incarnation=1,
         status="pending",
         attempts=0,

@@ -6,7 +6,6 @@ A query about one tenant names it in SQL (G3): no row of another is ever read.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,8 @@ from streams.serde.records import (
     Rejection,
 )
 
+PAGE_BYTES = 8 * 1024 * 1024
+"""A page ends early where its records are so large; one is shown at least."""
 _MOST_REPLAYS = 100
 """So many replays of one job are named."""
 
@@ -140,19 +141,32 @@ def jobs_page(
 ) -> Page:
     """Jobs by creation, newest first."""
     equal = {"tenant_id": wanted.tenant_id, "status": wanted.status, "type": wanted.type}
-    rows = _newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
-    jobs = [JOB.decode(record) for _, _, record in rows[:limit]]
-    items = tuple(job_json(each, around(connection, each)) for each in jobs)
-    return Page(items, _behind(rows, limit))
+    rows, after = _newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
+    items, size = list[Json](), 0
+    for at, job_id, record in rows:
+        found = JOB.decode(record)
+        beside = around(connection, found)
+        size += len(record) + _size(beside)
+        if items and size > PAGE_BYTES:
+            break
+        items.append(job_json(found, beside))
+        last = Cursor(at, job_id)
+    return Page(tuple(items), after if len(items) == len(rows) else last)
+
+
+def _size(beside: Around) -> int:
+    """About how many bytes it takes to show what stands on other topics about a job."""
+    effects = sum(len(entry.result or "") + len(entry.error or "") for entry in beside.effects)
+    return effects + sum(len(value) for _, value in beside.steps) + len(beside.progress or "")
 
 
 def dead_letters_page(
     connection: sqlite3.Connection, equal: dict[str, str | None], limit: int, cursor: Cursor | None
 ) -> tuple[tuple[Json, ...], Cursor | None]:
     """Dead letters newest first, and the cursor behind the last; `equal` holds column filters."""
-    rows = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
-    letters = (DEAD_LETTER.decode(record) for _, _, record in rows[:limit])
-    return tuple(shown_letter(connection, each) for each in letters), _behind(rows, limit)
+    rows, after = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
+    letters = (DEAD_LETTER.decode(record) for _, _, record in rows)
+    return tuple(shown_letter(connection, each) for each in letters), after
 
 
 def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:
@@ -190,8 +204,8 @@ def quarantined_page(
 ) -> tuple[tuple[Quarantined, ...], Cursor | None]:
     """Quarantined bodies newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id, "status": status}
-    rows = _newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
-    return tuple(QUARANTINED.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+    rows, after = _newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
+    return tuple(QUARANTINED.decode(each) for _, _, each in rows), after
 
 
 def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
@@ -205,8 +219,8 @@ def rejections_page(
 ) -> tuple[tuple[Rejection, ...], Cursor | None]:
     """Counted refusals newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id}
-    rows = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
-    return tuple(REJECTION.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+    rows, after = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
+    return tuple(REJECTION.decode(each) for _, _, each in rows), after
 
 
 def duplicates_page(
@@ -214,17 +228,17 @@ def duplicates_page(
 ) -> tuple[tuple[tuple[str, Duplicate], ...], Cursor | None]:
     """Events with duplicates by the last of these, newest first: fingerprint and counts."""
     order, equal = ("at", "fingerprint"), {"tenant_id": tenant_id}
-    rows = _newest(connection, "duplicates", order, equal, limit, cursor)
-    found = tuple((key, DUPLICATE.decode(each)) for _, key, each in rows[:limit])
-    return found, _behind(rows, limit)
+    rows, after = _newest(connection, "duplicates", order, equal, limit, cursor)
+    return tuple((key, DUPLICATE.decode(each)) for _, key, each in rows), after
 
 
 def held_page(
     connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
 ) -> tuple[tuple[Held, ...], Cursor | None]:
     """What keeps jobs from running, the newest reason first, and the cursor behind the last."""
-    rows = _newest(connection, "held", ("since", "id"), {"tenant_id": tenant_id}, limit, cursor)
-    return tuple(HELD.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+    equal = {"tenant_id": tenant_id}
+    rows, after = _newest(connection, "held", ("since", "id"), equal, limit, cursor)
+    return tuple(HELD.decode(each) for _, _, each in rows), after
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
@@ -244,8 +258,8 @@ def _newest(
     equal: dict[str, str | None],
     limit: int,
     cursor: Cursor | None,
-) -> Sequence[tuple[int, str, bytes]]:
-    """One row more than `limit`, to know whether there is a next page."""
+) -> tuple[list[tuple[int, str, bytes]], Cursor | None]:
+    """At most `limit` rows and so many bytes as one answer may have, and the cursor behind them."""
     at, id_ = order
     given = {name: value for name, value in equal.items() if value is not None}
     conditions = [f"{name} = ?" for name in given]
@@ -254,12 +268,15 @@ def _newest(
         conditions.append(f"({at}, {id_}) < (?, ?)")
         values += [cursor.at, cursor.id]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    return connection.execute(
+    found = connection.execute(
         f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
         f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
         (*values, limit + 1),
-    ).fetchall()
-
-
-def _behind(rows: Sequence[tuple[int, str, bytes]], limit: int) -> Cursor | None:
-    return Cursor(*rows[limit - 1][:2]) if len(rows) > limit else None
+    )
+    rows, size = list[tuple[int, str, bytes]](), 0
+    for row in found:
+        size += len(row[2])
+        if len(rows) == limit or (rows and size > PAGE_BYTES):
+            return rows, Cursor(*rows[-1][:2])
+        rows.append(row)
+    return rows, None
