@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.operator import queries, record_letters
+from streams.operator import letter_queries, queries, record_letters
 from streams.operator.job_replay import JobReplay, replayed, unknown_letter
+from streams.operator.letter_views import dead_letter_json, dead_record_json
 from streams.operator.listing import list_answer, page_wanted
 from streams.operator.parts import PARTS, Parts, idempotency_key, read_body
 from streams.operator.record_fitness import Unfit, unfit
@@ -13,7 +14,7 @@ from streams.operator.record_producer import NotTaken
 from streams.operator.record_replay import replay_most, replay_records
 from streams.operator.refusal import Refusal
 from streams.operator.replay_request import BulkReplayRequest, ReplayRequest, place
-from streams.operator.views import Json, dead_letter_json, dead_record_json, rfc3339
+from streams.operator.views import Json, rfc3339
 from streams.serde.records import DeadLetter
 
 routes = web.RouteTableDef()
@@ -24,7 +25,7 @@ async def list_dead_letters(request: web.Request) -> web.Response:
     """Dead letters newest first; records whose tenant is unknown only without `tenant_id`."""
     wanted = page_wanted(request, "tenant_id", "kind", "stage", "reason", "topic")
     letters, after = await request.app[PARTS].ask(
-        lambda db: queries.dead_letters_page(db, wanted.filters, wanted.limit, wanted.cursor)
+        lambda db: letter_queries.dead_letters_page(db, wanted.filters, wanted.limit, wanted.cursor)
     )
     return list_answer("dead_letters", letters, after)
 
@@ -33,10 +34,10 @@ async def list_dead_letters(request: web.Request) -> web.Response:
 async def get_dead_letter(request: web.Request) -> web.Response:
     """A dead letter with its job and what became of that, or with the bytes of its record."""
     parts, id_ = request.app[PARTS], request.match_info["id"]
-    letter = await parts.ask(lambda db: queries.dead_letter(db, id_))
+    letter = await parts.ask(lambda db: letter_queries.dead_letter(db, id_))
     if letter is None:
         raise unknown_letter(id_)
-    shown = await parts.ask(lambda db: queries.shown_letter(db, letter))
+    shown = await parts.ask(lambda db: letter_queries.shown_letter(db, letter))
     if letter.kind == "record":
         return web.json_response(shown | dead_record_json(letter))
     job = await parts.ask(lambda db: queries.shown_job(db, id_))
@@ -49,7 +50,7 @@ async def replay(request: web.Request) -> web.Response:
     parts, id_ = request.app[PARTS], request.match_info["id"]
     wanted = await read_body(request, ReplayRequest)
     key = idempotency_key(request)
-    letter = await parts.ask(lambda db: queries.dead_letter(db, id_))
+    letter = await parts.ask(lambda db: letter_queries.dead_letter(db, id_))
     if letter is None or letter.kind == "job":
         return web.json_response(await replayed(parts, JobReplay(id_, wanted, key)), status=202)
     wanted.require_record()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator import queries, replay_queries
+from streams.operator import letter_queries, queries, replay_queries
+from streams.operator.letter_views import replay_json
 from streams.operator.parts import SUBMITTED_BY, Parts, now_ms
 from streams.operator.pending import pending_replay
 from streams.operator.refusal import Refusal, invalid, unknown
@@ -17,7 +18,7 @@ from streams.operator.replay_request import ReplayRequest, key_reused
 from streams.operator.standing import refuse_erased
 from streams.operator.turns import Asked, Subject
 from streams.operator.verdicts import letters, outstanding, verdict
-from streams.operator.views import Around, Json, effect_json, job_json, replay_json
+from streams.operator.views import Around, Json, effect_json, job_json
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
 
@@ -92,7 +93,7 @@ async def replayable(parts: Parts, id_: str) -> Job:
     """
 
     def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
-        return queries.dead_letter(connection, id_), queries.job(connection, id_)
+        return letter_queries.dead_letter(connection, id_), queries.job(connection, id_)
 
     letter, job = await parts.ask(found)
     if letter is None and job is None:
@@ -135,7 +136,7 @@ async def _refuse_second(parts: Parts, asked: JobReplay, job: Job, new_id: str) 
         raise key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
-    made = await parts.ask(lambda db: queries.replays(db, job.tenant_id, job.job_id))
+    made = await parts.ask(lambda db: letter_queries.replays(db, job.tenant_id, job.job_id))
     named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
     for id_ in (job.replayed_as, earlier.job_id if earlier else None):
         if id_ is not None and id_ not in named:

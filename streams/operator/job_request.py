@@ -88,17 +88,12 @@ class JobRequest(BaseModel):
             Refusal: 413, the input is too large; 422, an unknown priority, or a time beyond the
                 payloads' retention.
         """
-        kept = topology.topics["payloads"].retention_ms
         if self.priority is not None and self.priority not in topology.priorities:
             known = ", ".join(topology.priorities)
             raise invalid([("priority", f"{self.priority!r} is not one of {known}")])
         run_at = None if self.run_at is None else milliseconds(self.run_at)
         delay_ms = None if self.delay_seconds is None else _milliseconds_of(self.delay_seconds)
-        ahead = run_at - now if run_at is not None else delay_ms or 0
-        if kept is not None and ahead > kept:
-            field = "run_at" if self.run_at is not None else "delay_seconds"
-            days = kept / 86_400_000
-            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
+        self._require_payload(topology, run_at - now if run_at is not None else delay_ms or 0)
         return Submit(
             type=self.type,
             input=stored_json(self.input, "input", MAX_INPUT_BYTES),
@@ -112,6 +107,13 @@ class JobRequest(BaseModel):
             request_hash=self.request_hash(),
             traceparent=traceparent,
         )
+
+    def _require_payload(self, topology: Topology, ahead: int) -> None:
+        kept = topology.topics["payloads"].retention_ms
+        if kept is not None and ahead > kept:
+            field = "run_at" if self.run_at is not None else "delay_seconds"
+            days = kept / 86_400_000
+            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
 
 
 def _milliseconds_of(seconds: float) -> int:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
+from streams.operator import paging
 from streams.operator.cursor import Cursor
-from streams.operator.views import Around, Json, Replayed, dead_letter_json, job_json
+from streams.operator.paging import newest
+from streams.operator.views import Around, Json, job_json
 from streams.serde import ids
 from streams.serde.codec import (
-    DEAD_LETTER,
     DUPLICATE,
     HELD,
     JOB,
@@ -22,7 +22,6 @@ from streams.serde.codec import (
     REJECTION,
 )
 from streams.serde.records import (
-    DeadLetter,
     Duplicate,
     Held,
     Job,
@@ -30,11 +29,6 @@ from streams.serde.records import (
     Quarantined,
     Rejection,
 )
-
-PAGE_BYTES = 8 * 1024 * 1024
-"""A page ends early where its records are so large; one is shown at least."""
-_MOST_REPLAYS = 100
-"""So many replays of one job are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +135,13 @@ def jobs_page(
 ) -> Page:
     """Jobs by creation, newest first."""
     equal = {"tenant_id": wanted.tenant_id, "status": wanted.status, "type": wanted.type}
-    rows, after = _newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
+    rows, after = newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
     items, size = list[Json](), 0
     for at, job_id, record in rows:
         found = JOB.decode(record)
         beside = around(connection, found)
         size += len(record) + _size(beside)
-        if items and size > PAGE_BYTES:
+        if items and size > paging.PAGE_BYTES:
             break
         items.append(job_json(found, beside))
         last = Cursor(at, job_id)
@@ -160,41 +154,6 @@ def _size(beside: Around) -> int:
     return effects + sum(len(value) for _, value in beside.steps) + len(beside.progress or "")
 
 
-def dead_letters_page(
-    connection: sqlite3.Connection, equal: dict[str, str | None], limit: int, cursor: Cursor | None
-) -> tuple[tuple[Json, ...], Cursor | None]:
-    """Dead letters newest first, and the cursor behind the last; `equal` holds column filters."""
-    rows, after = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
-    letters = (DEAD_LETTER.decode(record) for _, _, record in rows)
-    return tuple(shown_letter(connection, each) for each in letters), after
-
-
-def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:
-    """A dead letter as lists show it, with the jobs that were made of its own."""
-    row = connection.execute(
-        "SELECT status FROM jobs WHERE job_id = ? AND tenant_id = ?",
-        (letter.replayed_as, letter.tenant_id),
-    ).fetchone()
-    made = replays(connection, letter.tenant_id, letter.id)
-    return dead_letter_json(letter, made, row[0] if row else None)
-
-
-def replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> tuple[Replayed, ...]:
-    """Jobs made of this one, newest first."""
-    rows = connection.execute(
-        "SELECT job_id, status, created_at FROM jobs WHERE replay_of = ? AND tenant_id = ?"
-        " ORDER BY created_at DESC, job_id DESC LIMIT ?",
-        (job_id, tenant_id, _MOST_REPLAYS),
-    )
-    return tuple(Replayed(*row) for row in rows)
-
-
-def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
-    """One dead letter, by job id or by stage:topic:partition:offset."""
-    row = connection.execute("SELECT record FROM dead_letters WHERE id = ?", (id_,)).fetchone()
-    return None if row is None else DEAD_LETTER.decode(row[0])
-
-
 def quarantined_page(
     connection: sqlite3.Connection,
     tenant_id: str | None,
@@ -204,7 +163,7 @@ def quarantined_page(
 ) -> tuple[tuple[Quarantined, ...], Cursor | None]:
     """Quarantined bodies newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id, "status": status}
-    rows, after = _newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
+    rows, after = newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
     return tuple(QUARANTINED.decode(each) for _, _, each in rows), after
 
 
@@ -219,7 +178,7 @@ def rejections_page(
 ) -> tuple[tuple[Rejection, ...], Cursor | None]:
     """Counted refusals newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id}
-    rows, after = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
+    rows, after = newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
     return tuple(REJECTION.decode(each) for _, _, each in rows), after
 
 
@@ -228,7 +187,7 @@ def duplicates_page(
 ) -> tuple[tuple[tuple[str, Duplicate], ...], Cursor | None]:
     """Events with duplicates by the last of these, newest first: fingerprint and counts."""
     order, equal = ("at", "fingerprint"), {"tenant_id": tenant_id}
-    rows, after = _newest(connection, "duplicates", order, equal, limit, cursor)
+    rows, after = newest(connection, "duplicates", order, equal, limit, cursor)
     return tuple((key, DUPLICATE.decode(each)) for _, key, each in rows), after
 
 
@@ -237,7 +196,7 @@ def held_page(
 ) -> tuple[tuple[Held, ...], Cursor | None]:
     """What keeps jobs from running, the newest reason first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id}
-    rows, after = _newest(connection, "held", ("since", "id"), equal, limit, cursor)
+    rows, after = newest(connection, "held", ("since", "id"), equal, limit, cursor)
     return tuple(HELD.decode(each) for _, _, each in rows), after
 
 
@@ -249,34 +208,3 @@ def counts(connection: sqlite3.Connection) -> Counts:
         "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
     ).fetchone()
     return Counts(dict(by_status), dead, oldest)
-
-
-def _newest(
-    connection: sqlite3.Connection,
-    table: str,
-    order: tuple[str, str],
-    equal: dict[str, str | None],
-    limit: int,
-    cursor: Cursor | None,
-) -> tuple[list[tuple[int, str, bytes]], Cursor | None]:
-    """At most `limit` rows and so many bytes as one answer may have, and the cursor behind them."""
-    at, id_ = order
-    given = {name: value for name, value in equal.items() if value is not None}
-    conditions = [f"{name} = ?" for name in given]
-    values: list[Any] = [*given.values()]
-    if cursor is not None:
-        conditions.append(f"({at}, {id_}) < (?, ?)")
-        values += [cursor.at, cursor.id]
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    found = connection.execute(
-        f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
-        f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
-        (*values, limit + 1),
-    )
-    rows, size = list[tuple[int, str, bytes]](), 0
-    for row in found:
-        size += len(row[2])
-        if len(rows) == limit or (rows and size > PAGE_BYTES):
-            return rows, Cursor(*rows[-1][:2])
-        rows.append(row)
-    return rows, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import get_args
 
-from streams.operator.views import Replayed
+from streams.operator.letter_views import Replayed
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.records import TERMINAL, Job, JobStatus, LedgerEntry
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streams.operator import queries
+from streams.operator import letter_queries
 from streams.operator.parts import Parts
 from streams.operator.projections import RowKey
 from streams.operator.refusal import Refusal
@@ -74,5 +74,5 @@ async def outstanding(parts: Parts, subject: Subject) -> Asked | None:
 
 def refusing(connection: sqlite3.Connection, letter_ids: Sequence[str]) -> DeadLetter | None:
     """The dead letter of a command; None, it has none."""
-    found = (queries.dead_letter(connection, id_) for id_ in letter_ids)
+    found = (letter_queries.dead_letter(connection, id_) for id_ in letter_ids)
     return next((letter for letter in found if letter is not None), None)

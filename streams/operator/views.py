@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +11,6 @@ import orjson
 
 from streams.serde.records import (
     Attempt,
-    DeadLetter,
     Duplicate,
     Held,
     Job,
@@ -39,15 +37,6 @@ class Around:
     progress: str | None = None
     duplicates: Duplicate | None = None
     held: Held | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """A job that was made of another one; `created_at` in milliseconds."""
-
-    job_id: str
-    status: str
-    created_at: int
 
 
 def job_json(job: Job, around: Around) -> Json:
@@ -86,7 +75,7 @@ def job_json(job: Job, around: Around) -> Json:
         "replay_note": job.replay_note,
         "replayed_as": job.replayed_as,
         "submitted_by": job.submitted_by,
-        "trace_id": _trace_id(job.traceparent),
+        "trace_id": trace_id(job.traceparent),
         "created_at": rfc3339(job.created_at),
         "updated_at": rfc3339(job.updated_at),
     }
@@ -129,54 +118,6 @@ def held_json(held: Held) -> Json:
     }
 
 
-def dead_letter_json(
-    letter: DeadLetter, replays: Sequence[Replayed] = (), status: str | None = None
-) -> Json:
-    """A dead letter as lists show it: where it comes from and why, without its bytes.
-
-    `replays` are the jobs made of it, newest first; `status` is that of the job it names.
-    """
-    return {
-        "id": letter.id,
-        "kind": letter.kind,
-        "tenant_id": letter.tenant_id,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "stage": letter.stage,
-        "at": rfc3339(letter.at),
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "job_id": letter.job_id,
-        "type": letter.type,
-        "status": letter.status,
-        "attempts": letter.attempts,
-        "trace_id": _trace_id(letter.traceparent),
-        "replayed_at": rfc3339(letter.replayed_at),
-        "replayed_as": letter.replayed_as,
-        "replayed_status": status,
-        "replayed_by": letter.replayed_by,
-        "note": letter.note,
-        "replays": [replay_json(each) for each in replays],
-    }
-
-
-def replay_json(made: Replayed) -> Json:
-    """A job that was made of another one, and what became of it."""
-    return asdict(made) | {"created_at": rfc3339(made.created_at)}
-
-
-def dead_record_json(letter: DeadLetter) -> Json:
-    """A dead record: its time, and its bytes in base64 (RFC 4648 section 4)."""
-    return {
-        "timestamp": rfc3339(letter.timestamp),
-        "cut": letter.cut,
-        "headers_base64": {name: _base64(value) for name, value in letter.headers.items()},
-        "key_base64": _base64(letter.key),
-        "value_base64": _base64(letter.value),
-    }
-
-
 def quarantined_json(record: Quarantined) -> Json:
     """A quarantined body: its facts, why it is there and what became of it."""
     return {
@@ -193,7 +134,7 @@ def quarantined_json(record: Quarantined) -> Json:
         "content_type": record.content_type,
         "request_id": record.request_id,
         "headers": record.headers,
-        "trace_id": _trace_id(record.traceparent),
+        "trace_id": trace_id(record.traceparent),
         "released_at": rfc3339(record.released_at),
         "note": record.note,
         "released_by": record.released_by,
@@ -285,11 +226,7 @@ def _parsed(text: str | None) -> Any:
         return text
 
 
-def _trace_id(traceparent: str | None) -> str | None:
+def trace_id(traceparent: str | None) -> str | None:
     """Second field of a W3C traceparent."""
     parts = (traceparent or "").split("-")
     return parts[1] if len(parts) == 4 else None
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else base64.b64encode(raw).decode()

@@ -20,15 +20,9 @@ from streams.operator.commands import jobs
 from streams.operator.commands_dead_letters import dlq
 from streams.operator.commands_events import events
 from streams.operator.commands_quarantine import quarantine
+from streams.operator.letter_views import dead_letter_json
 from streams.operator.run import build
-from streams.operator.views import (
-    Around,
-    dead_letter_json,
-    duplicate_json,
-    held_json,
-    job_json,
-    quarantined_json,
-)
+from streams.operator.views import Around, duplicate_json, held_json, job_json, quarantined_json
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 from streams.settings import load_settings
 from streams.topology.load import load

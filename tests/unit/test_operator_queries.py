@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operator_cluster import make_entry, make_job, make_letter
 
-from streams.operator import queries, replay_queries, waiting_queries
+from streams.operator import letter_queries, paging, queries, replay_queries, waiting_queries
 from streams.operator.cursor import Cursor, parse_cursor
 from streams.operator.database import Database
 from streams.operator.projections import Changes, project
@@ -92,7 +92,7 @@ def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection)
 def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    monkeypatch.setattr(queries, "PAGE_BYTES", 10_000)
+    monkeypatch.setattr(paging, "PAGE_BYTES", 10_000)
     text = json.dumps("x" * 4_000)
     in_record = {"input": text} if large == "record" else {}
     jobs = [make_job(f"job_{n}", created_at=n, **in_record) for n in range(7)]
@@ -130,7 +130,7 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
         (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
         assert shown["job_id"] == job_id
         assert [effect["result"] for effect in shown["effects"]] == [result]
-        letters, _ = queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
+        letters, _ = letter_queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
         assert [letter["id"] for letter in letters] == [job_id]
 
 
@@ -198,7 +198,7 @@ def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Con
         make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000),
         make_job("r3", "globex", replay_of="job_a"),
     )  # fmt: skip
-    ((shown,), _) = queries.dead_letters_page(connection, {}, 10, None)
+    ((shown,), _) = letter_queries.dead_letters_page(connection, {}, 10, None)
     assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
     assert [(each["job_id"], each["status"]) for each in shown["replays"]] == [
         ("r2", "succeeded"), ("r1", "pending"),
