@@ -1,0 +1,140 @@
+"""Stories: how a world is set up, what is done to it, and how both are drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from simulation.chance import Dice
+from simulation.handlers import SCRIPTS
+from simulation.world import STAGES, STORES, TENANTS, World
+
+POINTS = ("received", "positions_sent", "produced", "before_commit",
+          "after_commit", "between_writes", "after_write")  # fmt: skip
+_GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
+_TYPES = tuple(SCRIPTS)
+_DAYS = (1, 12, 30, 24 * 3, 24 * 7.5, 24 * 8, 24 * 16, 24 * 31)
+Args = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation: after so many seconds, this is done to the world."""
+
+    gap: float
+    name: str
+    args: Args
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    seed: int
+    setup: dict[str, Any]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How often an operation is drawn, its arguments, and what it does."""
+
+    weight: float
+    draw: Callable[[Random], Args]
+    act: Callable[..., None]
+
+
+def _ask(r: Random) -> Args:
+    return r.choice(TENANTS), str(r.randrange(3)), r.choices(_TYPES, (2, 4, 4, 3, 4, 2, 0.3, 1))[0]
+
+
+def _worker(r: Random) -> Args:
+    return (r.randrange(3),)
+
+
+def _which(world: World, index: int) -> str:
+    names = list(world.workers)
+    return names[index % len(names)]
+
+
+KINDS: dict[str, Kind] = {
+    # event: tenant, key, type. The same three again are a redelivery.
+    "deliver": Kind(14, _ask, lambda w, *a: w.desk.deliver(*a)),
+    # tenant, key, type, delay in seconds
+    "submit": Kind(6, lambda r: (*_ask(r), r.choice((0, 0, 7, 60, 90_000))),
+                   lambda w, *a: w.desk.submit(*a)),
+    # so many jobs of two tenants at once: type
+    "flood": Kind(0.7, lambda r: (r.choice(("note", "mail", "crm")),),
+                  lambda w, t: w.flood(t)),
+    # the so-manieth job asked for
+    "cancel": Kind(3, lambda r: (r.randrange(12),), lambda w, i: w.desk.cancel(i)),
+    # the so-manieth replayable job, in a fresh scope, insisting
+    "replay": Kind(3, lambda r: (r.randrange(4), r.random() < 0.4, r.random() < 0.5),
+                   lambda w, i, f, a: w.desk.replay(i, fresh=f, again=a)),
+    "kill": Kind(3, _worker, lambda w, i: w.kill_worker(_which(w, i))),
+    "stop": Kind(2, _worker, lambda w, i: w.stop_worker(_which(w, i))),
+    # worker, seconds
+    "cut": Kind(2, lambda r: (r.randrange(3), r.choice((4, 12, 40))),
+                lambda w, i, s: w.cut(_which(w, i), s)),
+    "lag": Kind(2, lambda r: (r.randrange(3), r.choice((3, 9, 28))),
+                lambda w, i, s: w.lag(_which(w, i), s)),
+    "repeat": Kind(1.5, _worker, lambda w, i: w.repeat_next(_which(w, i))),
+    # worker, hours by which the clock of its next boot is behind
+    "reboot_behind": Kind(0.7, lambda r: (r.randrange(3), r.choice((1, 12))),
+                          lambda w, i, h: w.reboot_behind(_which(w, i), h)),
+    "swap": Kind(1, lambda r: (), lambda w: w.swap_work(_which(w, 0), _which(w, 1))),
+    "deploy": Kind(0.7, _worker, lambda w, i: w.deploy(_which(w, i), "late")),
+    # stage, point of a commit, the so-manieth time that it is passed
+    "crash": Kind(6, lambda r: (r.choice((*STAGES, "dispatcher")), r.choice(POINTS),
+                                r.choice((1, 1, 2))), lambda w, *a: w.crash(*a)),
+    "freeze": Kind(2, lambda r: (r.choice(STAGES), r.choice((2, 10, 33))),
+                   lambda w, s, n: w.freeze(s, n)),
+    # stage, store, how: empty or as photographed
+    "lose": Kind(2, lambda r: (*r.choice(STORES), r.choice(("lost", "old"))),
+                 lambda w, *a: w.cluster.lose(*a)),
+    "photograph": Kind(1, lambda r: (), lambda w: w.cluster.photograph()),
+    "rebalance": Kind(2, lambda r: (r.choice(STAGES), r.randrange(4)),
+                      lambda w, s, p: w.cluster.rebalance(s, p % w.partitions)),
+    "deaf": Kind(1, lambda r: (r.choice((3, 12, 40)),), lambda w, n: w.deafen(n)),
+    "reset": Kind(0.8, lambda r: (r.choice(STAGES),), lambda w, s: w.reset_offsets(s)),
+    "lose_timers": Kind(0.4, lambda r: (), lambda w: w.lose_timers()),
+    # process, hours by which its wall clock is wrong from now on
+    "step": Kind(1, lambda r: (r.choice(STAGES), r.choice((-12, -3, 3, 12))),
+                 lambda w, s, h: w.step_clock(s, h)),
+    "leap": Kind(1.5, lambda r: (r.choice(_DAYS),), lambda w, h: w.leap(h)),
+    "garbage": Kind(0.7, lambda r: (r.choice(("events.received", "events", "jobs.commands",
+                    "schedule")), r.choice(TENANTS)), lambda w, *a: w.desk.garbage(*a)),
+    "route": Kind(0.7, lambda r: (r.choice(_TYPES),), lambda w, t: w.toggle_route(t)),
+    "pool": Kind(0.5, lambda r: (), lambda w: w.toggle_pool()),
+    "cap": Kind(0.5, lambda r: (r.choice((0, 1, 3)),), lambda w, n: w.set_cap(n)),
+    "wait": Kind(3, lambda r: (r.choice((6, 15, 40)),), lambda w, s: w.let_pass(s)),
+}  # fmt: skip
+"""Every operation by name."""
+
+
+def draw(seed: int, without: frozenset[str] = frozenset()) -> Story:
+    """The story of a seed, without some kinds of operations."""
+    r = Dice(seed).of("story")
+    kinds = {name: kind for name, kind in KINDS.items() if name not in without}
+    # Each seed prefers some kinds: a story of everything at once seldom goes deep.
+    weights = [kind.weight * r.choice((0.2, 1, 1, 3)) for kind in kinds.values()]
+    names = r.choices(list(kinds), weights, k=r.choice((12, 20, 30, 45)))
+    ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(r)) for name in names)
+    return Story(seed, _setup(r), ops)
+
+
+def _setup(r: Random) -> dict[str, Any]:
+    handled = [t for t in _TYPES if t != "late"]
+    workers = [("w1", "default", r.choice((1, 2, 4, 8)), handled)]
+    if r.random() < 0.7:
+        workers.append(("w2", "default", r.choice((1, 3, 6)), list(handled)))
+    if r.random() < 0.0:
+        workers.append(("w3", "heavy", 2, ["crm"]))
+    return {
+        "partitions": r.choice((1, 1, 1, 2)),
+        "rounds": r.choice((1, 2, 4, 6)),
+        "lean": False,
+        "cap": r.choice((0, 0, 1, 2, 4)),
+        "unrouted": r.choice(([], [], ["mail"], ["order"])),
+        "workers": workers,
+    }
