@@ -18,7 +18,18 @@ from simulation.requests import Asked
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, SCHEDULE
-from streams.serde.records import TERMINAL, Job, Lease, LedgerEntry, Replay
+from streams.serde.records import (
+    TERMINAL,
+    Cancel,
+    DeadLetter,
+    Job,
+    Lease,
+    LedgerEntry,
+    Move,
+    Replay,
+    Reroute,
+    Settle,
+)
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
@@ -55,6 +66,7 @@ class Judge:
         self._fired: set[bytes] = set()
         self.refired = False
         """Whether the scheduler has read its input again: then a timer may fire twice."""
+        self.ended_at: dict[str, int] = {}
         self._begun: list[Job] = []
         self._cancelled_at: dict[tuple[str, str], int] = {}
 
@@ -158,7 +170,8 @@ class Judge:
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
         if old.status in TERMINAL and job.status != old.status and not _unburied(old, job):
             raise Violation("ended_twice", f"{job.job_id}: {old.status}, now {job.status}")
-        if job.status != old.status:
+        if job.status in TERMINAL and old.status not in TERMINAL:
+            self.ended_at[job.job_id] = at
             self._ended(job, old, at)
         if job.cancel_requested:
             self._cancelled_at.setdefault((job.job_id, job.scope), at)
@@ -187,9 +200,7 @@ class Judge:
         """A job succeeded: all that its handler does was done, or a person says so."""
         for action in SCRIPTS[job.type].actions:
             if "/" in action and not self._world.outside.times(job.tenant_id, job.scope, action):
-                key = (job.tenant_id, job.scope, action)
-                if key not in self._world.desk.settled:
-                    raise Violation("effect_skipped", f"{job.job_id} succeeded without {action}")
+                raise Violation("effect_skipped", f"{job.job_id} succeeded without {action}")
 
     def _cancel_meant(self, job: Job) -> None:
         for _, meant in self._world.desk.cancelled.get(job.job_id, ()):
@@ -236,7 +247,7 @@ class Judge:
         self._world.tell("dead letter", letter.id, letter.reason, letter.detail)
         if letter.kind == "record":
             place = (letter.topic or "", letter.partition or 0, letter.offset or 0)
-            if letter.reason in _OF_THE_RECORD or place in self.planted:
+            if place in self.planted or _may_be_refused(letter):
                 return
             raise Violation("record_lost", f"{letter.id}: {letter.reason}: {letter.detail}")
         self.letters[letter.id] = letter.reason
@@ -305,18 +316,13 @@ class Judge:
         for asked in self._world.desk.asked.values():
             if asked.owed and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
-        self._folds()
 
-    def _has_job(self, asked: Asked) -> bool:
-        if asked.root in self.made:
-            return True
-        window = self._world.wiring.topology().window_ms
-        twins = [self._world.desk.asked[root] for root, (job_id, _) in self.made.items()
-                 if job_id == asked.job_id]  # fmt: skip
-        return any(abs(asked.at - twin.at) < window for twin in twins)
+    def folds(self) -> None:
+        """G6: each store is the fold of its changelog.
 
-    def _folds(self) -> None:
-        """G6: each store is the fold of its changelog."""
+        Raises:
+            Violation: one is not.
+        """
         for stage, spec, partition, overlay, log in self._world.cluster.stores():
             folded = backend_for(spec, MemoryTables())
             changes = folded.from_changelog((r.key or b"", r.value) for r in log)
@@ -326,6 +332,20 @@ class Judge:
             if list(overlay.range(*everything)) != list(folded.range(*everything)):
                 raise Violation("fold", f"{stage}/{spec.name}-{partition}")
 
+    def _has_job(self, asked: Asked) -> bool:
+        if asked.root in self.made:
+            return True
+        window = self._world.wiring.topology().window_ms
+        twins = [self._world.desk.asked[root] for root, (job_id, _) in self.made.items()
+                 if job_id == asked.job_id]  # fmt: skip
+        if self.ended_at.get(asked.job_id, asked.at) > asked.at or self._live(asked.job_id):
+            return True  # a job that had not ended keeps twins out, also past the window
+        return any(abs(asked.at - twin.at) < window for twin in twins)
+
+    def _live(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        return job is not None and job.status not in TERMINAL
+
     # Of one job.
 
     def root_of(self, job: Job) -> str:
@@ -334,15 +354,18 @@ class Judge:
             return job.event.event_id
         return str(orjson.loads(job.input)["root"])
 
-    def effects_of(self, job: Job) -> tuple[str, ...]:
-        """Actions that are done in a job's scope, as an operator reads them."""
-        return tuple(sorted(
-            e.action for e in self.ledger.values()
-            if (e.tenant_id, e.scope) == (job.tenant_id, job.scope) and e.status == "done"
-        ))  # fmt: skip
+    def effects(self, job: Job) -> list[LedgerEntry]:
+        """The ledger's entries of a job's scope, as an operator reads them."""
+        return [e for e in self.ledger.values()
+                if (e.tenant_id, e.scope) == (job.tenant_id, job.scope)]  # fmt: skip
 
 
-_OF_THE_RECORD = ("replay_of_unknown", "not_replayable", "cancel_of_unknown")
+def _may_be_refused(letter: DeadLetter) -> bool:
+    """What an operator asks may be too late, or asked twice; all else must be done."""
+    if letter.topic != "jobs.commands":
+        return False
+    body = COMMAND.decode(letter.value).body
+    return isinstance(body, Replay | Settle | Reroute | Cancel | Move)
 
 
 def _unburied(old: Job, job: Job) -> bool:

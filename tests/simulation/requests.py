@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 
@@ -25,6 +25,8 @@ from streams.serde.records import (
     Job,
     PayloadRef,
     Replay,
+    Reroute,
+    Settle,
     Submit,
 )
 
@@ -43,6 +45,7 @@ class Asked:
     at: int
     owed: bool
     """Whether it was routed when it came: then it has a job, or has one already."""
+    fingerprint: bytes = b""
 
 
 class Desk:
@@ -56,7 +59,6 @@ class Desk:
         self.cancelled: dict[str, list[tuple[int, str | None]]] = {}
         """By job: when somebody asked to cancel it, and the request (root) that it was then of."""
         self.replays: dict[str, Replay] = {}
-        self.settled: set[tuple[str, str, str]] = set()
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
         """One delivery of an event; its id is new, its dedup key is not."""
@@ -64,7 +66,8 @@ class Desk:
         job_id = event_job_id(tenant, SOURCE, event.dedup_key)
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
         owed = job_type not in self._world.wiring.unrouted
-        self._note(Asked(event.event_id, tenant, job_id, job_type, self._world.true_ms, owed))
+        at, print_ = self._world.true_ms, event.fingerprint
+        self._note(Asked(event.event_id, tenant, job_id, job_type, at, owed, print_))
 
     def submit(self, tenant: str, key: str, job_type: str, delay_seconds: float) -> None:
         """A direct submission; its key makes repetitions one job."""
@@ -94,11 +97,37 @@ class Desk:
             return
         old = found[which % len(found)]
         job_id = replay_job_id(old.tenant_id, old.job_id, f"replay-{which}-{fresh}")
-        effects = self._world.judge.effects_of(old) if again else ()
+        done = [e.action for e in self._world.judge.effects(old) if e.status == "done"]
+        effects = tuple(done) if again else ()
         body = Replay(old.job_id, "mended", fresh, "ops", again, effects)
         self.replays[job_id] = body
         self.owners.setdefault(job_id, old.tenant_id)
         self.command(body, old.tenant_id, job_id)
+
+    def settle(self, which: int) -> None:
+        """A person has found out what became of an effect of a job in review, and says so."""
+        judge, outside = self._world.judge, self._world.outside
+        found = [
+            (job, entry)
+            for job in judge.jobs.values() if job.status == "needs_review"
+            for entry in judge.effects(job) if entry.status in ("claimed", "unknown", "review")
+        ]  # fmt: skip
+        if not found:
+            return
+        job, entry = found[which % len(found)]
+        happened = outside.times(entry.tenant_id, entry.scope, entry.action) > 0
+        result = '"found"' if happened else None
+        status: Literal["done", "failed"] = "done" if happened else "failed"
+        body = Settle(entry.action, status, result, "asked the vendor", "ops")
+        self.command(body, job.tenant_id, job.job_id)
+
+    def reroute(self, which: int) -> None:
+        """An operator wants a job for an event that got none."""
+        events = [a for a in self.asked.values() if a.fingerprint]
+        if events:
+            asked = events[which % len(events)]
+            body = Reroute(asked.fingerprint, "its route is there now", "ops")
+            self.command(body, asked.tenant, asked.job_id)
 
     def unowe(self, job_type: str) -> None:
         """A route is gone: events that are still on their way may find none."""

@@ -60,6 +60,7 @@ def _play(story: Story, tell: Callable[..., None] | None) -> None:
     world.heal()
     world.judge.at_the_end(settled=world.settle(_SETTLE_SECONDS))
     world.canary()
+    world.judge.folds()
 
 
 def shrink(failure: Failure, seconds: float) -> Failure:

@@ -241,7 +241,8 @@ class WorkerModel:
         """Slots that no partition has as credits."""
         if self.leaving or self._lonely() is not None:
             return 0
-        return self.slots - self._occupied() - sum(self.credit)
+        promised = sum(self.credit) if self.world.lean else min(self.credit)
+        return self.slots - self._occupied() - promised
 
     def _credit_back(self, partition: int) -> None:
         if self._spare > 0:
