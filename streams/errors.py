@@ -7,6 +7,7 @@
     ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── Fenced                 another instance took over: stop, write nothing more
+    ├── ClockStepped           the broker's time cannot be believed: stop before it decides anything
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload or secret cannot be sealed, found or opened
     │   └── Erased             ... because its tenant was erased, and its keys destroyed
@@ -63,6 +64,10 @@ class DecodeError(PoisonRecord):
 
 class Fenced(TidegateError):
     """A newer instance owns this transactional id or these partitions."""
+
+
+class ClockStepped(TidegateError):
+    """The broker's clock jumped, or this machine's stood still: timers and windows rest on both."""
 
 
 class StoreDamaged(TidegateError):

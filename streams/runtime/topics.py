@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams.errors import ConfigError
+from streams.runtime.broker_time import TOPIC as CLOCK
 from streams.runtime.failures import Outage
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Stage
@@ -104,7 +105,7 @@ def await_topics(
     """
     declared = topology.stages.get(stage.name)
     writes = declared.writes if declared else (DLQ,)
-    needed = {*stage.inputs, *(s.changelog for s in stage.stores)}
+    needed = {CLOCK, *stage.inputs, *(s.changelog for s in stage.stores)}
     needed |= {topic for topic in writes if "*" not in topic}
     said = False
     while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
+from streams.runtime.clock import boot_seconds
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.failures import (
@@ -129,9 +129,9 @@ def ends(position: int) -> EndOffsets:
 
 def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answers) -> None:
     asked = ends(position=7)
-    assert not asked.read_through("in", 0, time.monotonic())
+    assert not asked.read_through("in", 0, boot_seconds())
     answers.answer(7)
-    moment = time.monotonic()
+    moment = boot_seconds()
     assert not asked.read_through("in", 0, moment), "the answer is older than the moment"
     assert len(answers.open) == 2
     answers.answer(7)
@@ -140,7 +140,7 @@ def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answ
 
 def test_read_through_waits_for_the_position(answers: Answers) -> None:
     asked = ends(position=6)
-    moment = time.monotonic()
+    moment = boot_seconds()
     asked.read_through("in", 0, moment)
     answers.answer(7)
     assert not asked.read_through("in", 0, moment)
@@ -149,7 +149,7 @@ def test_read_through_waits_for_the_position(answers: Answers) -> None:
 
 def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
     asked = ends(position=7)
-    moment = time.monotonic()
+    moment = boot_seconds()
     asked.read_through("in", 0, moment)
     answers.answer(-1001)
     assert not asked.read_through("in", 0, moment), "-1001 was taken for an end"
@@ -161,11 +161,11 @@ def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
 
 def test_an_answer_asked_before_the_outage_does_not_end_it() -> None:
     outage = Outage()
-    asked_at = time.monotonic()
+    asked_at = boot_seconds()
     outage.failed("gone")
     outage.answered(asked_at)
     assert not outage.seen
-    outage.answered(time.monotonic())
+    outage.answered(boot_seconds())
     assert outage.seen
 
 

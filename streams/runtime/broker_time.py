@@ -1,0 +1,257 @@
+"""The broker's time in a stage's process, known without trusting the process's wall clock.
+
+A small record is sent to the topic `clock`, whose records carry the time at which the broker
+appended them. The append lies between sending and acknowledgement, so each record bounds how far
+the broker's time is ahead of this machine's boot clock. Between two records time runs on the boot
+clock alone: a step of the wall clock changes nothing, a suspended machine loses nothing, and a
+broker that is away is waited for without standing still.
+
+The bounds of successive records are intersected, so the quickest round trip decides and a slow one
+says nothing new. `now` is the lower bound: a timer may fire a round trip late, never early (G4).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import structlog
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
+
+from streams.errors import ClockStepped, ConfigError, TidegateError
+from streams.runtime import metrics
+from streams.runtime.clock import boot_seconds
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "clock"
+STEP_MS = 10_000
+"""How far the broker's clock may move beyond `DRIFT` before nothing more is decided by it.
+
+Time services correct less than a second while they run. The ledger counts keys of tools as expired
+a minute early, which has to cover this.
+"""
+DRIFT = 0.0005
+"""By how much two clocks may run apart: 500 ppm is the most that the kernel corrects a clock by."""
+_EVERY_SECONDS = 10.0
+_RETRY_SECONDS = 1.0
+_PATIENCE_MS = 5_000
+"""A round trip that takes longer is not believed."""
+_TELL_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One record: when it was sent and acknowledged on the boot clock, and the broker's time.
+
+    All in milliseconds. `low` and `high` bound the broker's time less the boot clock's; the
+    broker's time is cut to whole milliseconds.
+    """
+
+    sent: float
+    answered: float
+    appended: int
+
+    @property
+    def low(self) -> float:
+        return self.appended - self.answered
+
+    @property
+    def high(self) -> float:
+        return self.appended + 1 - self.sent
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The broker's time less the boot clock's lay between `low` and `high` at boot time `at`.
+
+    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain.
+    """
+
+    low: float
+    high: float
+    at: float
+    strayed: float = 0.0
+
+    @classmethod
+    def first(cls, reading: Reading) -> Estimate:
+        """What one reading tells."""
+        return cls(reading.low, reading.high, reading.answered)
+
+    def now(self, boot_ms: float) -> int:
+        """The broker's time in milliseconds, or a little less."""
+        return int(boot_ms + self.low - (boot_ms - self.at) * DRIFT)
+
+    def after(self, reading: Reading) -> Estimate:
+        """What is known with one reading more.
+
+        Raises:
+            ClockStepped: the broker's clock moved by more than `STEP_MS`, at once or bit by bit.
+        """
+        drift = (reading.answered - self.at) * DRIFT
+        low, high = self.low - drift, self.high + drift
+        strayed = max(0.0, self.strayed - drift)
+        if reading.low <= high and low <= reading.high:
+            narrowed = max(low, reading.low), min(high, reading.high)
+            return Estimate(*narrowed, reading.answered, strayed)
+        moved = reading.low - high if reading.low > high else reading.high - low
+        strayed += abs(moved)
+        if strayed > STEP_MS:
+            raise _stepped(moved)
+        return Estimate(reading.low, reading.high, reading.answered, strayed)
+
+
+class BrokerClock:
+    """`Clock` of one stage's process; a context that reads the broker's time on its own thread.
+
+    `now` and `monotonic` belong to the stage's thread and ask nobody.
+    """
+
+    def __init__(
+        self, producer: Producer, topic: str, stage: str, boot: Callable[[], float] = boot_seconds
+    ) -> None:
+        self.monotonic = boot
+        self._producer = producer
+        self._topic = topic
+        self._stage = stage
+        self._estimate: Estimate | None = None
+        self._latest = 0
+        self._failure: Exception | None = None
+        self._read_at = boot()
+        self._told = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="broker clock", daemon=True)
+
+    def now(self) -> int:
+        """The broker's time in milliseconds; it stands still rather than run backwards.
+
+        Raises:
+            TidegateError: the broker's time is not known yet; `awaited` was not called.
+        """
+        if self._estimate is None:
+            raise TidegateError("the broker's time is not known yet: wait for its first reading")
+        self._latest = max(self._latest, self._estimate.now(self.monotonic() * 1000))
+        return self._latest
+
+    def awaited(self, pause: Callable[[], bool]) -> bool:
+        """Wait for the first reading; False where `pause`, called meanwhile, says to give up.
+
+        Raises:
+            ConfigError: see `check`.
+        """
+        while self._estimate is None:
+            self.check()
+            if pause():
+                return False
+        return True
+
+    def check(self) -> None:
+        """See that the broker's time can be believed.
+
+        Raises:
+            ClockStepped: its clock was set, or this machine's stood still.
+            ConfigError: the topic does not carry the broker's time.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def read(self) -> None:
+        """Ask the broker for its time, and wait for the answer.
+
+        Raises:
+            ClockStepped, ConfigError: see `check`.
+        """
+        answers: list[tuple[float, KafkaError | None, Message]] = []
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            answers.append((self.monotonic() * 1000, error, message))
+
+        sent = self.monotonic() * 1000
+        try:
+            self._producer.produce(self._topic, b"", self._stage, 0, on_delivery=answered)
+        except (BufferError, KafkaException) as error:
+            self._missed(str(error))
+            return
+        while not answers and not self._closed.is_set():
+            self._producer.poll(_POLL_SECONDS)
+        for at, refused, message in answers:
+            if refused is not None:
+                self._missed(refused.str())
+            elif at - sent > _PATIENCE_MS:
+                self._missed(f"the answer took {(at - sent) / 1000:.1f} s")
+            else:
+                self._take(Reading(sent, at, self._append_time(message)))
+
+    def __enter__(self) -> BrokerClock:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                before = self._read_at
+                self.read()
+                self._closed.wait(_RETRY_SECONDS if self._read_at == before else _EVERY_SECONDS)
+        except Exception as error:
+            self._failure = error  # the stage's thread ends with it
+
+    def _take(self, reading: Reading) -> None:
+        known = self._estimate
+        self._estimate = Estimate.first(reading) if known is None else known.after(reading)
+        self._read_at, self._told = reading.answered / 1000, False
+        ahead = time.time() - self._estimate.now(reading.answered) / 1000
+        metrics.WALL_CLOCK_AHEAD.labels(self._stage).set(ahead)
+
+    def _append_time(self, message: Message) -> int:
+        kind, at = message.timestamp()
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise ConfigError(
+                f"{self._topic} does not carry the broker's time: its message.timestamp.type is "
+                "not LogAppendTime. Run `tidegate topology apply`, then start the stage again"
+            )
+        return at
+
+    def _missed(self, why: str) -> None:
+        silent = self.monotonic() - self._read_at
+        if not self._told and (self._estimate is None or silent > _TELL_SECONDS):
+            self._told = True
+            log.warning("the broker's time cannot be read: trying on", topic=self._topic, why=why)
+
+
+def broker_clock(settings: Settings, stage: str) -> BrokerClock:
+    """The clock of a stage's process.
+
+    Its producer is not idempotent: a record that is written twice does no harm, while an idempotent
+    producer can fail for good.
+    """
+    config: dict[str, Any] = {
+        "acks": "all",
+        "enable.idempotence": False,
+        "linger.ms": 0,
+        "message.timeout.ms": _PATIENCE_MS,
+    }
+    return BrokerClock(Producer(settings.client(**config)), settings.topic_prefix + TOPIC, stage)
+
+
+def _stepped(moved_ms: float) -> ClockStepped:
+    return ClockStepped(
+        f"the broker's clock moved by {moved_ms / 1000:+.1f} s against this machine's boot clock: "
+        "it was set, the topic `clock` is led by another broker, or this virtual machine was "
+        "paused. Nothing was decided by the new time. Mend the time service of the brokers; or "
+        "start the stage again, which takes the broker's time as it is"
+    )
