@@ -7,34 +7,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from streams.runtime.driver import TopologyTestDriver, VirtualClock
+from simulation.clocks import ProcessClock, WallClock
+from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record, Stage
 from streams.state.memory import MemoryTables
 from streams.topology.model import Topology
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+_UPTIMES_MS = (5_000.0, 40 * DAY_MS, 3 * HOUR_MS, 400 * DAY_MS)
 _SEGMENT_MS = 7 * DAY_MS
 """Kafka deletes whole segments: a record can be read so long past its retention."""
-
-
-class ProcessClock:
-    """One process's clocks: the wall clock may be wrong, the monotonic one is not."""
-
-    def __init__(self, true: VirtualClock) -> None:
-        self._true = true
-        self.skew_ms = 0
-
-    @property
-    def ms(self) -> float:
-        """True time, by which the driver plans punctuations."""
-        return self._true.ms
-
-    def now(self) -> int:
-        return self._true.now() + self.skew_ms
-
-    def monotonic(self) -> float:
-        return self._true.monotonic()
 
 
 class Cluster(TopologyTestDriver):
@@ -45,12 +28,12 @@ class Cluster(TopologyTestDriver):
         self._old: dict[tuple[str, str, int], MemoryTables] = {}
         self.frozen: dict[str, float] = {}
         self.appended = 0
+        self._boots = 0
         super().__init__(stages, topology, partitions, lambda *place: self._disks[place])
         self.partitions = partitions
-        self.clocks = {name: ProcessClock(self._clock) for name in self._runs}
-        for name, run in self._runs.items():
-            run._clock = self.clocks[name]  # type: ignore[assignment]
-            run.start()
+        self.wall = WallClock(self._clock)
+        for name in self._runs:
+            self.reboot(name)
 
     @property
     def true_ms(self) -> int:
@@ -93,6 +76,13 @@ class Cluster(TopologyTestDriver):
             for partition in range(self.partitions)
         )
 
+    def reboot(self, stage: str) -> None:
+        """A stage goes on on another machine, which has been up for another time."""
+        self._boots += 1
+        run = self._runs[stage]
+        run._clock = ProcessClock(self._clock, _UPTIMES_MS[self._boots % len(_UPTIMES_MS)])  # type: ignore[assignment]
+        run.start()
+
     def rewire(self, stages: Sequence[Stage], topology: Topology) -> None:
         """Every process ends and starts under another topology; topics and disks stay."""
         self._broker._topology = topology
@@ -121,8 +111,8 @@ class Cluster(TopologyTestDriver):
         """The group's offsets are lost: every input is read again from the oldest that is left."""
         run = self._runs[stage]
         for topic in run.stage.inputs:
-            retention = self._broker._topology.topics[topic].retention_ms or DAY_MS
-            oldest = self._clock.ms - retention - _SEGMENT_MS
+            retention = self._broker._topology.topics[topic].retention_ms
+            oldest = self._clock.ms - retention - _SEGMENT_MS if retention else 0
             for partition in range(self.partitions):
                 log = self._broker.records[topic, partition]
                 first = next((r.offset for r in log if r.timestamp >= oldest), len(log))
@@ -134,6 +124,7 @@ class Cluster(TopologyTestDriver):
         run = self._runs["scheduler"]
         for place in [p for p in self._disks if p[0] == "scheduler"]:
             self._disks[place] = MemoryTables()
+            self._old.pop(place, None)
         for partition in range(self.partitions):
             self._broker.records["scheduler.timers.changelog", partition].clear()
             run._offsets["schedule", partition] = len(self._broker.records["schedule", partition])

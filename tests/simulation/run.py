@@ -52,6 +52,11 @@ def play(story: Story, tell: Callable[..., None] | None = None) -> Failure | Non
 
 def _play(story: Story, tell: Callable[..., None] | None) -> None:
     world = World(story.seed, story.setup, tell)
+    with world.cluster.wall.shown():
+        _go_on(world, story)
+
+
+def _go_on(world: World, story: Story) -> None:
     for op in story.ops:
         world.let_pass(op.gap)
         world.tell("***", op.name, *op.args)

@@ -123,9 +123,10 @@ KINDS: dict[str, Kind] = {
     "deaf": Kind(1, lambda d: (d.one(3, 12, 40),), lambda w, n: w.deafen(n)),
     "reset": Kind(0.8, lambda d: (d.one(*STAGES),), lambda w, s: w.reset_offsets(s)),
     "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
-    # process, hours by which its wall clock is wrong from now on
-    "step": Kind(1, lambda d: (d.one(*STAGES), d.one(-12, -3, 3, 12)),
-                 lambda w, s, h: w.step_clock(s, h)),
+    # hours by which the machines' wall clocks are wrong from now on
+    "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
+    # stage: it goes on on another machine
+    "reboot": Kind(1, lambda d: (d.one(*STAGES),), lambda w, s: w.cluster.reboot(s)),
     # hours
     "leap": Kind(2, lambda d: (d.one(1, 12, 30, 24 * 3, 24 * 7.5, 24 * 8, 24 * 16, 24 * 31),),
                  lambda w, h: w.leap(h)),

@@ -207,8 +207,9 @@ class World:
         self.cluster.unread.add("jobs.commands")
         self._hears_at = self.seconds + seconds
 
-    def step_clock(self, stage: str, hours: float) -> None:
-        self.cluster.clocks[stage].skew_ms = round(hours * HOUR_MS)
+    def step_clock(self, hours: float) -> None:
+        """Somebody sets the wall clocks of all machines but the broker's."""
+        self.cluster.wall.wrong_ms = round(hours * HOUR_MS)
 
     def reset_offsets(self, stage: str) -> None:
         self.judge.refired |= stage == "scheduler"
@@ -286,8 +287,7 @@ class World:
         self.cluster.unread.clear()
         for run in self.cluster._runs.values():
             run.commits.armed = None
-        for clock in self.cluster.clocks.values():
-            clock.skew_ms = 0
+        self.cluster.wall.wrong_ms = 0
         self.wiring.unrouted.clear()
         self.rewire()
         if self.wiring.heavy:
