@@ -1,4 +1,4 @@
-"""The clocks of a seed: the broker's is the true one; each process has a boot clock and a wall clock.
+"""The clocks of a seed: the broker's is the true one; each process has a boot and a wall clock.
 
 A process learns the broker's time as it does in production, from records that the broker stamps
 (`streams.runtime.broker_time`), each read within a few milliseconds. Its wall clock may be set by

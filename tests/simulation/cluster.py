@@ -130,6 +130,13 @@ class Cluster(TopologyTestDriver):
             run._offsets["schedule", partition] = len(self._broker.records["schedule", partition])
         run.start()
 
+    def position(self, stage: str, record: Record) -> int:
+        """The next offset that a stage reads of a record's partition; 0 if it reads none of it."""
+        run = self._runs[stage]
+        if record.topic not in run.stage.inputs:
+            return 0
+        return run._offsets.get((record.topic, record.partition), 0)
+
     def stores(self) -> list[tuple[str, Any, int, Any, list[Record]]]:
         """Of each store: its stage, spec, partition, task's overlay and changelog."""
         return [

@@ -26,7 +26,7 @@ SCRIPTS = {
     "pay": Script(("pay:charge/order",), attempts=2),
     "crm": Script(("crm:note/a", "crm:note/b"), attempts=1),
     "order": Script(("pay:charge/order", "step:packed", "mail:send/bill", "crm:note/order")),
-    "slow": Script(("step:read", "mail:send/late"), seconds=40),
+    "slow": Script(("step:read", "mail:send/late"), seconds=50),
     "killer": Script(("step:read", "die")),
     "late": Script(("mail:send/late",)),
 }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 _CANCEL_SECONDS = 20
+_MOST_OVERTAKEN = 12
 _BURIED = ("failed", "dead")
 
 
@@ -62,6 +63,12 @@ class Judge:
         """By job and scope: leases that a worker took."""
         self.losses: dict[tuple[str, str], list[Lease]] = defaultdict(list)
         """Those of them that ended without a word."""
+        self.failed: Counter[tuple[str, str]] = Counter()
+        """How many of them ended with the word that the attempt failed."""
+        self._overtaken: Counter[tuple[str, str, str]] = Counter()
+        """By tenant, type and pool: starts of others since it last had its turn."""
+        self._closed: dict[str, Record] = {}
+        self._known_closed: set[str] = set()
         self._timers: dict[bytes, int] = {}
         self._fired: set[bytes] = set()
         self.refired = False
@@ -77,6 +84,13 @@ class Judge:
 
     def run_lost(self, lease: Lease) -> None:
         self.losses[lease.job_id, lease.scope].append(lease)
+
+    def closed_at(self, tenant_id: str, record: Record | None) -> None:
+        """A tenant is disabled or erased by a record of `tenants`; None: it is enabled."""
+        self._closed.pop(tenant_id, None)
+        self._known_closed.discard(tenant_id)
+        if record is not None:
+            self._closed[tenant_id] = record
 
     # What was committed.
 
@@ -206,6 +220,8 @@ class Judge:
         for _, meant in self._world.desk.cancelled.get(job.job_id, ()):
             if meant in (None, self.root_of(job)):
                 return
+        if job.tenant_id in self._world.desk.erased:
+            return
         if any(r.replay_of == job.job_id for r in self._world.desk.replays.values()):
             return
         raise Violation("cancelled_unasked", f"{job.job_id} {job.scope}: {job.last_error}")
@@ -219,13 +235,15 @@ class Judge:
             if "unknown" in reason.lower() or "Unknown" in (job.last_error or ""):
                 self._unhandled(job)
             return
-        taken = len({(lease.epoch) for lease in self.runs[place]})
-        if not taken:
+        if not self.runs[place]:
             raise Violation("dead_unread", f"{job.job_id}: {job.last_error}")
-        if reason == "worker_lost" and job.type != "killer" and job.max_attempts > 1:
-            alone = sum(lease.alone for lease in self.losses[place])
-            if alone < 2:
-                raise Violation("neighbour_dead", f"{job.job_id} was lost alone {alone} times")
+        alone = sum(lease.alone for lease in self.losses[place])
+        once = job.max_attempts == 1 and self.losses[place]
+        if self.failed[place] < job.max_attempts and alone < 2 and not once:
+            raise Violation(
+                "buried_early", f"{job.job_id} failed {self.failed[place]} times of "
+                f"{job.max_attempts} and was lost alone {alone} times: {job.last_error}",
+            )  # fmt: skip
 
     def _unhandled(self, job: Job) -> None:
         waited = self._world.true_ms - job.ready_at
@@ -259,6 +277,12 @@ class Judge:
         if begun:
             self._caps(begun)
             self._one_job_a_scope()
+            self._fair(begun)
+            self._open(begun)
+        self._known_closed |= {
+            tenant for tenant, record in self._closed.items()
+            if self._world.cluster.position("dispatcher", record) > record.offset
+        }  # fmt: skip
         self._one_run_a_job()
 
     def _caps(self, begun: list[Job]) -> None:
@@ -269,6 +293,30 @@ class Judge:
         for job in begun:
             if running[job.tenant_id] > cap and self.jobs[job.job_id].epoch == job.epoch:
                 raise Violation("cap", f"{job.tenant_id} runs {running[job.tenant_id]} of {cap}")
+
+    def _open(self, begun: list[Job]) -> None:
+        for job in begun:
+            if job.tenant_id in self._known_closed:
+                raise Violation("closed_tenant", f"{job.job_id} of {job.tenant_id} is begun")
+
+    def _fair(self, begun: list[Job]) -> None:
+        """Nobody with ready jobs is passed over for long by others with jobs of the same kind."""
+        cap = self._world.wiring.cap
+        running = Counter(j.tenant_id for j in self.jobs.values() if j.status == "running")
+        waiting = {
+            (j.tenant_id, j.type, j.pool) for j in self.jobs.values()
+            if j.status == "pending" and j.lost < 2 and j.tenant_id not in self._closed
+            and not (cap and running[j.tenant_id] >= cap)
+        }  # fmt: skip
+        for lane in [lane for lane in self._overtaken if lane not in waiting]:
+            del self._overtaken[lane]
+        for job in begun:
+            self._overtaken.pop((job.tenant_id, job.type, job.pool), None)
+            for lane in waiting:
+                if lane[1:] == (job.type, job.pool) and lane[0] != job.tenant_id:
+                    self._overtaken[lane] += 1
+                    if self._overtaken[lane] > _MOST_OVERTAKEN:
+                        raise Violation("unfair", f"{lane}: {_MOST_OVERTAKEN} others began first")
 
     def _one_job_a_scope(self) -> None:
         live: dict[tuple[str, str], str] = {}
@@ -314,7 +362,8 @@ class Judge:
             if job.status in _BURIED and job.job_id not in self.letters:
                 raise Violation("no_dead_letter", f"{job.job_id} is {job.status}")
         for asked in self._world.desk.asked.values():
-            if asked.owed and not self._has_job(asked):
+            erased = asked.tenant in self._world.desk.erased
+            if asked.owed and not erased and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
 
     def folds(self) -> None:

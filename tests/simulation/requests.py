@@ -59,6 +59,7 @@ class Desk:
         self.cancelled: dict[str, list[tuple[int, str | None]]] = {}
         """By job: when somebody asked to cancel it, and the request (root) that it was then of."""
         self.replays: dict[str, Replay] = {}
+        self.erased: set[str] = set()
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
         """One delivery of an event; its id is new, its dedup key is not."""

@@ -179,6 +179,7 @@ class RunModel:
         """Tell how it ended; nothing else of this run follows."""
         told: Any = status
         worker = self._worker
+        worker.world.spoke(self.lease, status)
         self.running = False
         worker.slot_freed(self.lease)
         home = self.lease.home_partition

@@ -48,7 +48,7 @@ class Die:
 
     @classmethod
     def of(cls, r: Random) -> Die:
-        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 2, 0.3, 1), k=r.choice((1, 2, 4)))
+        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 4, 0.7, 1), k=r.choice((1, 2, 4)))
         keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
         return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
 
@@ -133,6 +133,9 @@ KINDS: dict[str, Kind] = {
     "garbage": Kind(0.7, lambda d: (d.one("events.received", "events", "jobs.commands",
                     "schedule"), d.one(*TENANTS)), lambda w, *a: w.desk.garbage(*a)),
     "route": Kind(1, lambda d: (d.one(*d.types),), lambda w, t: w.toggle_route(t)),
+    # tenant, what
+    "tenant": Kind(1, lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
+                   lambda w, *a: w.tenant(*a)),
     "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
     "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),
     "wait": Kind(3, lambda d: (d.one(6, 15, 40),), lambda w, s: w.let_pass(s)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
@@ -16,7 +16,10 @@ from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Stage
-from streams.serde.records import Lease
+from streams.serde.codec import TENANT
+from streams.serde.ids import partition_for
+from streams.serde.keys import tenant_key
+from streams.serde.records import Lease, TenantRecord
 
 STAGES = ("dedup", "scheduler", "dispatcher")
 STORES = (
@@ -81,6 +84,10 @@ class World:
 
     def lost(self, lease: Lease) -> None:
         self.judge.run_lost(lease)
+
+    def spoke(self, lease: Lease, status: str) -> None:
+        if status == "retry":
+            self.judge.failed[lease.job_id, lease.scope] += 1
 
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None:
         self.tell(worker.instance, "is killed by", lease.job_id)
@@ -243,6 +250,17 @@ class World:
             for number in range(12):
                 self.desk.submit(tenant, f"flood-{number}", job_type, 0)
 
+    def tenant(self, tenant_id: str, what: str) -> None:
+        """An operator disables, enables or erases a tenant; an erasure is for good."""
+        if what == "erase":
+            self.desk.erased.add(tenant_id)
+        kind: Literal["tenant", "erasure"] = "erasure" if what == "erase" else "tenant"
+        record = TenantRecord(tenant_id, kind, tenant_id, what == "disable", "{}")
+        key, value = tenant_key(tenant_id, kind, tenant_id), TENANT.encode(record)
+        partition = partition_for(tenant_id, self.partitions)
+        at = self.cluster.append("tenants", key, value, partition)
+        self.judge.closed_at(tenant_id, at if what != "enable" else None)
+
     def rewire(self) -> None:
         """Everything is stopped and started under the topology of now."""
         self.cluster.rewire(self._stages(), self.wiring.topology())
@@ -288,6 +306,9 @@ class World:
         for run in self.cluster._runs.values():
             run.commits.armed = None
         self.cluster.wall.wrong_ms = 0
+        for tenant_id in TENANTS:
+            if tenant_id not in self.desk.erased:
+                self.tenant(tenant_id, "enable")
         self.wiring.unrouted.clear()
         self.rewire()
         if self.wiring.heavy:
@@ -322,6 +343,7 @@ class World:
             Violation: it does not.
         """
         for tenant in TENANTS:
-            self.desk.deliver(tenant, "canary", "note")
+            if tenant not in self.desk.erased:
+                self.desk.deliver(tenant, "canary", "note")
         settled = self.settle(120)
         self.judge.at_the_end(settled=settled)
