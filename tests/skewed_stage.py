@@ -20,8 +20,8 @@ from streams.topology.load import load
 def set_wall_clock(seconds: float) -> None:
     """As if somebody had set this machine's clock by so much."""
     real, real_ns = time.time, time.time_ns
-    time.time = lambda: real() + seconds  # type: ignore[assignment]
-    time.time_ns = lambda: real_ns() + round(seconds * 1e9)  # type: ignore[assignment]
+    time.time = lambda: real() + seconds
+    time.time_ns = lambda: real_ns() + round(seconds * 1e9)
 
 
 if __name__ == "__main__":

@@ -109,9 +109,10 @@ def test_what_only_the_broker_refuses_is_found_in_a_large_batch(
 ) -> None:
     """The refusal comes while the rest of the batch is still being sent, or its positions are."""
     cluster.create()
+    process = start()
+    process.wait_for("running")
     cluster.configure("out", "max.message.bytes", "500000")
     cluster.send("in", [(b"a", b"large"), *[COUNT] * 9_000])
-    process = start()
     eventually(lambda: len(counts(cluster)) == 9_000, 60, what="the good records counted")
     assert counts(cluster) == counted(9_000)
     (letter,) = [DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq")]

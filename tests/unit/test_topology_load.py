@@ -44,6 +44,21 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
     assert topology.route("zendesk", "ticket.created") is None
 
 
+def test_what_is_deleted_by_its_time_carries_the_brokers_unless_told(overlay: Overlay) -> None:
+    mine = overlay(
+        "topics:\n"
+        "  - {name: jobs.work.gpu, partitions: 2, retention_days: 1}\n"
+        "  - {name: mine.changelog, cleanup: compact}\n"
+    )
+    topics = load(mine).topics
+    assert topics["jobs.work.gpu"].timestamp == "append"
+    assert topics["mine.changelog"].timestamp == "create"
+    by_their_writers = {t.name for t in load().topics.values() if t.timestamp == "create"}
+    assert {name for name in by_their_writers if load().topics[name].cleanup == "delete"} == {
+        "events"
+    }
+
+
 def test_an_application_writes_only_its_routes_and_limits() -> None:
     example = Path(__file__).parents[2] / "examples/support/topology.yaml"
     topology, built_in = load(example), load()
