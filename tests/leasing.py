@@ -26,6 +26,7 @@ from streams.serde.records import (
     Outcome,
     PayloadRef,
     Reply,
+    ReplyKind,
 )
 from streams.topology.model import LeasePolicy, Priority, Topology
 from streams.vault import Vault, local_vault
@@ -102,16 +103,25 @@ class Bench:
     def give(self, type: str = "job", **changes: Any) -> Lease:
         """Lease a job to the worker, in answer to its newest heartbeat to that partition."""
         home = changes.get("home_partition", 0)
-        lease = Lease(
-            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
-            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
-            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=home,
-            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
-            traceparent=None, heartbeat_id=self.heartbeats(home)[-1].command_id, granted_at=0,
-        )  # fmt: skip
-        lease = replace(lease, **changes)
+        answered = self.heartbeats(home)[-1].command_id
+        lease = replace(self.blank(type), **{"heartbeat_id": answered, **changes})
         self.transport.lease(seal_lease(lease, CLUSTER_KEY), key=lease.tenant_id.encode())
         return lease
+
+    def blank(self, type: str = "job") -> Lease:
+        """A lease for the worker that answers no heartbeat."""
+        return Lease(
+            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
+            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
+            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=0,
+            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
+            traceparent=None, heartbeat_id="", granted_at=0,
+        )  # fmt: skip
+
+    def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:
+        """A reply of a partition's dispatcher that concerns no run."""
+        whom = self.worker.id if worker_id is None else worker_id
+        self.transport.reply(REPLY.encode(Reply(whom, "", partition, "", kind)))
 
     def reply(self, lease: Lease, kind: str, claim_id: str = "", **fields: Any) -> None:
         reply = Reply(lease.worker_id, lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
