@@ -28,9 +28,13 @@ SCRIPTS = {
     "order": Script(("pay:charge/order", "step:packed", "mail:send/bill", "crm:note/order")),
     "slow": Script(("step:read", "mail:send/late"), seconds=50),
     "killer": Script(("step:read", "die")),
+    "bomb": Script(("die",), seconds=1),
     "late": Script(("mail:send/late",)),
 }
-"""`late` is handled by no worker before it is deployed."""
+"""`killer` and `bomb` end their worker's process, with and without a word before.
+
+`late` is handled by no worker before it is deployed.
+"""
 
 
 def handler(job_type: str) -> Handler:

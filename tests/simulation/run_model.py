@@ -6,6 +6,7 @@ once its lease is no longer valid or somebody has ended it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from simulation.handlers import SCRIPTS, fate, root_of
 from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
 from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
+from streams.worker.holdings import Held
 
 if TYPE_CHECKING:
     from simulation.worker_model import WorkerModel
@@ -26,18 +28,15 @@ Answered = Generator[None, None, bool]
 
 
 class RunModel:
-    """`basis` is when the last acknowledged heartbeat that listed the lease was sent.
+    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it.
 
-    `verdict` says how somebody else ended the run; `running` is False once its slot is free.
+    `renewals` is of the lease as it was when nothing but this run, which runs alone, was left.
     """
 
-    def __init__(self, worker: WorkerModel, lease: Lease, basis: float) -> None:
-        self.lease = lease
-        self.basis = basis
-        self.since = worker.seconds
-        self.running = True
-        self.started = not lease.alone
+    def __init__(self, worker: WorkerModel, held: Held) -> None:
+        self.held = held
         self.over = False
+        self.renewals: int | None = None
         self.verdict: str | None = None
         self._why = ""
         self._worker = worker
@@ -47,17 +46,22 @@ class RunModel:
         self._calling = False
 
     @property
-    def id(self) -> tuple[str, int]:
-        return self.lease.job_id, self.lease.epoch
+    def lease(self) -> Lease:
+        return self.held.lease
 
     @property
-    def valid_until(self) -> float:
-        return self.basis + self.lease.term_seconds - MARGIN
+    def running(self) -> bool:
+        """Whether it has a slot."""
+        return self.held.running
+
+    @property
+    def started(self) -> bool:
+        return self.held.started_at != math.inf
 
     @property
     def active(self) -> bool:
         """Whether it may begin something now."""
-        valid = self._worker.seconds < self.valid_until
+        valid = self._worker.seconds < self.held.valid_until
         return self.running and self.started and self.verdict is None and valid
 
     def stop(self, verdict: str, why: str = "") -> None:
@@ -73,9 +77,9 @@ class RunModel:
     def advance(self) -> None:
         """As far as it gets without time passing."""
         now = self._worker.seconds
-        if self.running and now >= self.valid_until:
+        if self.running and now >= self.held.valid_until:
             self.stop("lost", "no heartbeat was acknowledged in time")
-        elif self.running and now >= self.since + self.lease.timeout_seconds:
+        elif self.running and now >= self.held.timeout_at:
             self.stop("retry", "TimeoutError: it ran too long")
         if self.running and self.verdict is not None:
             self._interrupted(self.verdict)
@@ -91,14 +95,15 @@ class RunModel:
             repeat = self._reply.repeat if self._reply else claim.key_lifetime_ms > 0
             self._tell_outcome(claim, "unknown" if repeat else "failed")
         if verdict == "lost":
-            self._leave(told=False)
-            self._ticks = _nothing()
+            self._worker.holdings.vacate(self.held)
+            self._worker.lost(self.lease)
+            self._ticks, self.over = _nothing(), True
         else:
             self._ticks = self._end(verdict, self._why)
 
     def _handle(self) -> Ticks:
         script = SCRIPTS[self.lease.type]
-        while self._worker.seconds < self.since + script.seconds:
+        while self._worker.seconds < self.held.started_at + script.seconds:
             yield
         for action in script.actions:
             if action == "die":
@@ -114,7 +119,7 @@ class RunModel:
         if name in self.lease.checkpoints:
             return True
         body = Checkpoint(self.lease.run_id, name, '"done"')
-        return (yield from self._said(body, lambda: self.valid_until))
+        return (yield from self._said(body, lambda: self.held.valid_until))
 
     def _effect(self, action: str) -> Answered:
         claim = Claim(
@@ -139,7 +144,7 @@ class RunModel:
                 now = replace(claim, reply_partition=self._worker.work_partition)
                 # No repetition of a claim may follow the word that it is not begun.
                 self._worker.post(
-                    self.lease, now, lambda: self.valid_until if self._claim is claim else -1.0
+                    self.lease, now, lambda: self.held.valid_until if self._claim is claim else -1.0
                 )
             yield
         return self._reply
@@ -180,34 +185,23 @@ class RunModel:
         told: Any = status
         worker = self._worker
         worker.world.spoke(self.lease, status)
-        self.running = False
-        worker.slot_freed(self.lease)
-        home = self.lease.home_partition
+        worker.holdings.vacate(self.held)
+        free, received = worker.holdings.tell(self.lease.home_partition)
         result = '"ok"' if status == "succeeded" else None
-        yield from self._said(
-            Ended(
-                worker.id, self.lease.run_id, worker.credit[home], told, result, error or None,
-                None, received=worker.received[home],
-            ),
-            lambda: self.valid_until,
-        )  # fmt: skip
-        self._leave(told=True)
-
-    def _leave(self, *, told: bool) -> None:
-        if self.running:
-            self.running = False
-            self._worker.slot_freed(self.lease)
+        ended = Ended(
+            worker.id, self.lease.run_id, free, told, result, error or None, None, received
+        )
+        worker.pulse.tell()
+        yield from self._said(ended, lambda: self.held.valid_until)
         self.over = True
-        if not told:
-            self._worker.lost(self.lease)
 
     def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, result, None)
-        return (yield from self._said(body, lambda: self.valid_until + MARGIN))
+        return (yield from self._said(body, lambda: self.held.expires_at))
 
     def _tell_outcome(self, claim: Claim, status: Any) -> None:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, None, "interrupted")
-        self._worker.post(self.lease, body, lambda: self.valid_until + MARGIN)
+        self._worker.post(self.lease, body, lambda: self.held.expires_at)
 
     def _said(self, body: CommandBody, until: Callable[[], float]) -> Answered:
         """Wait until it is durable; a run that cannot say it is lost."""

@@ -48,7 +48,7 @@ class Die:
 
     @classmethod
     def of(cls, r: Random) -> Die:
-        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 4, 0.7, 1), k=r.choice((1, 2, 4)))
+        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 4, 0.5, 0.3, 1), k=r.choice((1, 2, 4)))
         keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
         return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
 
@@ -165,7 +165,6 @@ def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
     return {
         "partitions": r.choice((1, 1, 1, 2)),
         "rounds": r.choice((1, 2, 4, 6)),
-        "lean": False,
         "cap": r.choice((0, 0, 1, 2, 4)),
         "unrouted": [types[0]] if r.random() < 0.25 else [],
         "workers": workers,

@@ -40,7 +40,6 @@ class World:
         self.dice = Dice(seed)
         self.outside = Outside(self.dice)
         self.partitions: int = setup["partitions"]
-        self.lean: bool = setup["lean"]
         self.wiring = Wiring(self.partitions, cap=setup["cap"], unrouted=set(setup["unrouted"]))
         self._rounds: int = setup["rounds"]
         self._tell = tell
@@ -170,10 +169,11 @@ class World:
         places = self._work_partition
         places[one], places[other] = places[other], places[one]
         for worker in (first, second):
-            worker.work_partition = places[worker.instance]
-            replies = self.cluster.records["jobs.replies", worker.work_partition]
-            self._replies_read[worker.instance] = len(replies)
-            worker._announce()
+            partition = places[worker.instance]
+            self._replies_read[worker.instance] = len(
+                self.cluster.records["jobs.replies", partition]
+            )
+            worker.move(partition)
 
     def deploy(self, name: str, job_type: str) -> None:
         """A handler is added to a worker, from now on and after its restarts."""
@@ -294,7 +294,7 @@ class World:
         log = self.cluster.records[place]
         read, self._work_read[place] = self._work_read.get(place, 0), len(log)
         for record in log[read:]:
-            worker.leased(record.value)
+            worker.leased(record.value, record.partition, record.offset)
 
     # The end.
 
