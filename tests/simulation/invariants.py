@@ -6,6 +6,7 @@ only be asked once everything has healed and all is quiet.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ class Judge:
         self._fired: set[bytes] = set()
         self.refired = False
         """Whether the scheduler has read its input again: then a timer may fire twice."""
-        self.ended_at: dict[str, int] = {}
+        self._lives: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._begun: list[Job] = []
         self._cancelled_at: dict[tuple[str, str], int] = {}
 
@@ -154,6 +155,7 @@ class Judge:
 
     def _made(self, job: Job, old: Job | None) -> None:
         """A job, or an incarnation, that was not there before."""
+        self._lives[job.job_id].append((job.created_at, math.inf))
         root, replay = self.root_of(job), self._world.desk.replays.get(job.job_id)
         if old is not None and old.status not in TERMINAL:
             raise Violation("twin", f"{job.job_id} was {old.status} when {root} took its place")
@@ -182,10 +184,13 @@ class Judge:
         due = old.next_retry_at or old.scheduled_at
         if old.status == "scheduled" and job.status in ("pending", "running") and due and at < due:
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
-        if old.status in TERMINAL and job.status != old.status and not _unburied(old, job):
+        if _unburied(old, job):
+            self._lives[job.job_id].append((at, math.inf))
+        elif old.status in TERMINAL and job.status != old.status:
             raise Violation("ended_twice", f"{job.job_id}: {old.status}, now {job.status}")
         if job.status in TERMINAL and old.status not in TERMINAL:
-            self.ended_at[job.job_id] = at
+            begin, _ = self._lives[job.job_id].pop()
+            self._lives[job.job_id].append((begin, at))
             self._ended(job, old, at)
         if job.cancel_requested:
             self._cancelled_at.setdefault((job.job_id, job.scope), at)
@@ -382,18 +387,17 @@ class Judge:
                 raise Violation("fold", f"{stage}/{spec.name}-{partition}")
 
     def _has_job(self, asked: Asked) -> bool:
-        if asked.root in self.made:
-            return True
+        """It made one, or repeats a request within its window that has one."""
         window = self._world.wiring.topology().window_ms
-        twins = [self._world.desk.asked[root] for root, (job_id, _) in self.made.items()
-                 if job_id == asked.job_id]  # fmt: skip
-        if self.ended_at.get(asked.job_id, asked.at) > asked.at or self._live(asked.job_id):
-            return True  # a job that had not ended keeps twins out, also past the window
-        return any(abs(asked.at - twin.at) < window for twin in twins)
+        return any(
+            self._has_its_own(twin) for twin in self._world.desk.asked.values()
+            if twin.job_id == asked.job_id and abs(asked.at - twin.at) < window
+        )  # fmt: skip
 
-    def _live(self, job_id: str) -> bool:
-        job = self.jobs.get(job_id)
-        return job is not None and job.status not in TERMINAL
+    def _has_its_own(self, asked: Asked) -> bool:
+        """It made a job, or came while one lived, which keeps twins out past the window, too."""
+        lives = self._lives[asked.job_id]
+        return asked.root in self.made or any(a <= asked.at <= b for a, b in lives)
 
     # Of one job.
 

@@ -63,10 +63,10 @@ class Desk:
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
         """One delivery of an event; its id is new, its dedup key is not."""
-        event = _envelope(tenant, f"{job_type}-{key}", job_type)
+        owed = job_type not in self._world.wiring.unrouted
+        event = _envelope(tenant, f"{job_type}-{key}", job_type, routed=owed)
         job_id = event_job_id(tenant, SOURCE, event.dedup_key)
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
-        owed = job_type not in self._world.wiring.unrouted
         at, print_ = self._world.true_ms, event.fingerprint
         self._note(Asked(event.event_id, tenant, job_id, job_type, at, owed, print_))
 
@@ -167,7 +167,7 @@ def _replayable(job: Job) -> bool:
     return job.status in ("failed", "dead", "needs_review")
 
 
-def _envelope(tenant: str, key: str, job_type: str) -> Envelope:
+def _envelope(tenant: str, key: str, job_type: str, *, routed: bool) -> Envelope:
     return Envelope(
         fingerprint=fingerprint(tenant, SOURCE, key),
         event_id=new_id("evt"),
@@ -185,4 +185,5 @@ def _envelope(tenant: str, key: str, job_type: str) -> Envelope:
         payload_ref=PayloadRef(0, (7,), 10, "kek"),
         attributes={"tenant": tenant},
         priority="webhook",
+        routed=routed,
     )

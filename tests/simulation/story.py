@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -143,12 +143,15 @@ KINDS: dict[str, Kind] = {
 """Every operation by name."""
 
 
-def draw(seed: int, without: frozenset[str] = frozenset()) -> Story:
-    """The story of a seed, without some kinds of operations."""
+def draw(seed: int, without: Collection[str] = (), favour: Collection[str] = ()) -> Story:
+    """The story of a seed, without some kinds of operations, and with many of others."""
     r = Dice(seed).of("story")
     kinds = {name: kind for name, kind in KINDS.items() if name not in without}
     # Each seed prefers some kinds: a story of everything at once seldom goes deep.
-    weights = [kind.weight * r.choice((0.2, 1, 1, 3)) for kind in kinds.values()]
+    weights = [
+        kind.weight * r.choice((0.2, 1, 1, 3)) * (6 if name in favour else 1)
+        for name, kind in kinds.items()
+    ]
     names = r.choices(list(kinds), weights, k=r.choice((6, 10, 10, 16, 24, 40)))
     die = Die.of(r)
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
