@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from simulation.clocks import ProcessClock, WallClock
@@ -27,6 +28,8 @@ class Cluster(TopologyTestDriver):
         self._disks: dict[tuple[str, str, int], MemoryTables] = defaultdict(MemoryTables)
         self._old: dict[tuple[str, str, int], MemoryTables] = {}
         self.frozen: dict[str, float] = {}
+        self.missing: set[str] = set()
+        self.narrow: dict[str, int] = {}
         self.appended = 0
         self._boots = 0
         super().__init__(stages, topology, partitions, lambda *place: self._disks[place])
@@ -83,9 +86,17 @@ class Cluster(TopologyTestDriver):
         run._clock = ProcessClock(self._clock, _UPTIMES_MS[self._boots % len(_UPTIMES_MS)])  # type: ignore[assignment]
         run.start()
 
+    def declare(self, topology: Topology) -> None:
+        """The broker has the topics of a topology, but for what `missing` and `narrow` name."""
+        topics = {name: t for name, t in topology.topics.items() if name not in self.missing}
+        for name, size in self.narrow.items():
+            if name in topics:
+                topics[name] = replace(topics[name], max_message_bytes=size)
+        self._broker._topology = replace(topology, topics=topics)
+
     def rewire(self, stages: Sequence[Stage], topology: Topology) -> None:
         """Every process ends and starts under another topology; topics and disks stay."""
-        self._broker._topology = topology
+        self.declare(topology)
         for stage in stages:
             self._runs[stage.name].stage = stage
             self._runs[stage.name].start()

@@ -234,6 +234,8 @@ class Judge:
     def _dead(self, job: Job) -> None:
         place = (job.job_id, job.scope)
         reason = job.end_reason or ""
+        if len(job.input) > 40_000 and not self.runs[place]:
+            return
         if reason in ("unhandled", "unknown_type", "lease_too_large") or "Unknown" in (
             job.last_error or ""
         ):

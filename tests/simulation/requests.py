@@ -70,10 +70,12 @@ class Desk:
         at, print_ = self._world.true_ms, event.fingerprint
         self._note(Asked(event.event_id, tenant, job_id, job_type, at, owed, print_))
 
-    def submit(self, tenant: str, key: str, job_type: str, delay_seconds: float) -> None:
+    def submit(
+        self, tenant: str, key: str, job_type: str, delay_seconds: float = 0, size: int = 0
+    ) -> None:
         """A direct submission; its key makes repetitions one job."""
         root = new_id("req")
-        text = orjson.dumps({"root": root, "tenant": tenant}).decode()
+        text = orjson.dumps({"root": root, "tenant": tenant, "rest": "x" * size}).decode()
         run_at = self._world.true_ms + round(delay_seconds * 1000) if delay_seconds else None
         job_id = submitted_job_id(tenant, f"{job_type}-{key}")
         body = Submit(job_type, text, None, run_at, None, None, None, "ops", b"hash", None)

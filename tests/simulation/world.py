@@ -244,6 +244,16 @@ class World:
         self.wiring.cap = cap
         self.rewire()
 
+    def narrow(self, size: int) -> None:
+        """The broker takes less on the work topic than is sent there."""
+        self.cluster.narrow = {"jobs.work.default": size} if size else {}
+        self.cluster.declare(self.wiring.topology())
+
+    def drop_topic(self, topic: str) -> None:
+        """Somebody deletes a work topic on the broker."""
+        self.cluster.missing ^= {topic}
+        self.cluster.declare(self.wiring.topology())
+
     def flood(self, job_type: str) -> None:
         """Two tenants want much at once, one after the other."""
         for tenant in TENANTS[:2]:
@@ -306,6 +316,8 @@ class World:
         for run in self.cluster._runs.values():
             run.commits.armed = None
         self.cluster.wall.wrong_ms = 0
+        self.cluster.missing.clear()
+        self.cluster.narrow.clear()
         for tenant_id in TENANTS:
             if tenant_id not in self.desk.erased:
                 self.tenant(tenant_id, "enable")
