@@ -1,4 +1,4 @@
-"""The simulation in `make test`: a few hundred seeds hold, planted faults are found, stories shrink.
+"""The simulation in `make test`: seeds hold, planted faults are found, stories shrink.
 
 `make simulate` plays as many seeds as one likes.
 """
