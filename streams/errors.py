@@ -6,6 +6,7 @@
     ├── KafkaUnavailable       no broker answers; the caller waits and says so once
     ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
+    ├── StageFailed            a stage cannot go on and no record is to blame: nothing is committed
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── ClockStepped           the broker's time cannot be believed: stop before it decides anything
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
@@ -60,6 +61,13 @@ class DecodeError(PoisonRecord):
 
     def __init__(self, detail: str) -> None:
         super().__init__("undecodable", detail)
+
+
+class StageFailed(TidegateError):
+    """A stage ends because its store, its disk, its memory or its own code failed.
+
+    Nothing of the step is committed: the next start does it again.
+    """
 
 
 class Fenced(TidegateError):

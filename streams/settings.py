@@ -27,8 +27,25 @@ def _split(given: object) -> object:
     return given
 
 
+def _places(given: object) -> object:
+    if not isinstance(given, str | list | tuple):
+        return given
+    texts = given.split(",") if isinstance(given, str) else map(str, given)
+    return frozenset(_place(text.strip()) for text in texts if text.strip())
+
+
+def _place(text: str) -> tuple[str, int, int]:
+    topic, *numbers = text.split(":")
+    if not topic or len(numbers) != 2 or not all(n.isdecimal() for n in numbers):
+        raise ValueError(f"{text!r} is no topic:partition:offset, such as events:0:1200")
+    return topic, int(numbers[0]), int(numbers[1])
+
+
 Files = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
 """One file or several, separated by commas."""
+
+Places = Annotated[frozenset[tuple[str, int, int]], NoDecode, BeforeValidator(_places)]
+"""Records, written topic:partition:offset and separated by commas."""
 
 
 class Settings(BaseSettings):
@@ -54,6 +71,8 @@ class Settings(BaseSettings):
     ingress_base_domain: str | None = None
     ingress_jwks_file: Path | None = None
     ingress_tenant_claim: str | None = None
+    set_aside: Places = frozenset()
+    """Records that a stage sends to `dlq` unseen: those that its own code cannot take."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

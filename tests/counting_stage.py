@@ -1,7 +1,7 @@
 """The counting stage as a process: `python counting_stage.py`, configured by TIDEGATE_*.
 
 A test may kill or freeze it at a step (`fault_points`). `PARTITIONS` is its topics' width,
-`INPUTS` names what it reads.
+`INPUTS` names what it reads. With `STAGE=granting` it is that stage.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 
 import fault_points
 from counting import counting_stage, counting_topology
+from granting import granting_stage, granting_topology
 
 from streams.runtime.runner import run_stage
 from streams.settings import load_settings
@@ -21,4 +22,7 @@ if __name__ == "__main__":
     configure_logging(settings, stage="counting", instance=settings.instance)
     width = int(os.environ.get("PARTITIONS", "2"))
     inputs = tuple(os.environ.get("INPUTS", "in").split())
-    run_stage(counting_stage(inputs=inputs), counting_topology(width, inputs), settings)
+    if os.environ.get("STAGE") == "granting":
+        run_stage(granting_stage(), granting_topology(width), settings)
+    else:
+        run_stage(counting_stage(inputs=inputs), counting_topology(width, inputs), settings)

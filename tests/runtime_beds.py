@@ -1,4 +1,4 @@
-"""The counting stage on each of its runtimes, behind one face: what a test does with all of them.
+"""A test's stage on each runtime, behind one face: what a test does with all of them.
 
 In memory a crash is `TopologyTestDriver.crash`, on a broker a process that kills itself
 (`fault_points`).
@@ -15,8 +15,10 @@ from typing import Any, Literal, Protocol
 from conditions import eventually
 from counting import counting_stage, counting_topology
 from faulty_process import FaultyProcess
+from granting import granting_stage, granting_topology
 from stage_process import Cluster
 
+from streams.errors import StageFailed
 from streams.runtime.driver import OpenTables, TopologyTestDriver
 from streams.runtime.processor import Header
 from streams.serde.codec import DEAD_LETTER
@@ -25,6 +27,10 @@ from streams.state.rocksdb import RocksTables
 from streams.state.rocksdb_memory import RocksMemory
 
 MEMORY = RocksMemory()
+STAGES = {
+    "counting": (counting_stage, counting_topology),
+    "granting": (granting_stage, granting_topology),
+}
 Pairs = list[tuple[bytes | None, bytes | None]]
 Step = Literal["before_commit", "after_commit", "after_write"]
 """All is sent and nothing committed; committed, the stores do not know it; a store is written."""
@@ -38,15 +44,19 @@ def on_disk(folder: Path) -> OpenTables:
 
 
 class Bed(Protocol):
-    """One counting stage of two partitions, begun by `start`."""
+    """One stage of two partitions, begun by `start`."""
 
-    def start(self) -> None: ...
+    def start(self, *set_aside: tuple[str, int, int]) -> None:
+        """Begin, sending these records to `dlq` unseen."""
 
     def stop(self) -> None:
         """End in order."""
 
     def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
         """Have it die at a step of the commit of these, and start again, with its disk or not."""
+
+    def fails(self) -> str:
+        """Wait until it has ended because it cannot go on; its message."""
 
     def lose_disk(self) -> None:
         """While it is stopped."""
@@ -61,6 +71,9 @@ class Bed(Protocol):
 
     def shows(self, expected: Pairs) -> None:
         """Wait until exactly this is committed to `out`, by partition."""
+
+    def pairs(self) -> Pairs:
+        """What is committed to `out`, by partition."""
 
     def keys(self) -> list[bytes | None]:
         """Of what is committed to `out`."""
@@ -77,42 +90,57 @@ class Bed(Protocol):
 class DriverBed:
     """On the test driver, over the tables that it is given."""
 
-    def __init__(self, open_tables: OpenTables | None) -> None:
-        self._driver = TopologyTestDriver(
-            [counting_stage()], counting_topology(), open_tables=open_tables
-        )
+    def __init__(self, open_tables: OpenTables | None, stage: str = "counting") -> None:
+        make, topology = STAGES[stage]
+        self._driver = TopologyTestDriver([make()], topology(), open_tables=open_tables)
+        self._stage = stage
+        self._failed = ""
 
-    def start(self) -> None:
-        self._driver.restart("counting", keep_state=True)
+    def start(self, *set_aside: tuple[str, int, int]) -> None:
+        self._driver.set_aside.clear()
+        self._driver.set_aside.update(set_aside)
+        self._failed = ""
+        self._driver.restart(self._stage, keep_state=True)
+        self.send()
 
     def stop(self) -> None:
         """A process that is idle has nothing to say."""
 
     def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
-        self._driver.crash("counting", at)
+        self._driver.crash(self._stage, at)
         self.send(*records)
-        assert self._driver._runs["counting"].commits.armed is None, "it did not die"
+        assert self._driver._runs[self._stage].commits.armed is None, "it did not die"
         if disk_lost:
             self.lose_disk()
 
+    def fails(self) -> str:
+        assert self._failed, "it goes on"
+        return self._failed
+
     def lose_disk(self) -> None:
-        self._driver.restart("counting", keep_state=False)
+        self._driver.restart(self._stage, keep_state=False)
 
     def send(
         self, *records: tuple[bytes, bytes], partition: int = 0, timestamp: int | None = None
     ) -> None:
-        with self._driver.together():
-            for key, value in records:
-                self._driver.pipe("in", key, value, partition=partition, timestamp=timestamp)
+        try:
+            with self._driver.together():
+                for key, value in records:
+                    self._driver.pipe("in", key, value, partition=partition, timestamp=timestamp)
+        except StageFailed as failed:
+            self._failed = str(failed)
 
     def pass_time(self) -> None:
         self._driver.advance(1)
 
     def shows(self, expected: Pairs) -> None:
-        assert [(r.key, r.value) for r in self._driver.output("out")] == expected
+        assert self.pairs() == expected
+
+    def pairs(self) -> Pairs:
+        return [(record.key, record.value) for record in self._driver.output("out")]
 
     def keys(self) -> list[bytes | None]:
-        return [record.key for record in self._driver.output("out")]
+        return [key for key, _ in self.pairs()]
 
     def last_headers(self) -> Sequence[Header]:
         return list(self._driver.output("out")[-1].headers)
@@ -127,14 +155,17 @@ class DriverBed:
 class BrokerBed:
     """A process of the stage and a real broker."""
 
-    def __init__(self, kafka: Any, folder: Path) -> None:
-        self._cluster = Cluster(kafka, counting_topology())
+    def __init__(self, kafka: Any, folder: Path, stage: str = "counting") -> None:
+        self._cluster = Cluster(kafka, STAGES[stage][1]())
         self._cluster.create()
         self._folder = folder
+        self._stage = stage
         self._processes: list[FaultyProcess] = []
 
-    def start(self) -> None:
-        settings = self._cluster.environ(self._folder / "data")
+    def start(self, *set_aside: tuple[str, int, int]) -> None:
+        places = ",".join(":".join(map(str, place)) for place in set_aside)
+        own = {"STAGE": self._stage, "TIDEGATE_SET_ASIDE": places}
+        settings = self._cluster.environ(self._folder / "data") | own
         log = self._folder / f"{len(self._processes)}.log"
         self._processes.append(FaultyProcess("counting_stage.py", log, settings))
 
@@ -149,6 +180,10 @@ class BrokerBed:
             self.lose_disk()
         self.start()
 
+    def fails(self) -> str:
+        assert self._processes[-1].exit_code() == 1
+        return str(self._processes[-1].said("stage failed")["error"])
+
     def lose_disk(self) -> None:
         shutil.rmtree(self._folder / "data")
 
@@ -162,10 +197,13 @@ class BrokerBed:
 
     def shows(self, expected: Pairs) -> None:
         eventually(lambda: len(self.keys()) >= len(expected), 30, what=f"{len(expected)} records")
-        assert self._cluster.pairs("out") == expected
+        assert self.pairs() == expected
+
+    def pairs(self) -> Pairs:
+        return self._cluster.pairs("out")
 
     def keys(self) -> list[bytes | None]:
-        return [key for key, _ in self._cluster.pairs("out")]
+        return [key for key, _ in self.pairs()]
 
     def last_headers(self) -> Sequence[Header]:
         return self._cluster.read("out")[-1].headers() or ()  # type: ignore[return-value]

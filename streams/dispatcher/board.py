@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from streams.dispatcher.roster import Roster, Running, Worker, freest
 from streams.fairness import Lane, Ready, ReadyQueue
@@ -17,10 +19,11 @@ class Board:
     def __init__(self, topology: Topology, roster: Roster) -> None:
         self._topology = topology
         self.roster = roster
+        self._blocked: set[str] = set()
         self.clear()
 
     def clear(self) -> None:
-        """Forget every job; what workers announced stays."""
+        """Forget every job; what workers announced stays, and which tenants are blocked."""
         self.queues: dict[str, ReadyQueue] = {}
         self._caps = Concurrency(self._topology.limits)
         self.roster.running.clear()
@@ -33,6 +36,14 @@ class Board:
     def unready(self, job: Job) -> None:
         """A job no longer waits for a slot."""
         self._queue(job.pool).remove(job.job_id)
+
+    def block(self, tenant_id: str) -> None:
+        """Lease none of a tenant's jobs until it is unblocked; those that run go on."""
+        self._blocked.add(tenant_id)
+
+    def unblock(self, tenant_id: str) -> None:
+        """Lease the tenant's jobs again."""
+        self._blocked.discard(tenant_id)
 
     def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
         """A living lease, `known` as it was here or else until monotonic `whole_term`."""
@@ -62,6 +73,31 @@ class Board:
                     break
                 yield entry, worker
 
+    def waiting(self) -> Counter[tuple[str, str]]:
+        """How many jobs wait in each pool for a worker of each type."""
+        found: Counter[tuple[str, str]] = Counter()
+        for pool, queue in self.queues.items():
+            for lane in queue.lanes():
+                found[pool, lane.type] += sum(entry.job_id in queue for entry in lane.jobs)
+        return found
+
+    def blocked(self) -> Counter[tuple[str, str, str]]:
+        """How many jobs wait in each pool, of each type and blocked tenant."""
+        found: Counter[tuple[str, str, str]] = Counter()
+        for pool, queue in self.queues.items() if self._blocked else ():
+            for lane in queue.lanes():
+                if lane.tenant_id in self._blocked:
+                    waiting = sum(entry.job_id in queue for entry in lane.jobs)
+                    found[pool, lane.type, lane.tenant_id] += waiting
+        return found
+
+    def ready_since(self, pool: str, type_: str, moment: int, limit: int) -> list[str]:
+        """At most `limit` jobs of a pool and type that became ready by `moment` (milliseconds)."""
+        queue = self._queue(pool)
+        lanes = [lane for lane in queue.lanes() if lane.type == type_]
+        entries = (e for lane in lanes for e in lane.jobs if e.ready_at <= moment)
+        return list(islice((e.job_id for e in entries if e.job_id in queue), limit))
+
     def depth(self) -> int:
         return sum(map(len, self.queues.values()))
 
@@ -71,7 +107,8 @@ class Board:
         return min((age for age in ages if age is not None), default=None)
 
     def _may(self, lane: Lane, types: set[str]) -> bool:
-        return lane.type in types and self._caps.allows(lane.tenant_id, lane.type)
+        allowed = lane.type in types and lane.tenant_id not in self._blocked
+        return allowed and self._caps.allows(lane.tenant_id, lane.type)
 
     def _count(self, job: Job) -> None:
         self._caps.started(job.tenant_id, job.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streams.dispatcher import attempts
 from streams.dispatcher.roster import Worker
 from streams.serde.records import Job, Lease
 from streams.topology.model import LeasePolicy
@@ -36,4 +37,5 @@ def lease_of(
         traceparent=job.traceparent,
         heartbeat_id=worker.heartbeat_id,
         granted_at=job.updated_at,
+        alone=attempts.is_suspect(job),
     )

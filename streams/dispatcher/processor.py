@@ -15,28 +15,34 @@ import structlog
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
+from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import MAX_LEASE_BYTES, lease_of
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster, Running, Worker
+from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.sweep import Sweep
+from streams.dispatcher.tenants import Tenants
+from streams.dispatcher.unhandled import UnhandledTypes
 from streams.errors import PoisonRecord
 from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
-from streams.serde.ids import event_job_id, new_id
+from streams.serde.ids import new_id
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Envelope, Job
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
-_PURGED_AT_ONCE = 200
-_UNKNOWN_TYPE_GRACE = 10.0
-"""Seconds that a type may be handled by no worker while some are there: a deployment rolls."""
+Input = Envelope | Command | bytes | None
+
+_ENDED_AT_ONCE = 200
+"""What ends in bulk does so in parts: a transaction of thousands would not end in time."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """`events` and `jobs.commands` to leases, job records and dead letters."""
+    """`events`, `duplicates` and `jobs.commands` to leases, job records and dead letters."""
     processor = partial(Dispatcher, topology, cluster_key)
     return declared_stage(topology, "dispatcher", processor, 0.1)
 
@@ -56,7 +62,11 @@ class Dispatcher:
         self._last_command = 0.0
         self._unheard_since: float | None = None
         self._assigned = False
-        self._unhandled: dict[str, float] = {}
+        self._tenants = Tenants(self._board)
+        self._sweep = Sweep(topology)
+        self._held = HeldJobs(topology, self._roster, partition)
+        self._unhandled = UnhandledTypes(topology, self._held, self._roster)
+        self._strangers = Strangers(topology)
 
     def restored(self, ctx: Context) -> None:
         """A lease not known here gets a whole term: its heartbeats went to another process."""
@@ -68,12 +78,17 @@ class Dispatcher:
             self._assigned, self._unheard_since = True, ctx.monotonic
         store = self._store(ctx)
         self._parked = store.parked()
+        self._tenants.restored(ctx.store("jobs"))
+        self._sweep.restored(ctx.store("jobs"))
+        self._held.restored(ctx.store("jobs"), ctx.monotonic)
+        self._unhandled.restored(ctx.store("jobs"))
         whole_term = ctx.monotonic + self._topology.leases.term_seconds
         for job in store.live():
             if job.status == "pending":
                 self._board.ready(job)
             elif job.status == "running":
                 self._board.resume(job, known.get((job.job_id, job.epoch)), whole_term)
+                self._roster.running[job.job_id].confirmed = store.confirmed(job)
 
     def process(self, record: Record, ctx: Context) -> None:
         """Handle one event or command; see `Commands` for what each does."""
@@ -92,53 +107,45 @@ class Dispatcher:
     def punctuate(self, now: int, ctx: Context) -> None:
         """Take back what workers lost, purge what is old, lease what is ready."""
         life = self._life(ctx)
+        self._commands(life).events.tidy(_ENDED_AT_ONCE)
         self._expire(life, ctx)
-        self._end_unknown_types(life, ctx)
         self._hear_out(ctx)
+        if self._unheard_since is None:
+            self._held.look(life, ())
+            self._unhandled.go_on(life)
+            self._sweep.go_on(life)
+        life.take_back(_ENDED_AT_ONCE)
         self._lease_out(life, ctx)
         life.store.flush()
-        self._parked -= life.store.purge(_PURGED_AT_ONCE)
+        self._parked -= life.store.purge(_ENDED_AT_ONCE)
         self._observe(now)
 
-    def _step(self, decoded: Sequence[tuple[Record, Envelope | Command]], ctx: Context) -> None:
+    def _step(self, decoded: Sequence[tuple[Record, Input]], ctx: Context) -> None:
         life = self._life(ctx)
-        commands = Commands(life, self._roster, self._topology, self._parked)
+        commands = self._commands(life)
         for record, value in decoded:
             if isinstance(value, Envelope):
-                self._event(record, value, life, commands)
+                commands.events.arrived(record, value)
+            elif isinstance(value, bytes):
+                commands.events.came_again(value, record.timestamp)
+            elif value is None:
+                if self._tenants.apply(record, ctx.store("jobs")):
+                    self._sweep.begin()
             else:
                 commands.apply(value, record.timestamp)
                 self._last_command = ctx.monotonic
+        life.take_back(_ENDED_AT_ONCE)
         self._lease_out(life, ctx)
         life.store.flush()
-
-    def _event(
-        self, record: Record, envelope: Envelope, life: Lifecycle, commands: Commands
-    ) -> None:
-        route = self._topology.route(envelope.source, envelope.event_type)
-        if route is None:
-            metrics.UNROUTED.inc()
-            return
-        job_id = event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
-        place = life.place(job_id, record.timestamp)
-        if place is None:
-            metrics.TWINS.inc()
-            return
-        headers = dict(record.headers)
-        traceparent = headers["traceparent"].decode() if "traceparent" in headers else None
-        job = jobs.from_event(
-            job_id, envelope, route, self._topology,
-            place=place, traceparent=traceparent,
-            event_time=record.timestamp, now=life.now,
-        )  # fmt: skip
-        commands.admit(job)
 
     def _lease_out(self, life: Lifecycle, ctx: Context) -> None:
         if self._unheard_since is not None:
             return
         for entry, worker in self._board.takeable(ctx.now, ctx.monotonic):
             job = life.store.get(entry.job_id)
-            if job is not None and job.status == "pending":
+            if job is None or job.status != "pending":
+                continue
+            if not (self._sweep.rerouting and life.reroute(job)):
                 self._lease(job, worker, life, ctx)
 
     def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
@@ -160,7 +167,8 @@ class Dispatcher:
 
     def _hear_out(self, ctx: Context) -> None:
         since = self._unheard_since
-        if since is not None and ctx.read_through("jobs.commands", since):
+        inputs = ("jobs.commands", "tenants")
+        if since is not None and all(ctx.read_through(topic, since) for topic in inputs):
             self._unheard_since = None
 
     def _expire(self, life: Lifecycle, ctx: Context) -> None:
@@ -177,34 +185,22 @@ class Dispatcher:
             waited = ctx.monotonic - since > self._topology.leases.heartbeat_seconds
             self._silent |= waited and self._last_command < since
             return
-        self._asking = None
         if self._silent:
+            self._asking = None
             self._silent = False
             log.warning("kafka was silent: every lease gets a fresh term")
             self._roster.fresh_terms(ctx.monotonic)
             return
-        for lease in overdue:
-            if lease.ends_at <= moment:
-                self._lost(lease, life)
+        over = [lease for lease in overdue if lease.ends_at <= moment]
+        for lease in over[:_ENDED_AT_ONCE]:
+            self._lost(lease, life)
+        if len(over) <= _ENDED_AT_ONCE:
+            self._asking = None
 
     def _lost(self, lease: Running, life: Lifecycle) -> None:
         term = self._topology.leases.term_seconds
         why = f"LeaseExpired: worker {lease.worker_id} did not renew it for {term:g} s"
         life.lose(lease, why, "expired")
-
-    def _end_unknown_types(self, life: Lifecycle, ctx: Context) -> None:
-        missing: dict[str, float] = {}
-        for pool, queue in self._board.queues.items():
-            workers = self._roster.present(pool, ctx.monotonic)
-            known = {type_ for worker in workers for type_ in worker.handlers}
-            for lane in queue.lanes():
-                if not workers or lane.type in known:
-                    continue
-                since = missing[lane.type] = self._unhandled.get(lane.type, ctx.monotonic)
-                if ctx.monotonic - since >= _UNKNOWN_TYPE_GRACE:
-                    for entry in list(lane.jobs):
-                        life.bury_unknown(entry.job_id, pool, sorted(known))
-        self._unhandled = missing
 
     def _observe(self, now: int) -> None:
         partition, oldest = str(self._partition), self._board.oldest()
@@ -212,14 +208,25 @@ class Dispatcher:
         metrics.RUNNING.labels(partition).set(len(self._roster.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
+    def _commands(self, life: Lifecycle) -> Commands:
+        return Commands(life, self._roster, self._topology, self._parked, self._strangers)
+
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms)
 
     def _life(self, ctx: Context) -> Lifecycle:
-        return Lifecycle(ctx, self._store(ctx), self._board, self._topology.window_ms)
+        return Lifecycle(ctx, self._store(ctx), self._board, self._topology, self._tenants)
 
 
-def _decode(record: Record) -> Envelope | Command:
+def _decode(record: Record) -> Input:
+    """An event, a command, or the fingerprint of an event that came again.
+
+    None is a record of `tenants`: most hold what is none of the dispatcher's business.
+    """
+    if record.topic == "tenants":
+        return None
+    if record.topic == "duplicates":
+        return record.key or b""
     if record.topic == "events":
         return ENVELOPE.decode(record.value)
     return COMMAND.decode(record.value)

@@ -7,6 +7,7 @@ The worker counts from the *sending* of the same heartbeats, so it always stops 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,7 +32,12 @@ class Worker:
 
 @dataclass(slots=True)
 class Running:
-    """A living lease; `confirmed` once its worker has spoken for it."""
+    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
+
+    It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
+    its job is being cancelled; of a lease found in the store that is not known until somebody looks
+    (`cancel_known`).
+    """
 
     job_id: str
     epoch: int
@@ -41,6 +47,19 @@ class Running:
     pool: str
     ends_at: float
     confirmed: bool = False
+    cancel: str | None = None
+    cancel_known: bool = False
+    given_up: bool = False
+    accompanied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A lease that is over with its worker; `reason` is one word for the metric."""
+
+    lease: Running
+    why: str
+    reason: str
 
 
 class Roster:
@@ -50,6 +69,8 @@ class Roster:
         self._policy = policy
         self._workers: dict[str, Worker] = {}
         self.running: dict[str, Running] = {}
+        self.given_up: deque[GivenUp] = deque()
+        """Leases of processes that are gone, yet to be taken back."""
 
     def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[Running]:
         """Take a heartbeat in; returns the leases of earlier boots of the same instance.
@@ -70,12 +91,40 @@ class Roster:
             lease = self.running.get(held.job_id)
             if lease and lease.epoch == held.epoch and lease.worker_id == heartbeat.worker_id:
                 lease.ends_at = now + self._policy.term_seconds
-                lease.confirmed = True
         return [
             lease
             for lease in self.running.values()
             if self._boot_order(lease.worker_id, heartbeat.worker_id) < 0
         ]
+
+    def listed(self, heartbeat: Heartbeat) -> list[Running]:
+        """The living leases of its sender that a heartbeat lists."""
+        known = ((self.running.get(held.job_id), held.epoch) for held in heartbeat.leases)
+        return [
+            lease
+            for lease, epoch in known
+            if lease and lease.epoch == epoch and lease.worker_id == heartbeat.worker_id
+        ]
+
+    def left(self, worker_id: str) -> list[Running]:
+        """Forget a process that ended in order; returns the leases that it still had."""
+        self._workers.pop(worker_id, None)
+        return [lease for lease in self.running.values() if lease.worker_id == worker_id]
+
+    def give_up(self, leases: Iterable[Running], why: str, reason: str) -> None:
+        """Have leases taken back, in parts: a process may have held thousands."""
+        for lease in leases:
+            if not lease.given_up:
+                lease.given_up = True
+                self.given_up.append(GivenUp(lease, why, reason))
+
+    def types(self, pool: str) -> set[str]:
+        """The job types that a pool's workers handle.
+
+        A worker counts until it was silent for a term, or for as long as a lease of it lives.
+        """
+        known = {type_ for w in self._workers.values() if w.pool == pool for type_ in w.handlers}
+        return known | {lease.type for lease in self.running.values() if lease.pool == pool}
 
     def announced(self, worker_id: str, free: int) -> None:
         """A worker told its free slots outside of a heartbeat."""
@@ -93,12 +142,12 @@ class Roster:
         """One of the worker's slots is given to a job."""
         worker.free -= 1
         self._hold(job, worker.read_at + self._policy.term_seconds)
+        self.cancelled(job)
 
     def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
         """A lease found in the store: as it was known here, or with a whole term before it."""
         if known is None or known.worker_id != job.worker_id:
             self._hold(job, whole_term)
-            self.running[job.job_id].confirmed = True
         else:
             self.running[job.job_id] = known
 
@@ -108,21 +157,12 @@ class Roster:
         self.running.clear()
         return known
 
-    def confirm(self, job_id: str) -> None:
-        """The worker that holds the lease spoke for it."""
-        lease = self.running.get(job_id)
+    def cancelled(self, job: Job) -> None:
+        """Remember whether, and why, the job of a living lease is being cancelled."""
+        lease = self.running.get(job.job_id)
         if lease is not None:
-            lease.confirmed = True
-
-    def disowned(self, job_id: str, by: str) -> bool:
-        """Whether the word of `by`, that a lease is not its own, takes it from its holder.
-
-        Not from one that has spoken for it: `by` read again what the holder had taken.
-        """
-        lease = self.running.get(job_id)
-        if lease is None or not lease.confirmed or lease.worker_id == by:
-            return True
-        return self._boot_order(lease.worker_id, by) < 0
+            lease.cancel = (job.cancel_reason or "cancelled") if job.cancel_requested else None
+            lease.cancel_known = True
 
     def fresh_terms(self, now: float) -> None:
         """Give every lease a whole term: for a while nobody could be heard."""
@@ -159,6 +199,11 @@ class Roster:
         if instance != other_instance:
             return 0
         return (boot > other_boot) - (boot < other_boot)
+
+
+def succeeds(worker_id: str, other: str) -> bool:
+    """Whether `worker_id` is a later boot of the instance of `other`, which is gone then."""
+    return Roster._boot_order(other, worker_id) < 0
 
 
 def freest(workers: Iterable[Worker], job_type: str) -> Worker | None:

@@ -86,7 +86,7 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
         Refusal: 409.
     """
     # Only a fresh scope is named after the replay itself.
-    fresh = made.scope.rpartition(".")[0] == made.job_id
+    fresh = ids.scope_owner(made.scope) == made.job_id
     if (made.replay_note, fresh) == (wanted.incident_note, wanted.fresh_scope):
         return
     other = "fresh_scope" if made.replay_note == wanted.incident_note else "note"

@@ -7,7 +7,9 @@ restored stores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import structlog
@@ -22,12 +24,16 @@ from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.task import Task
+from streams.runtime.task_stores import close_backend
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend
 
 log = structlog.get_logger(__name__)
 
 _TIMEOUT = 5.0
+_PART_SECONDS = 0.05
+"""For which processors build what they derive, between two polls."""
+_ENDED = object()
 
 
 class Assignment:
@@ -47,6 +53,7 @@ class Assignment:
         config: Mapping[str, Any],
         clock: Clock,
         read_through: ReadThrough,
+        set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
         self.tasks: dict[int, Task] = {}
         self._stage = stage
@@ -58,9 +65,11 @@ class Assignment:
         self._config = config
         self._clock = clock
         self._read_through = read_through
+        self._set_aside = set_aside
         self._opened: dict[int, dict[str, Backend]] = {}
         self._positions: dict[tuple[str, int], int] = {}
         self._restore: Restore | None = None
+        self._building: list[tuple[Task, Generator[None]]] = []
 
     def keep(self, partitions: Collection[int]) -> bool:
         """Close all tasks but those of these partitions, and whatever is not restored yet.
@@ -78,10 +87,12 @@ class Assignment:
 
         Raises:
             KafkaException: not answered in time: `keep`, and try again.
+            ConfigError: the process may not open enough files.
         """
         new = sorted(set(partitions) - self.tasks.keys())
         if not new:
             return
+        self._directory.make_room(len(self.tasks) + len(new))
         self._positions = self._committed(new)
         stores = []
         for partition in new:
@@ -97,24 +108,37 @@ class Assignment:
     @property
     def restoring(self) -> bool:
         """Whether tasks are yet to come of what was begun."""
-        return self._restore is not None
+        return self._restore is not None or bool(self._building)
 
     def advance(self) -> list[Task]:
         """Restore one part more; the tasks that are ready by it."""
-        if self._restore is None:
-            return []
-        complete = self._restore.advance(self._clock.now())
-        metrics.RESTORE_LEFT.labels(self._stage.name).set(self._restore.left)
-        metrics.RESTORE_SECONDS_LEFT.labels(self._stage.name).set(self._restore.seconds_left)
-        if not complete:
-            return []
-        self._restore = None
-        ready = {p: self._task(p, backends) for p, backends in self._opened.items()}
-        self._opened = {}
-        self.tasks.update(ready)
-        for task in ready.values():
-            task.restored()
-        return list(ready.values())
+        if self._restore is not None:
+            self._read(self._restore)
+        return self._build()
+
+    def _read(self, restore: Restore) -> None:
+        complete = restore.advance(self._clock.now())
+        metrics.RESTORE_LEFT.labels(self._stage.name).set(restore.left)
+        metrics.RESTORE_SECONDS_LEFT.labels(self._stage.name).set(restore.seconds_left)
+        if complete:
+            self._restore = None
+            tasks = [self._task(p, backends) for p, backends in self._opened.items()]
+            self._building = [(task, task.restoring()) for task in tasks]
+            self._opened = {}
+
+    def _build(self) -> list[Task]:
+        """Let processors build what they derive, for a moment or until all have."""
+        ready: list[Task] = []
+        until = time.monotonic() + _PART_SECONDS
+        while self._building:
+            task, parts = self._building[0]
+            if next(parts, _ENDED) is _ENDED:
+                del self._building[0]
+                self.tasks[task.partition] = task
+                ready.append(task)
+            if time.monotonic() >= until:
+                break
+        return ready
 
     def close(self) -> None:
         """Leave all stores as their last commit left them."""
@@ -125,13 +149,20 @@ class Assignment:
             self._restore.close()
             self._restore = None
         for backends in self._opened.values():
-            for backend in backends.values():
-                backend.close()
+            for name, backend in backends.items():
+                close_backend(name, backend)
         self._opened = {}
+        for task, parts in self._building:
+            parts.close()
+            task.close()
+        self._building = []
 
     def _task(self, partition: int, backends: dict[str, Backend]) -> Task:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}
-        return Task(self._stage, partition, backends, self._clock, self._read_through, positions)
+        return Task(
+            self._stage, partition, backends, self._clock, self._read_through, positions,
+            self._set_aside,
+        )  # fmt: skip
 
     def _committed(self, partitions: Sequence[int]) -> dict[tuple[str, int], int]:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""

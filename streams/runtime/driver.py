@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from streams.errors import StageFailed
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.memory_broker import Crashed, CrashPoint, MemoryBroker, MemoryTransactions
@@ -64,11 +65,13 @@ class _StageRun:
         broker: MemoryBroker,
         clock: VirtualClock,
         unread: set[str],
+        set_aside: set[tuple[str, int, int]],
         open_tables: OpenTables,
     ) -> None:
         self.stage = stage
         self._broker, self._clock = broker, clock
         self._unread = unread
+        self._set_aside = set_aside
         self._open = open_tables
         self._tables: list[Tables] = []
         self._offsets: dict[tuple[str, int], int] = {}
@@ -76,11 +79,13 @@ class _StageRun:
         self._executor = Executor(self.commits)
         self.tasks: dict[int, Task] = {}
         self.due_ms = 0.0
+        self._failed = False
         self.start()
 
     def start(self) -> None:
         """Restore every store from its changelog, then the processors."""
-        self.close()
+        self._close_tables()
+        self._failed = False
         self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
         for task in self.tasks.values():
             task.restored()
@@ -91,8 +96,9 @@ class _StageRun:
             tables.wipe()
 
     def close(self) -> None:
-        while self._tables:
-            self._tables.pop().close()
+        for task in self.tasks.values():
+            task.closed()
+        self._close_tables()
 
     def unprocessed(self) -> list[Record]:
         found: list[Record] = []
@@ -104,13 +110,22 @@ class _StageRun:
 
     def step(self, *, punctuate: bool) -> bool:
         """Whether there was anything to process."""
+        if self._failed:
+            self.start()
         records = self.unprocessed()
         due = list(self.tasks.values()) if punctuate else []
         try:
             self._executor.step(by_task(self.tasks, records), due)
         except Crashed:
             self.start()
+        except StageFailed:
+            self._failed = True
+            raise
         return bool(records)
+
+    def _close_tables(self) -> None:
+        while self._tables:
+            self._tables.pop().close()
 
     def _task(self, partition: int) -> Task:
         backends = {spec.name: self._restore(spec, partition) for spec in self.stage.stores}
@@ -118,6 +133,7 @@ class _StageRun:
         return Task(
             self.stage, partition, backends, self._clock,
             lambda topic, _partition, _moment: topic not in self._unread, positions,
+            self._set_aside,
         )  # fmt: skip
 
     def _restore(self, spec: StoreSpec, partition: int) -> Backend:
@@ -136,9 +152,11 @@ class TopologyTestDriver:
     """Feeds records to stages and shows what came of it.
 
     Forwarded records flow on to every stage that reads their topic before `pipe` and `advance`
-    return. A topic has the partitions its topology gives it, or `partitions` where it shares
-    the topology's number. `unread` names inputs for which `read_through` answers False.
-    Stores lie in memory unless `open_tables` opens others.
+    return. They raise `StageFailed` where a stage ends; the next step starts it again. A topic has
+    the partitions its topology gives it, or `partitions` where it shares the topology's number.
+    `unread` names inputs for which `read_through` answers False, and `set_aside` the records
+    (topic, partition, offset) that go to `dlq` unseen. Stores lie in memory unless `open_tables`
+    opens others.
     """
 
     def __init__(
@@ -151,11 +169,14 @@ class TopologyTestDriver:
         self._clock = VirtualClock(START_MS)
         self._broker = MemoryBroker(topology, partitions, self._clock)
         self.unread: set[str] = set()
+        self.set_aside: set[tuple[str, int, int]] = set()
         self._held = False
         kept: dict[tuple[str, str, int], Tables] = defaultdict(MemoryTables)
         opened = open_tables or (lambda *place: kept[place])
         self._runs = {
-            stage.name: _StageRun(stage, self._broker, self._clock, self.unread, opened)
+            stage.name: _StageRun(
+                stage, self._broker, self._clock, self.unread, self.set_aside, opened
+            )
             for stage in stages
         }
 
@@ -212,9 +233,12 @@ class TopologyTestDriver:
 
     def restart(self, stage: str, *, keep_state: bool = False) -> None:
         """Start a stage anew, from its changelogs alone unless its disk is kept."""
+        run = self._runs[stage]
+        for task in run.tasks.values():
+            task.closed()
         if not keep_state:
-            self._runs[stage].wipe()
-        self._runs[stage].start()
+            run.wipe()
+        run.start()
 
     def crash(self, stage: str, at: CrashPoint, times: int = 1) -> None:
         """Let the stage die when it next passes this point of a commit; it is restarted at once.

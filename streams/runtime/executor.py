@@ -1,7 +1,9 @@
-"""One step of a stage: process what was read, punctuate what is due, commit both together.
+"""One step of a stage: process records, punctuate, initiate, and commit all of it together.
 
-Where the broker refuses an output for good, the step is done again by halves, down to the guilty
-input alone, which goes to `dlq`: nothing rewinds for ever, and a record in a batch of thousands
+Where the broker refuses an output for good, the step is done again in parts: the records by
+halves, down to the guilty one alone, which goes to `dlq`; then each task's punctuation; then what
+each task initiates, with ever smaller limits, down to the guilty output alone, which its processor
+drops. So nothing rewinds for ever, nobody pays for another's fault, and one guilty among thousands
 costs tens of transactions, not thousands.
 """
 
@@ -14,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StageFailed
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
@@ -24,12 +26,27 @@ log = structlog.get_logger(__name__)
 _PARTITION = itemgetter(1)  # of a record; by name costs double
 
 
-class OutputRefused(Exception):
-    """The broker will never take an output; nothing was committed."""
+_MOST_REFUSED = 16
+"""Initiated outputs that one step finds guilty; the next step finds the rest."""
 
-    def __init__(self, detail: str) -> None:
+Destination = tuple[str, bytes | None]
+"""Logical topic and key of an output."""
+
+
+class OutputRefused(Exception):
+    """The broker will never take an output; nothing was committed.
+
+    `output` is its logical topic and key where they are known; `missing` says that its topic or
+    partition does not exist.
+    """
+
+    def __init__(
+        self, detail: str, output: Destination | None = None, *, missing: bool = False
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.output = output
+        self.missing = missing
 
 
 class Transactions(Protocol):
@@ -54,31 +71,58 @@ class Executor:
         self._transactions = transactions
 
     def step(self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]) -> None:
-        """Process each task's records in order, punctuate the due tasks, commit once."""
+        """Process each task's records in order, punctuate the due tasks, commit once.
+
+        Each task of either initiates what it has to.
+        """
+        tasks = list({id(task): task for task in (*(task for task, _ in batch), *due)}.values())
+        initiating = [task for task in tasks if task.initiates]
         try:
-            self._together(batch, due)
+            self._together(batch, due, initiating)
         except OutputRefused as refused:
-            log.warning("an output was refused: looking for its record", detail=refused.detail)
-            self._apart([(task, record) for task, records in batch for record in records])
+            log.warning("an output was refused: looking for its cause", detail=refused.detail)
+            work = [(task, record) for task, records in batch for record in records]
+            if initiating:  # whose outputs are the likelier cause
+                self._within(work)
+            else:
+                self._apart(work)
             for task in due:
                 self._punctuate_alone(task)
+            for task in initiating:
+                self._initiate_alone(task)
 
     def _together(
-        self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]
+        self,
+        batch: Sequence[tuple[Task, Sequence[Record]]],
+        due: Sequence[Task] = (),
+        initiating: Sequence[Task] = (),
     ) -> None:
         for task, records in batch:
             task.process(records)
         for task in due:
             task.punctuate()
-        changed = {id(task): task for task in (*(task for task, _ in batch), *due) if task.dirty}
+        for task in initiating:
+            task.initiate()
+        tasks = (*(task for task, _ in batch), *due)
+        self._commit(list({id(task): task for task in tasks if task.dirty}.values()))
+
+    def _commit(self, changed: Sequence[Task], *, alone: bool = False) -> None:
         if not changed:
             return
         try:
-            self._transactions.commit(list(changed.values()))
+            self._transactions.commit(changed, alone=alone)
         except OutputRefused:
-            for task in changed.values():
+            for task in changed:
                 task.rollback()
             raise
+
+    def _within(self, work: Sequence[tuple[Task, Record]]) -> None:
+        """Do the work, and pass by the records in it whose outputs are refused."""
+        tasks = {task.partition: task for task, _ in work}
+        try:
+            self._together(by_task(tasks, [record for _, record in work]))
+        except OutputRefused:
+            self._apart(work)
 
     def _apart(self, work: Sequence[tuple[Task, Record]]) -> None:
         if len(work) < 2:
@@ -86,42 +130,75 @@ class Executor:
                 self._alone(task, record)
             return
         middle = len(work) // 2
-        for half in (work[:middle], work[middle:]):
-            tasks = {task.partition: task for task, _ in half}
-            try:
-                self._together(by_task(tasks, [record for _, record in half]), ())
-            except OutputRefused:
-                self._apart(half)
+        self._within(work[:middle])
+        self._within(work[middle:])
 
     def _alone(self, task: Task, record: Record) -> None:
         task.process([record])
-        try:
-            self._transactions.commit([task], alone=True)
-        except OutputRefused as refused:
-            task.rollback()
+        refused = self._refusal(task, alone=True)
+        if refused is not None:
             task.refuse(record, "output_refused", refused.detail)
             self._pass_by(task, record)
 
     def _pass_by(self, task: Task, record: Record) -> None:
-        try:
-            self._transactions.commit([task], alone=True)
-        except OutputRefused as refused:
-            task.rollback()
+        refused = self._refusal(task, alone=True)
+        if refused is not None:
             raise ConfigError(
                 f"the broker refuses even the dead letter of {record.topic}-{record.partition} "
                 f"at {record.offset} ({refused.detail}): mend the topic {DLQ}, "
                 "as `tidegate topology plan` says; until then nothing behind it is done"
-            ) from refused
+            )
 
     def _punctuate_alone(self, task: Task) -> None:
         task.punctuate()
-        if not task.dirty:
-            return
-        try:
-            self._transactions.commit([task], alone=True)
-        except OutputRefused as refused:
+        refused = self._refusal(task, alone=True)
+        if refused is not None:
             log.error("what a punctuation did is refused: undone", detail=refused.detail)
-            task.rollback()
+
+    def _initiate_alone(self, task: Task) -> None:
+        for _ in range(_MOST_REFUSED):
+            forwarded = task.initiate()
+            refused = self._refusal(task)
+            if refused is None:
+                return
+            self._search(task, forwarded or 1)
+
+    def _search(self, task: Task, among: int) -> None:
+        """Find the guilty output among the first so many; commit the innocent ones on the way."""
+        while among > 0:
+            limit = max(1, among // 2)
+            task.initiate(limit)
+            outputs = [(topic, own[0].key) for topic, _, own in task.ctx.outputs]
+            refused = self._refusal(task, alone=limit == 1)
+            if refused is not None and limit == 1:
+                self._drop(task, refused, outputs)
+                return
+            among = limit if refused is not None else among - limit
+
+    def _drop(self, task: Task, refused: OutputRefused, outputs: Sequence[Destination]) -> None:
+        if not outputs:
+            raise StageFailed(
+                f"stage {task.stage.name}: the broker refuses a change of its state "
+                f"({refused.detail}): see that its changelogs are as `tidegate topology plan` "
+                "says, and start the stage again"
+            )
+        blamed = refused.output
+        output = blamed if blamed and blamed in outputs else outputs[0]
+        task.drop_refused(*output, refused.detail, refused.missing)
+        again = self._refusal(task, alone=True)
+        if again is not None:
+            raise ConfigError(
+                f"the broker refuses even what takes the place of {output[1]!r} for {output[0]} "
+                f"({again.detail}): mend the topics, as `tidegate topology plan` says"
+            )
+
+    def _refusal(self, task: Task, *, alone: bool = False) -> OutputRefused | None:
+        """Commit what one task did; how the broker refused it, or None."""
+        try:
+            self._commit([task] if task.dirty else [], alone=alone)
+        except OutputRefused as refused:
+            return refused
+        return None
 
 
 def by_task(

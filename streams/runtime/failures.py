@@ -60,6 +60,14 @@ records by would lose them all. Their stage says so at each try until it is mend
 """
 
 
+MISSING = frozenset({
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+})  # fmt: skip
+"""Those that say that there is no such topic or partition."""
+
 _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 
 

@@ -51,9 +51,10 @@ class MemoryBroker:
         """Raises OutputRefused where a broker would."""
         declared = self._topology.topics.get(topic)
         if declared is None or not 0 <= partition < self.width(topic):
-            raise OutputRefused(f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART")
+            detail = f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART"
+            raise OutputRefused(detail, (topic, key), missing=True)
         if len(key or b"") + len(value or b"") > declared.max_message_bytes:
-            raise OutputRefused(f"{topic}-{partition}: MSG_SIZE_TOO_LARGE")
+            raise OutputRefused(f"{topic}-{partition}: MSG_SIZE_TOO_LARGE", (topic, key))
 
     def append(self, topic: str, partition: int, records: Sequence[Record]) -> None:
         log = self.records[topic, partition]

@@ -4,13 +4,15 @@ A processor turns records into changes of its stores and records forwarded to to
 runtime promises it: state, outputs and input offsets become true together or not at all
 (one Kafka transaction); records of one partition arrive in order; one thread calls it.
 In return a processor keeps its truth in its stores: whatever else it remembers it must be
-able to build again in `restored`, which is called after every assignment *and* after every
-aborted transaction.
+able to build again in `restored`, and to correct in `undone` when writes are taken back.
+
+Only `PoisonRecord` costs a record. Whatever else a processor raises ends the stage with nothing
+committed: a disk that denies a read, or a bug of ours, must never send good records to `dlq`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -86,13 +88,19 @@ class Context(Protocol):
 
 
 class Processor(Protocol):
-    """One task's logic; an instance serves exactly one partition."""
+    """One task's logic; an instance serves exactly one partition.
 
-    def restored(self, ctx: Context) -> None:
+    `Hooks` names what a processor may have besides.
+    """
+
+    def restored(self, ctx: Context) -> Iterator[None] | None:
         """Stores are complete: build what is derived from them, forgetting all before.
 
-        Called after assignment, after an aborted transaction, and after a record whose
-        changes were undone. It must not write or forward.
+        Called after assignment. A long one is a generator that yields about every 10 ms: the
+        runtime goes on polling and working for other partitions in between, processes no record
+        of this one before the end, and drops the generator if the partition is taken away.
+        A processor without `undone` gets a whole `restored` in its place, too. It must not
+        write or forward.
         """
 
     def process(self, record: Record, ctx: Context) -> None:
@@ -106,16 +114,52 @@ class Processor(Protocol):
     def punctuate(self, now: int, ctx: Context) -> None:
         """Time has passed; called about every `Stage.punctuate_seconds`.
 
-        One that changes and forwards nothing costs no transaction. One that raises is undone,
-        logged, and called again next time.
+        One that changes and forwards nothing costs no transaction. One that raises ends the
+        stage: what a store holds was accepted once, so the failure is not a record's.
         """
+
+
+class Hooks(Protocol):
+    """What a processor may have besides; the runtime looks for each once, by its name."""
+
+    def undone(self, ctx: Context) -> None:
+        """Some or all writes since the last commit were taken back.
+
+        So it is after a poison record, a refused output and an aborted transaction. Bring what
+        is derived in line with the stores, touching only what changed since `committed`; the
+        stores show what holds now. It must not write or forward.
+        """
+
+    def committed(self) -> None:
+        """All writes so far are durable: a journal kept for `undone` may be cleared."""
+
+    def initiate(self, ctx: Context, limit: int | None) -> None:
+        """Forward what belongs to no record, after a step's records and punctuation.
+
+        With a `limit`, forward at most so many records. It is called with ever smaller limits,
+        after what it did was taken back, to find an output that the broker refuses. Whoever has
+        it has `refused`.
+        """
+
+    def refused(
+        self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
+    ) -> None:
+        """The broker will never take this output of `initiate`: see that it is not sent again.
+
+        `missing` says that the topic or partition does not exist, which is not the output's
+        fault: hold it back for a while, and what else would go there. What this writes and
+        forwards is committed, and `initiate` is called again.
+        """
+
+    def closed(self) -> None:
+        """The partition was taken away or the process ends; drop gauges. Stores are closed next."""
 
 
 class BatchProcessor(Processor, Protocol):
     """A processor that wants a partition's records together, to look keys up in one go."""
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
-        """Handle records in order; raises like `process`, then each is handled alone."""
+        """Handle records in order; one that raises is undone, and each is handled alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from streams import telemetry
-from streams.errors import Fenced, StoreDamaged
+from streams.errors import Fenced, StageFailed, StoreDamaged
 from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
@@ -56,6 +56,7 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
         ConfigError: topics that do not fit the stage, or a state directory in use.
         ClockStepped: the broker's time cannot be believed any more.
         Fenced: another process runs as this instance.
+        StageFailed: the stage cannot go on; the message names the way out.
     """
     stop = threading.Event()
 
@@ -76,6 +77,9 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
         log.warning("stopped while kafka did not answer: the next start settles it")
     except Fenced as fenced:
         log.error("fenced", error=str(fenced))
+        raise
+    except StageFailed as failed:
+        log.error("stage failed", error=str(failed))
         raise
     log.info("stage stopped")
 
@@ -126,7 +130,8 @@ class StageLoop:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
         # Before the group hears of this process: it takes the place of any other of its name.
-        directory = StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0]))
+        width = self._topics.width(stage.inputs[0])
+        directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
@@ -152,6 +157,7 @@ class StageLoop:
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
             self._clock,
             self._ends.read_through,
+            settings.set_aside,
         )
 
     def _round(self) -> None:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.runtime.failures import REFUSED
+from streams.runtime.failures import MISSING, REFUSED
 from streams.runtime.task import Task
 from streams.state.store import Logged
 
 _Watch = Callable[[KafkaError | None, Message], None]
+
+
+class Refusal(NamedTuple):
+    """A record that the broker will never take: its logical topic, its key, and why."""
+
+    topic: str
+    key: bytes | None
+    detail: str
+    missing: bool
 
 
 class Sending:
@@ -28,7 +37,7 @@ class Sending:
     """
 
     def __init__(self, producer: Producer, prefix: str, *, watch_all: bool) -> None:
-        self.refused: list[str] = []
+        self.refused: list[Refusal] = []
         self._producer = producer
         self._prefix = prefix
         self._watch_all = watch_all
@@ -60,6 +69,9 @@ class Sending:
                     produce(topic, value, key, to, watch, None, at, headers or None)
                 except BufferError:
                     self._insist(topic, value, key, to, watch, None, at, headers or None)
+                except KafkaException as error:
+                    self._note(error.args[0], topic, to, key)
+                    raise
 
     def _changes(self, partition: int, store: str, topic: str, records: Logged, at: int) -> None:
         produce: Any = self._producer.produce
@@ -82,12 +94,18 @@ class Sending:
 
     def _watch(self, store: tuple[int, str] | None = None) -> _Watch:
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None and error.code() in REFUSED:
-                self.refused.append(f"{message.topic()}-{message.partition()}: {error.name()}")
-            elif error is None and store is not None:
+            if error is not None:
+                self._note(error, message.topic() or "", message.partition() or 0, message.key())
+            elif store is not None:
                 self._ends[store] = (message.offset() or 0) + 1
 
         return delivered
+
+    def _note(self, error: KafkaError, topic: str, partition: int, key: bytes | None) -> None:
+        if error.code() in REFUSED:
+            detail = f"{topic}-{partition}: {error.name()}"
+            missing = error.code() in MISSING
+            self.refused.append(Refusal(topic.removeprefix(self._prefix), key, detail, missing))
 
 
 def positions(prefix: str, tasks: Sequence[Task]) -> list[TopicPartition]:

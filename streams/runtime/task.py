@@ -7,31 +7,34 @@ a list, positions beside the committed ones. `rollback` forgets all of it.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 
 import structlog
 
-from streams.errors import PoisonRecord, StoreDamaged, TidegateError
+from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
-from streams.state.overlay import Overlay
-from streams.state.store import Backend, Checkpoint, Logged
+from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
+from streams.runtime.task_stores import QUIET_MS, TaskStores
+from streams.state.store import Backend, Logged
 
 log = structlog.get_logger(__name__)
 
-_QUIET_MS = 21_600_000  # a quarter of the time for which Kafka, by default, keeps tombstones
 _TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
+_PLACE = itemgetter(0, 1, 2)
 
 
 class Task:
     """Runs a stage's processor over one partition; the same in production and in tests.
 
     `positions` is the next offset to process of each input (logical topic), and `poisoned`
-    counts the records sent to `dlq`.
+    counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset) go there
+    unseen, as their operator wants it.
     """
 
     def __init__(
@@ -42,10 +45,12 @@ class Task:
         clock: Clock,
         read_through: ReadThrough,
         positions: Mapping[str, int],
+        set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
         self.stage = stage
         self.partition = partition
-        self.stores = {name: Overlay(backend) for name, backend in backends.items()}
+        self._stores = TaskStores(stage, backends)
+        self.stores = self._stores.by_name
         self.ctx = TaskContext(partition, clock, self.stores, read_through)
         self.positions = dict(positions)
         self.poisoned = 0
@@ -53,29 +58,38 @@ class Task:
         self._clock = clock
         # Old ones are dated anew by the first commit: until then a process that was frozen since it
         # restored them cannot know that they are still its own.
-        dates = (checkpoint.written_at_ms for checkpoint in self._checkpoints())
+        dates = (checkpoint.written_at_ms for checkpoint in self._stores.checkpoints())
         self._worked_at = self._current_at = min(dates, default=clock.now())
-        self._processor = stage.processor(partition)
-        self._batch = getattr(self._processor, "process_batch", None)
+        self._processor = ProcessorCalls(stage.name, partition, stage.processor(partition))
+        self._set_aside = set_aside
         self._outputs_before = 0
-        self._stream_time = max((c.stream_time for c in self._checkpoints()), default=0)
+        self._stream_time = max((c.stream_time for c in self._stores.checkpoints()), default=0)
         self.ctx.stream_time = self._stream_time
 
-    def restored(self) -> None:
-        """Let the processor build what it derives from its stores.
+    def restoring(self) -> Generator[None]:
+        """Let the processor build what it derives from its stores, part by part.
 
         Raises:
+            StageFailed: the processor cannot.
             TidegateError: the processor wrote, which its contract forbids.
         """
         before = self._pending()
-        self._processor.restored(self.ctx)
-        if self._pending() != before:
-            raise TidegateError(f"stage {self.stage.name}: its processor wrote in `restored`")
+        yield from self._processor.restoring(self.ctx)
+        refuse_writes(self.stage.name, "restored", before, self._pending())
+
+    def restored(self) -> None:
+        """`restoring` in one go."""
+        for _ in self.restoring():
+            pass
 
     def process(self, records: Sequence[Record]) -> None:
-        """Handle records in order; one that cannot be handled leaves a dead letter instead."""
+        """Handle records in order; one that can never be handled leaves a dead letter instead.
+
+        Raises:
+            StageFailed: a failure that is no record's fault; nothing may be committed.
+        """
         self._worked_at = self._clock.now()
-        if self._batch is None or not self._handled_together(records, self._batch):
+        if not self._handled_together(records):
             for record in records:
                 self._handle(record)
 
@@ -91,17 +105,29 @@ class Task:
         )  # fmt: skip
 
     def punctuate(self) -> None:
-        """Tell the processor that time has passed; what it did before it raised is undone."""
+        """Tell the processor that time has passed."""
         self._worked_at = self._clock.now()
-        self._mark()
-        try:
-            self._processor.punctuate(self._worked_at, self.ctx)
-        except StoreDamaged:
-            raise
-        except Exception:
-            log.exception("punctuate raised: undone, called again next time")
-            self._undo()
-            self.restored()
+        self._processor.punctuate(self._worked_at, self.ctx)
+
+    @property
+    def initiates(self) -> bool:
+        """Whether the processor forwards what belongs to no record."""
+        return self._processor.initiate is not None
+
+    def initiate(self, limit: int | None = None) -> int:
+        """Have it do so, up to a limit; how many records it forwarded."""
+        self._worked_at = self._clock.now()
+        before = len(self.ctx.outputs)
+        self._processor.start(self.ctx, limit)
+        return sum(len(records) for _, _, records in self.ctx.outputs[before:])
+
+    def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
+        """Tell the processor which of its initiated outputs the broker will never take."""
+        log.warning(
+            "an output that belongs to no record is refused",
+            topic=topic, key=key, detail=detail, missing=missing,
+        )  # fmt: skip
+        self._processor.refuse(topic, key, detail, missing, self.ctx)
 
     @property
     def dirty(self) -> bool:
@@ -111,7 +137,7 @@ class Task:
         subscribed to (KIP-496), and a group subscribes to a stage's first input alone; and stores
         that nobody dates anew are taken for old ones (`restore.distrust`).
         """
-        stale = self._clock.now() - self._current_at > _QUIET_MS
+        stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
@@ -120,15 +146,13 @@ class Task:
         It is the stream time, so that a rebuilt store knows it.
         """
         at = self.ctx.stream_time or self._clock.now()
-        for spec in self.stage.stores:
-            store = self.stores[spec.name]
-            if store.changes:
-                yield spec.name, spec.changelog, store.backend.to_changelog(store.changes), at
+        for name, topic, records in self._stores.changelog():
+            yield name, topic, records, at
 
     @property
     def changes(self) -> int:
         """How many entries of its stores are to be changed."""
-        return sum(len(store.changes) for store in self.stores.values())
+        return self._stores.changes
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         """The transaction is committed: write it to the backends.
@@ -138,52 +162,52 @@ class Task:
         since a process may be frozen between the broker's answer and now.
         """
         self._current_at = self._worked_at
-        for name, store in self.stores.items():
-            offset = changelog_offsets[name] if store.changes else self._quiet_at(store)
-            if offset is not None:
-                dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
-                store.backend.write(store.changes, dated)
-            store.drop()
+        try:
+            self._stores.commit(changelog_offsets, self._current_at, self.ctx.stream_time)
+        except ConfigError as denied:
+            raise StageFailed(
+                f"stage {self.stage.name} cannot write the state of partition {self.partition}, "
+                f"which Kafka has committed: {denied}. Then start the stage again: it takes from "
+                "the changelogs what is missing"
+            ) from denied
         self.ctx.outputs.clear()
         self._committed = dict(self.positions)
         self._stream_time = self.ctx.stream_time
+        self._processor.committed()
 
     def rollback(self) -> None:
         """The transaction is aborted: be as after the last commit."""
-        for store in self.stores.values():
-            store.drop()
+        self._stores.drop()
         self.ctx.outputs.clear()
         self.positions = dict(self._committed)
         self.ctx.stream_time = self._stream_time
-        self.restored()
+        self._correct()
+
+    def closed(self) -> None:
+        """Tell the processor that its work here is over."""
+        self._processor.closed()
 
     def close(self) -> None:
         """Leave the state as committed, dated when it was last known to be current.
 
         Not now: a process that was frozen may close what has long been another's.
         """
-        for name, store in self.stores.items():
-            try:
-                checkpoint = store.backend.checkpoint()
-                if checkpoint is not None:
-                    dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
-                    store.backend.write({}, dated)
-            except StoreDamaged as damaged:
-                log.warning("store is damaged", store=name, why=str(damaged))
-            finally:
-                store.backend.close()
+        self.closed()
+        self._stores.close(self._current_at, self._stream_time)
 
-    def _handled_together(
-        self, records: Sequence[Record], batch: Callable[[Sequence[Record], TaskContext], None]
-    ) -> bool:
+    def _handled_together(self, records: Sequence[Record]) -> bool:
+        if self._processor.batch is None or self._asked_aside(records):
+            return False
         self._mark()
         try:
-            batch(records, self.ctx)
+            self._processor.batch(records, self.ctx)
         except StoreDamaged:
             raise
-        except Exception:
-            if self._undo():
-                self.restored()
+        except Exception as error:
+            if not isinstance(error, PoisonRecord):
+                raised = traceback.format_exc()  # not rendered: that would take descriptors
+                log.warning("a batch raised: its records are tried one by one", error=raised)
+            self._take_back()
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
         self.positions.update({topic: offset + 1 for topic, offset in last.items()})
@@ -191,49 +215,44 @@ class Task:
         return True
 
     def _handle(self, record: Record) -> None:
-        self._mark()
         self.ctx.stream_time = max(self.ctx.stream_time, record.timestamp)
+        if self._set_aside and _PLACE(record) in self._set_aside:
+            self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
+            return
+        self._mark()
         try:
-            self._processor.process(record, self.ctx)
-        except StoreDamaged:
-            raise
+            self._processor.handle(record, self.ctx)
         except PoisonRecord as poison:
-            self._pass_by(record, poison.reason, poison.detail)
-        except Exception as error:
-            log.error("processor raised", error=traceback.format_exc())
-            self._pass_by(record, "processor_error", f"{type(error).__name__}: {error}")
+            self._take_back()
+            self.refuse(record, poison.reason, poison.detail)
         else:
             self.positions[record.topic] = record.offset + 1
 
-    def _pass_by(self, record: Record, reason: str, detail: str) -> None:
-        changed = self._undo()
-        self.refuse(record, reason, detail)
-        if changed or reason == "processor_error":
+    def _asked_aside(self, records: Sequence[Record]) -> bool:
+        return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
+
+    def _take_back(self) -> None:
+        """Undo what was done since the mark; without a change there is nothing to build anew."""
+        if self._undo() or self._processor.undone is not None:
+            self._correct()
+
+    def _correct(self) -> None:
+        """Bring what the processor derives in line with stores of which something was undone."""
+        if self._processor.undone is None:
             self.restored()
+            return
+        before = self._pending()
+        self._processor.undo(self.ctx)
+        refuse_writes(self.stage.name, "undone", before, self._pending())
 
     def _mark(self) -> None:
         self._outputs_before = len(self.ctx.outputs)
-        for store in self.stores.values():
-            store.mark()
+        self._stores.mark()
 
     def _undo(self) -> bool:
         changed = len(self.ctx.outputs) > self._outputs_before
         del self.ctx.outputs[self._outputs_before :]
-        for store in self.stores.values():
-            changed |= store.undo()
-        return changed
-
-    def _quiet_at(self, store: Overlay) -> int | None:
-        checkpoint = store.backend.checkpoint()
-        if checkpoint is None or self._current_at - checkpoint.written_at_ms <= _QUIET_MS:
-            return None
-        return checkpoint.offset
+        return self._stores.undo() or changed
 
     def _pending(self) -> tuple[int, int]:
         return len(self.ctx.outputs), self.changes
-
-    def _checkpoints(self) -> Iterator[Checkpoint]:
-        for store in self.stores.values():
-            checkpoint = store.backend.checkpoint()
-            if checkpoint is not None:
-                yield checkpoint

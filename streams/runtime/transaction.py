@@ -20,7 +20,7 @@ from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import REFUSED, Outage, Verdict, classify, classify_produce
-from streams.runtime.sending import Sending, positions
+from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
 from streams.runtime.task import Task
 from streams.runtime.watched import Hung, WatchedThread
@@ -179,13 +179,15 @@ class KafkaTransactions:
 
     def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
-        wanted = {(topic, to) for task in tasks for topic, to, _ in task.ctx.outputs}
-        for topic, partition in wanted:
+        outputs = [output for task in tasks for output in task.ctx.outputs]
+        for topic, partition in {(topic, to) for topic, to, _ in outputs}:
             if not self._exists(topic, partition):
-                raise OutputRefused(f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART")
+                keys = (own[0].key for t, to, own in outputs if (t, to) == (topic, partition))
+                detail = f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART"
+                raise OutputRefused(detail, (topic, next(keys)), missing=True)
 
     def _abort(
-        self, producer: Producer, failed: _Failed, alone: bool, refused: list[str]
+        self, producer: Producer, failed: _Failed, alone: bool, refused: list[Refusal]
     ) -> NoReturn:
         metrics.TRANSACTIONS.labels(self._stage, "aborted").inc()
         if failed.verdict not in {Verdict.ABORT, Verdict.REFUSE}:
@@ -196,7 +198,7 @@ class KafkaTransactions:
             self._give_up(again)
         self._ended = time.monotonic()
         if failed.verdict is Verdict.REFUSE and (failed.proven or refused or not alone):
-            raise OutputRefused("; ".join(refused) or str(failed))
+            raise _refusal(failed, refused)
         log.warning("transaction aborted", error=str(failed))
         raise TransactionAborted(str(failed))
 
@@ -248,3 +250,11 @@ class KafkaTransactions:
             timed_out = KafkaError(KafkaError._TIMED_OUT, "the call does not return")
             self._outage.failed(timed_out)
             raise _Failed(Verdict.RECREATE, timed_out) from hung
+
+
+def _refusal(failed: _Failed, refused: Sequence[Refusal]) -> OutputRefused:
+    if not refused:
+        return OutputRefused(str(failed))
+    detail = "; ".join(refusal.detail for refusal in refused)
+    missing = all(refusal.missing for refusal in refused)
+    return OutputRefused(detail, (refused[0].topic, refused[0].key), missing=missing)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from granting import granting_stage, granting_topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_beds import on_disk
@@ -127,6 +128,28 @@ def test_a_crash_finds_just_what_the_steps_before_it_have_done(at: CrashPoint, t
     committed = POINTS.index(at) > POINTS.index("before_commit")
     written = {"between_writes": times, "after_write": PARTITIONS * len(STORES)}.get(at, 0)
     assert found == [(12 if committed else 6, written)]
+
+
+@pytest.mark.parametrize("at", POINTS)
+def test_a_crash_neither_repeats_nor_forgets_what_belongs_to_no_record(at: CrashPoint) -> None:
+    """Also in the midst of looking for an output that is refused."""
+    for commit in range(1, 30):
+        driver = TopologyTestDriver([granting_stage()], granting_topology())
+        driver.crash("granting", at, commit)
+        with driver.together():
+            for n in range(20):
+                driver.pipe("in", b"%02d" % n, b"huge" if n in (3, 17) else b"grant")
+        driver.advance(1)
+        said = [(r.key, r.value) for r in driver.output("out")]
+        keys = [b"%02d" % n for n in range(20)]
+        refused = {b"03", b"17"}
+        expected = [(key, b"accepted") for key in keys]
+        expected += [(key, b"refused" if key in refused else b"granted") for key in keys]
+        assert sorted(said) == sorted(expected)
+        if driver._runs["granting"].commits.armed is not None:
+            assert commit > 5, "nothing was looked for"
+            return
+    raise AssertionError("it goes on for ever")
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,13 +15,25 @@ COUNT = (b"a", b"count")
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
-@pytest.fixture(params=["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)])
+BEDS = ["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)]
+
+
+@pytest.fixture(params=BEDS)
 def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    yield from open_bed(request, tmp_path, "counting")
+
+
+@pytest.fixture(params=BEDS)
+def granting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    yield from open_bed(request, tmp_path, "granting")
+
+
+def open_bed(request: pytest.FixtureRequest, folder: Path, stage: str) -> Iterator[Bed]:
     opened: Bed
     if request.param == "broker":
-        opened = BrokerBed(request.getfixturevalue("kafka"), tmp_path)
+        opened = BrokerBed(request.getfixturevalue("kafka"), folder, stage)
     else:
-        opened = DriverBed(on_disk(tmp_path) if request.param == "rocksdb" else None)
+        opened = DriverBed(on_disk(folder) if request.param == "rocksdb" else None, stage)
     yield opened
     opened.close()
 
@@ -40,13 +52,54 @@ def test_state_and_output_are_each_partitions_own(bed: Bed) -> None:
 
 def test_a_record_that_fails_is_undone_alone_and_becomes_a_dead_letter(bed: Bed) -> None:
     bed.start()
-    bed.send(*((b"a", verb) for verb in (b"count", b"poison", b"count", b"crash", b"count")))
+    bed.send(*((b"a", verb) for verb in (b"count", b"poison", b"count", b"poison", b"count")))
     bed.shows(counted(1, 2, 3))
     assert [(letter.id, letter.reason, letter.key, letter.value) for letter in bed.letters()] == [
         ("counting:in:0:1", "bad_verb", b"a", b"poison"),
-        ("counting:in:0:3", "processor_error", b"a", b"crash"),
+        ("counting:in:0:3", "bad_verb", b"a", b"poison"),
     ]
     assert bed.last_headers() == [("total", b"3")], "derived state was not rebuilt"
+
+
+def test_a_failure_that_is_no_records_fault_ends_the_stage_and_loses_nothing(bed: Bed) -> None:
+    """Till somebody says that it is the record that our code cannot take."""
+    bed.start()
+    bed.send(COUNT)
+    bed.shows(counted(1))
+    bed.send(COUNT, (b"a", b"crash"), COUNT)
+    for _ in range(2):
+        why = bed.fails()
+        assert "counting cannot go on at in-0@2: ZeroDivisionError: told to." in why
+        assert why.endswith("TIDEGATE_SET_ASIDE=in:0:2, which sends this record to dlq")
+        assert bed.keys() == [b"a"]
+        assert bed.letters() == []
+        bed.start()
+    bed.fails()
+    bed.start(("in", 0, 2))
+    bed.shows(counted(1, 2, 3))
+    (letter,) = bed.letters()
+    assert (letter.id, letter.reason, letter.value) == ("counting:in:0:2", "set_aside", b"crash")
+
+
+GRANTS = [(b"%02d" % n, b"grant") for n in range(20)]
+
+
+@pytest.mark.parametrize("verb", [b"huge", b"nowhere"])
+def test_an_initiated_output_that_is_refused_costs_nobody_else_anything(
+    granting: Bed, verb: bytes
+) -> None:
+    """Neither the records of its step nor what else was to be initiated."""
+    granting.start()
+    granting.send(*GRANTS[:13], (b"12a", verb), *GRANTS[13:], (b"bad", b"poison"))
+    expected = {(key, said) for key, _ in GRANTS for said in (b"accepted", b"granted")}
+    expected |= {(b"12a", b"accepted")}
+    expected |= {(b"12a", b"refused")} if verb == b"huge" else set()
+    eventually(lambda: set(granting.pairs()) == expected, 30, what="all but one are granted")
+    assert len(granting.pairs()) == len(expected)
+    assert [letter.id for letter in granting.letters()] == ["granting:in:0:21"]
+    granting.send((b"later", b"grant"))
+    expected |= {(b"later", b"accepted"), (b"later", b"granted")}
+    eventually(lambda: set(granting.pairs()) == expected, 30, what="a later one is granted")
 
 
 @pytest.mark.parametrize("verb", [b"lost", b"huge"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from counting import counting_stage, counting_topology
+from counting import Counting, counting_stage, counting_topology
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -23,7 +23,7 @@ from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
-from streams.runtime.processor import Record, StoreSpec
+from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.runner import StageLoop
 from streams.runtime.state_directory import StateDirectory
@@ -122,6 +122,80 @@ def test_open_transactions_are_settled_then_offsets_then_ends(
     while not (ready := loop._assignment.advance()):
         pass
     assert ready[0].positions == {"in": 7}
+    loop._assignment.close()
+
+
+class Building(Counting):
+    """Builds what it derives in parts, each as long as the runtime gives it at once."""
+
+    parts = 0
+    events: list[str] = []  # noqa: RUF012
+
+    def restored(self, ctx: Context) -> Iterator[None]:  # type: ignore[override]
+        try:
+            for _ in range(self.parts):
+                self.events.append("part")
+                yield
+            self.events.append("built")
+        finally:
+            self.events.append("ended")
+
+    def closed(self) -> None:
+        self.events.append("closed")
+
+
+def building_loop(
+    parts: int, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    monkeypatch.setattr(assignment, "_PART_SECONDS", 0)
+    monkeypatch.setattr(Building, "parts", parts)
+    monkeypatch.setattr(Building, "events", [])
+    loop = loop_with(Source(asked), asked, tmp_path)
+    stage = counting_stage()
+    loop._assignment._stage = Stage(stage.name, stage.inputs, stage.stores, Building)
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    return loop
+
+
+def test_a_long_build_is_driven_in_parts_while_polling_goes_on(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = building_loop(5, asked, tmp_path, monkeypatch)
+    rounds: list[float] = []
+    started: list[dict[Place, int]] = []
+    loop._source.joining = False
+
+    def read(patience: float) -> list[Record]:
+        rounds.append(patience)
+        return []
+
+    loop._source.read = read
+    loop._source.start = started.append
+    loop._lag = SimpleNamespace(measure=lambda records: None)
+    loop._executor = SimpleNamespace(step=lambda batch, due: None)
+    while not started:
+        assert not loop._assignment.tasks
+        loop._round()
+    assert Building.events == ["part"] * 5 + ["built", "ended"]
+    assert len(rounds) > 5
+    assert set(rounds[1:]) == {0}, "it waits for records meanwhile"
+    assert started == [{("in", 0): 7}]
+    loop._assignment.close()
+    assert Building.events[-1] == "closed"
+
+
+def test_a_partition_that_is_taken_away_drops_its_build(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = building_loop(1_000, asked, tmp_path, monkeypatch)
+    loop._change()
+    while not Building.events:
+        assert loop._assignment.advance() == []
+    loop._source.partitions, loop._source.changed = frozenset(), True
+    loop._change()
+    assert Building.events[-2:] == ["ended", "closed"]
+    assert not loop._assignment.restoring
+    loop._assignment.begin([0])  # its stores can be opened again
     loop._assignment.close()
 
 

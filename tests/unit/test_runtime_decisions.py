@@ -29,6 +29,7 @@ from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.runtime.watched import Hung, WatchedThread
 from streams.serde.codec import DEAD_LETTER
+from streams.serde.headers import traceparent
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
@@ -225,3 +226,18 @@ def test_a_header_without_a_value_is_no_second_accident() -> None:
     record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
     _, value = dead_letter("s", record, 1, "undecodable", "x")
     assert DEAD_LETTER.decode(value).traceparent is None
+
+
+def test_a_dead_letter_is_written_whatever_an_error_says() -> None:
+    """An error may quote what cannot be encoded, or be as long as what it was given."""
+    record = Record("in", 0, 7, 1, b"k", b"v")
+    _, value = dead_letter("s", record, 1, "undecodable", "\ud800" + "\U0001f600" * 5_000)
+    letter = DEAD_LETTER.decode(value)
+    assert letter.detail.startswith("?\U0001f600")
+    assert len(letter.detail.encode()) <= 2_048
+    assert not letter.cut
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\xff\xfe", b"x" * 300])
+def test_what_cannot_be_a_trace_is_none(raw: bytes | None) -> None:
+    assert traceparent([("other", b"00"), ("traceparent", raw)]) is None

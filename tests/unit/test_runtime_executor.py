@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 from counting import HUGE, counting_stage
+from granting import Granting, granting_stage
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StageFailed
 from streams.runtime.clock import SystemClock
 from streams.runtime.executor import Executor, OutputRefused
-from streams.runtime.processor import Record
+from streams.runtime.processor import Context, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
@@ -32,12 +33,13 @@ class Refusing:
             raise OutputRefused("MSG_SIZE_TOO_LARGE")
         self.taken += [(r.partition, r.value or b"") for r in outputs if r.topic == "out"]
         for task in tasks:
-            task.committed({"counts": 1})
+            task.committed({spec.name: 1 for spec in task.stage.stores})
 
 
-def task(partition: int) -> Task:
-    backends = {"counts": KeyValueBackend(MemoryTables())}
-    found = Task(counting_stage(), partition, backends, SystemClock(), lambda *_: True, {"in": 0})
+def task(partition: int, stage: Stage | None = None) -> Task:
+    stage = stage or counting_stage()
+    backends = {spec.name: KeyValueBackend(MemoryTables()) for spec in stage.stores}
+    found = Task(stage, partition, backends, SystemClock(), lambda *_: True, {"in": 0})
     found.restored()
     return found
 
@@ -62,6 +64,81 @@ def test_a_refused_record_costs_tens_of_transactions_whatever_the_batch(
         assert found.positions == {"in": RECORDS}
         assert (found.poisoned, found.dirty) == (poisoned, False)
     assert broker.asked < 26 * len(guilty)
+
+
+class Taking(Refusing):
+    """`Transactions` of a broker without a topic `nowhere`."""
+
+    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+        for task in tasks:
+            for topic, _, own in task.ctx.outputs:
+                if topic == "nowhere":
+                    self.asked += 1
+                    raise OutputRefused("UNKNOWN", (topic, own[0].key), missing=True)
+        super().commit(tasks, alone=alone)
+
+
+def waiting(partition: int, *guilty: int, verb: bytes = b"huge") -> list[Record]:
+    return [
+        Record("in", partition, n, 1, b"%03d" % n, verb if n in guilty else b"grant")
+        for n in range(RECORDS)
+    ]
+
+
+@pytest.mark.parametrize("guilty", [(0,), (RECORDS - 1,), (17, 18, 700)])
+def test_a_refused_initiated_output_is_found_in_tens_of_transactions(
+    guilty: tuple[int, ...],
+) -> None:
+    tasks, broker = [task(0, granting_stage()), task(1, granting_stage())], Taking()
+    batch = list(zip(tasks, [waiting(0, *guilty), waiting(1)], strict=True))
+    Executor(broker).step(batch, tasks)
+    for found, refused in zip(tasks, (len(guilty), 0), strict=True):
+        said = [value for to, value in broker.taken if to == found.partition]
+        assert said.count(b"accepted") == RECORDS
+        assert said.count(b"granted") == RECORDS - refused
+        assert said.count(b"refused") == refused
+        assert (found.positions, found.poisoned, found.dirty) == ({"in": RECORDS}, 0, False)
+    assert broker.asked < 5 + 13 * len(guilty)
+
+
+def test_outputs_to_a_topic_that_is_gone_are_held_back_and_the_others_go_on() -> None:
+    granting, broker = task(0, granting_stage()), Taking()
+    work = waiting(0, *range(0, RECORDS, 2), verb=b"nowhere")
+    Executor(broker).step([(granting, work)], [granting])
+    said = [value for _, value in broker.taken]
+    assert (said.count(b"accepted"), said.count(b"granted")) == (RECORDS, RECORDS // 2)
+    assert broker.asked < 20
+    asked = broker.asked
+    Executor(broker).step([], [granting])
+    assert broker.asked == asked, "what is held back is offered again"
+
+
+def test_a_processor_that_drops_nothing_does_not_hold_up_the_step_for_ever() -> None:
+    class Stubborn(Granting):
+        def refused(self, *_: object) -> None: ...
+
+    granting, broker = (
+        task(0, Stage("granting", ("in",), granting_stage().stores, Stubborn)),
+        Taking(),
+    )
+    Executor(broker).step([(granting, waiting(0, 0))], [granting])
+    assert granting.positions == {"in": RECORDS}
+    assert broker.asked < 16 * 13
+
+
+def test_a_change_of_state_that_is_refused_without_an_output_ends_the_stage() -> None:
+    class Writing(Granting):
+        def initiate(self, ctx: Context, limit: int | None) -> None:
+            ctx.store("keys").put(b"a", b"1")
+
+    class Full(Taking):
+        def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+            if any(task.changes for task in tasks):
+                raise OutputRefused("granting.keys.changelog-0: MSG_SIZE_TOO_LARGE")
+
+    granting = task(0, Stage("granting", ("in",), granting_stage().stores, Writing))
+    with pytest.raises(StageFailed, match="a change of its state"):
+        Executor(Full()).step([], [granting])
 
 
 class Letterless(Refusing):

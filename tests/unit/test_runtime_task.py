@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import pytest
 from counting import Counting, counting_stage
+from granting import Granting, granting_stage
 
-from streams.errors import TidegateError
+from streams.errors import StageFailed, StoreDamaged, TidegateError
 from streams.runtime.clock import Clock, SystemClock
 from streams.runtime.driver import VirtualClock
 from streams.runtime.processor import Context, Record, Stage
@@ -15,9 +19,20 @@ from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
 
-def task(stage: Stage, clock: Clock | None = None) -> Task:
-    backends = {"counts": KeyValueBackend(MemoryTables())}
-    return Task(stage, 0, backends, clock or SystemClock(), lambda *_: True, {"in": 5})
+def task(
+    stage: Stage,
+    clock: Clock | None = None,
+    set_aside: frozenset[tuple[str, int, int]] = frozenset(),
+) -> Task:
+    backends = {spec.name: KeyValueBackend(MemoryTables()) for spec in stage.stores}
+    clock = clock or SystemClock()
+    return Task(stage, 0, backends, clock, lambda *_: True, {"in": 5}, set_aside)
+
+
+def processor_of(granting: Task) -> Granting:
+    processor: Any = granting._processor._processor
+    assert isinstance(processor, Granting)
+    return processor
 
 
 def record(offset: int, value: bytes = b"count") -> Record:
@@ -95,16 +110,76 @@ def test_nothing_reaches_the_backend_before_the_commit() -> None:
     assert (checkpoint.offset, checkpoint.stream_time) == (9, 1_005)
 
 
-def test_a_punctuation_that_raises_is_undone() -> None:
-    class Raising(Counting):
-        def punctuate(self, now: int, ctx: Context) -> None:
-            ctx.store("counts").put(b"z", b"1")
-            ctx.forward("out", b"z", b"1")
-            raise RuntimeError
+@pytest.mark.parametrize("hook", ["punctuate", "initiate", "restored", "undone"])
+def test_a_hook_that_raises_ends_the_stage(hook: str) -> None:
+    """What stands in a store was accepted once: no record is to blame, and no retry helps."""
 
-    raising = task(Stage("counting", ("in",), counting_stage().stores, Raising))
-    raising.punctuate()
-    assert not raising.dirty
+    class Raising(Granting):
+        def raising(self, *_: object) -> None:
+            raise OSError(24, "Too many open files")
+
+    setattr(Raising, hook, Raising.raising)
+    stage = Stage("granting", ("in",), granting_stage().stores, Raising)
+    raising = task(stage)
+    calls: dict[str, Callable[[], object]] = {
+        "punctuate": raising.punctuate, "initiate": raising.initiate,
+        "restored": raising.restored, "undone": raising.rollback,
+    }  # fmt: skip
+    with pytest.raises(StageFailed, match=rf"partition 0 \(`{hook}`\): OSError: .*Too many") as why:
+        calls[hook]()
+    assert "SET_ASIDE" not in str(why.value)
+
+
+def test_a_batch_that_fails_names_its_record() -> None:
+    class Together(Counting):
+        def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
+            for each in records:
+                self.process(each, ctx)
+
+    together = task(Stage("counting", ("in",), counting_stage().stores, Together))
+    together.restored()
+    with pytest.raises(StageFailed, match=r"in-0@7: ZeroDivisionError.*SET_ASIDE=in:0:7,"):
+        together.process([record(n, b"crash" if n == 7 else b"count") for n in range(5, 10)])
+
+
+def test_a_damaged_store_ends_no_stage_and_costs_no_record() -> None:
+    class Damaged(Counting):
+        def process(self, record: Record, ctx: Context) -> None:
+            raise StoreDamaged("told to")
+
+    damaged = task(Stage("counting", ("in",), counting_stage().stores, Damaged))
+    with pytest.raises(StoreDamaged):
+        damaged.process([record(5)])
+    assert not damaged.dirty
+
+
+def test_what_is_undone_is_corrected_and_not_built_anew() -> None:
+    granting = task(granting_stage())
+    processor = processor_of(granting)
+    granting.restored()
+    granting.process([record(5, b"grant"), record(6, b"poison")])
+    granting.rollback()
+    granting.process([record(5, b"grant")])
+    granting.committed({"keys": 1})
+    granting.closed()
+    assert processor.calls == ["restored", "complete", "undone", "undone", "committed", "closed"]
+    assert (processor.waiting, processor.journal) == ({b"a": b"grant"}, set())
+
+
+def test_a_long_build_goes_on_between_its_parts() -> None:
+    granting = task(granting_stage())
+    granting.restored()
+    granting.process([Record("in", 0, n, 1, b"%d" % n, b"grant") for n in range(5)])
+    granting.committed({"keys": 1})
+    assert len(list(granting.restoring())) == 5
+
+
+def test_what_an_operator_sets_aside_is_not_looked_at() -> None:
+    counting = task(counting_stage(), set_aside=frozenset({("in", 0, 6), ("other", 0, 5)}))
+    counting.restored()
+    counting.process([record(5), record(6, b"crash"), record(7)])
+    assert counting.positions == {"in": 8}
+    assert [topic for topic, *_ in counting.ctx.outputs] == ["out", "dlq", "out"]
 
 
 def test_a_processor_that_writes_while_restoring_is_stopped() -> None:

@@ -39,7 +39,9 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
     assert topology.topics["payloads"].max_message_bytes == 1024 * 1024
     assert topology.topics["jobs.work.default"].partitions == 16
     assert topology.topics["ledger"].retention_ms is None
-    assert topology.stages["dispatcher"].reads == ("events", "jobs.commands")
+    assert topology.stages["dispatcher"].reads == (
+        "events", "duplicates", "jobs.commands", "tenants",
+    )  # fmt: skip
     assert topology.default_priority == "webhook"
     assert topology.route("zendesk", "ticket.created") is None
 
@@ -112,7 +114,9 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
     changelogs = {s.name: s.changelog for s in topology.stages["dispatcher"].stores}
     assert changelogs["ledger"] == "ledger.v2"
     assert changelogs["jobs"] == "dispatcher.jobs.changelog"
-    assert topology.stages["dispatcher"].reads == ("events", "jobs.commands")
+    assert topology.stages["dispatcher"].reads == (
+        "events", "duplicates", "jobs.commands", "tenants",
+    )  # fmt: skip
 
 
 def test_the_partitions_of_the_topology_are_those_of_its_topics(overlay: Overlay) -> None:

@@ -1,0 +1,136 @@
+"""A processor as its task calls it: optional hooks looked up once, and failures that end the stage.
+
+A failure is the store's, the disk's, the memory's or our own code's unless it is a `PoisonRecord`.
+Its message names the place, the cause and the way on.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import structlog
+
+from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
+from streams.runtime.processor import Context, Processor, Record
+
+log = structlog.get_logger(__name__)
+
+
+class ProcessorCalls:
+    """One processor of a stage; `batch`, `initiate` and `undone` are None where it has none."""
+
+    def __init__(self, stage: str, partition: int, processor: Processor) -> None:
+        self._stage = stage
+        self._partition = partition
+        self._processor = processor
+        self.batch = self._optional("process_batch")
+        self.undone = self._optional("undone")
+        self.initiate = self._optional("initiate")
+        self._refused: Any = processor.refused if self.initiate else None  # type: ignore[attr-defined]
+        self._committed = self._optional("committed")
+        self._closed = self._optional("closed")
+
+    def restoring(self, ctx: Context) -> Iterator[None]:
+        """Run `restored` part by part."""
+        with self._ending("restored"):
+            yield from self._processor.restored(ctx) or ()
+
+    def handle(self, record: Record, ctx: Context) -> None:
+        """Run `process`.
+
+        Raises:
+            PoisonRecord: the record's fault.
+            StageFailed: not the record's fault.
+        """
+        try:
+            self._processor.process(record, ctx)
+        except (PoisonRecord, StoreDamaged):
+            raise
+        except Exception as error:
+            self._fail(_at(record), error, _way_out(record, error))
+
+    def undo(self, ctx: Context) -> None:
+        """Run `undone`, which is there."""
+        with self._ending("undone"):
+            assert self.undone is not None  # noqa: S101
+            self.undone(ctx)
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        with self._ending("punctuate"):
+            self._processor.punctuate(now, ctx)
+
+    def start(self, ctx: Context, limit: int | None) -> None:
+        """Run `initiate`, if it is there."""
+        if self.initiate is not None:
+            with self._ending("initiate"):
+                self.initiate(ctx, limit)
+
+    def refuse(
+        self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
+    ) -> None:
+        with self._ending("refused"):
+            self._refused(topic, key, detail, missing, ctx)
+
+    def committed(self) -> None:
+        if self._committed is not None:
+            with self._ending("committed"):
+                self._committed()
+
+    def closed(self) -> None:
+        """Run `closed`, which keeps nothing from being closed."""
+        try:
+            if self._closed is not None:
+                self._closed()
+        except Exception:
+            error = traceback.format_exc()
+            log.error(
+                "processor raised", where=f"partition {self._partition} (`closed`)", error=error
+            )
+
+    def _optional(self, name: str) -> Callable[..., Any] | None:
+        found: Callable[..., Any] | None = getattr(self._processor, name, None)
+        return found
+
+    @contextmanager
+    def _ending(self, hook: str) -> Iterator[None]:
+        try:
+            yield
+        except (StoreDamaged, StageFailed):
+            raise
+        except Exception as error:
+            self._fail(f"partition {self._partition} (`{hook}`)", error, "")
+
+    def _fail(self, where: str, error: Exception, way_out: str) -> NoReturn:
+        log.error("processor raised", where=where, error=traceback.format_exc())
+        raise StageFailed(
+            f"stage {self._stage} cannot go on at {where}: {_cause(error)}. Nothing of this step "
+            f"is committed. Mend the cause and start the stage again{way_out}"
+        ) from error
+
+
+def refuse_writes(stage: str, hook: str, before: Sequence[int], after: Sequence[int]) -> None:
+    """Raises TidegateError where a hook changed what is pending, which its contract forbids."""
+    if before != after:
+        raise TidegateError(f"stage {stage}: its processor wrote in `{hook}`")
+
+
+def _at(record: Record) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset}"
+
+
+def _way_out(record: Record, error: Exception) -> str:
+    """Not offered where the machine fails: the next record would fail as well."""
+    if isinstance(error, ConfigError | OSError | MemoryError):
+        return ""
+    place = f"{record.topic}:{record.partition}:{record.offset}"
+    return f"; or start it once with TIDEGATE_SET_ASIDE={place}, which sends this record to dlq"
+
+
+def _cause(error: Exception) -> str:
+    text = str(error).rstrip(".")
+    if isinstance(error, TidegateError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
