@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -19,6 +19,7 @@ from simulation.requests import Asked
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, SCHEDULE
+from streams.serde.ids import partition_for
 from streams.serde.records import (
     TERMINAL,
     Cancel,
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 _CANCEL_SECONDS = 20
 _MOST_OVERTAKEN = 12
 _BURIED = ("failed", "dead")
+
+
+class _Lane(NamedTuple):
+    """The ready jobs of a tenant that compete with those of other tenants of the same kind."""
+
+    tenant_id: str
+    kind: tuple[str, str, int]
 
 
 class Judge:
@@ -66,8 +74,8 @@ class Judge:
         """Those of them that ended without a word."""
         self.failed: Counter[tuple[str, str]] = Counter()
         """How many of them ended with the word that the attempt failed."""
-        self._overtaken: Counter[tuple[str, str, str]] = Counter()
-        """By tenant, type and pool: starts of others since it last had its turn."""
+        self._overtaken: Counter[_Lane] = Counter()
+        """Starts of others since a lane last had its turn."""
         self._closed: dict[str, Record] = {}
         self._known_closed: set[str] = set()
         self._timers: dict[bytes, int] = {}
@@ -311,19 +319,24 @@ class Judge:
         cap = self._world.wiring.cap
         running = Counter(j.tenant_id for j in self.jobs.values() if j.status == "running")
         waiting = {
-            (j.tenant_id, j.type, j.pool) for j in self.jobs.values()
+            self._lane(j) for j in self.jobs.values()
             if j.status == "pending" and j.lost < 2 and j.tenant_id not in self._closed
             and not (cap and running[j.tenant_id] >= cap)
         }  # fmt: skip
         for lane in [lane for lane in self._overtaken if lane not in waiting]:
             del self._overtaken[lane]
         for job in begun:
-            self._overtaken.pop((job.tenant_id, job.type, job.pool), None)
+            own = self._lane(job)
+            self._overtaken.pop(own, None)
             for lane in waiting:
-                if lane[1:] == (job.type, job.pool) and lane[0] != job.tenant_id:
+                if lane.kind == own.kind and lane.tenant_id != own.tenant_id:
                     self._overtaken[lane] += 1
                     if self._overtaken[lane] > _MOST_OVERTAKEN:
                         raise Violation("unfair", f"{lane}: {_MOST_OVERTAKEN} others began first")
+
+    def _lane(self, job: Job) -> _Lane:
+        partition = partition_for(job.tenant_id, self._world.partitions)
+        return _Lane(job.tenant_id, (job.type, job.pool, partition))
 
     def _one_job_a_scope(self) -> None:
         live: dict[tuple[str, str], str] = {}
@@ -424,4 +437,6 @@ def _may_be_refused(letter: DeadLetter) -> bool:
 
 
 def _unburied(old: Job, job: Job) -> bool:
-    return old.status == "dead" and job.status == "pending"
+    """A worker came that handles its type: it goes on, and may run at once."""
+    handled = old.end_reason == "unknown_type" and job.status in ("pending", "running")
+    return old.status == "dead" and handled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -60,11 +61,13 @@ class Desk:
         """By job: when somebody asked to cancel it, and the request (root) that it was then of."""
         self.replays: dict[str, Replay] = {}
         self.erased: set[str] = set()
+        self._times: Counter[tuple[str, str, str]] = Counter()
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
         """One delivery of an event; its id is new, its dedup key is not."""
         owed = job_type not in self._world.wiring.unrouted
-        event = _envelope(tenant, f"{job_type}-{key}", job_type, routed=owed)
+        root = self._root("evt", tenant, f"{job_type}-{key}")
+        event = _envelope(root, tenant, f"{job_type}-{key}", job_type, routed=owed)
         job_id = event_job_id(tenant, SOURCE, event.dedup_key)
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
         at, print_ = self._world.true_ms, event.fingerprint
@@ -74,7 +77,7 @@ class Desk:
         self, tenant: str, key: str, job_type: str, delay_seconds: float = 0, size: int = 0
     ) -> None:
         """A direct submission; its key makes repetitions one job."""
-        root = new_id("req")
+        root = self._root("req", tenant, f"{job_type}-{key}")
         text = orjson.dumps({"root": root, "tenant": tenant, "rest": "x" * size}).decode()
         run_at = self._world.true_ms + round(delay_seconds * 1000) if delay_seconds else None
         job_id = submitted_job_id(tenant, f"{job_type}-{key}")
@@ -154,6 +157,11 @@ class Desk:
         record = self._world.cluster.append(topic, tenant.encode(), value, partition)
         return record.partition, record.offset
 
+    def _root(self, kind: str, tenant: str, key: str) -> str:
+        """The name of a request: in a story with an operation less, others keep theirs."""
+        self._times[kind, tenant, key] += 1
+        return f"{kind}_{tenant}-{key}-{self._times[kind, tenant, key]}"
+
     def _note(self, asked: Asked) -> None:
         self.asked[asked.root] = asked
         if asked.job_id not in self.owners:
@@ -169,10 +177,10 @@ def _replayable(job: Job) -> bool:
     return job.status in ("failed", "dead", "needs_review")
 
 
-def _envelope(tenant: str, key: str, job_type: str, *, routed: bool) -> Envelope:
+def _envelope(root: str, tenant: str, key: str, job_type: str, *, routed: bool) -> Envelope:
     return Envelope(
         fingerprint=fingerprint(tenant, SOURCE, key),
-        event_id=new_id("evt"),
+        event_id=root,
         source=SOURCE,
         tenant_id=tenant,
         event_type=job_type,
