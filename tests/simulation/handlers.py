@@ -27,6 +27,7 @@ SCRIPTS = {
     "crm": Script(("crm:note/a", "crm:note/b"), attempts=1),
     "order": Script(("pay:charge/order", "step:packed", "mail:send/bill", "crm:note/order")),
     "slow": Script(("step:read", "mail:send/late"), seconds=50),
+    "nap": Script(("step:read",), seconds=45),
     "killer": Script(("step:read", "die")),
     "bomb": Script(("die",), seconds=1),
     "late": Script(("mail:send/late",)),

@@ -252,12 +252,11 @@ class Judge:
             return
         if not self.runs[place]:
             raise Violation("dead_unread", f"{job.job_id}: {job.last_error}")
-        alone = sum(lease.alone for lease in self.losses[place])
-        once = job.max_attempts == 1 and self.losses[place]
-        if self.failed[place] < job.max_attempts and alone < 2 and not once:
+        alone = sum(lease.alone for lease in self.runs[place])
+        if self.failed[place] < job.max_attempts and alone < 2 and job.max_attempts > 1:
             raise Violation(
                 "buried_early", f"{job.job_id} failed {self.failed[place]} times of "
-                f"{job.max_attempts} and was lost alone {alone} times: {job.last_error}",
+                f"{job.max_attempts} and ran alone {alone} times: {job.last_error}",
             )  # fmt: skip
 
     def _unhandled(self, job: Job) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from simulation.story import Story, draw
 from streams.dispatcher import attempts, jobs, replays, requests, runs, unhandled
 from streams.dispatcher.kept_events import KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
@@ -24,7 +25,11 @@ class Plant:
     put: Callable[[], Any]
     breaks: tuple[str, ...]
     favour: tuple[str, ...]
+    types: tuple[str, ...] = ()
     seeds: int = 400
+
+    def story(self, seed: int) -> Story:
+        return draw(seed, favour=self.favour, types=self.types)
 
 
 def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
@@ -103,33 +108,35 @@ def _unread_lease_counts() -> Any:
 
 PLANTS = {
     "4 submission judged by now": Plant(
-        _submission_judged_by_now, ("twin",), ("submit", "leap", "reset"),
+        _submission_judged_by_now, ("twin",), ("submit", "leap", "reset"), ("note", "mail"),
     ),
     "4 cancel means any life": Plant(
-        _cancel_means_any_life, ("cancelled_unasked",), ("deliver", "cancel", "leap", "reset"),
+        _cancel_means_any_life, ("cancelled_unasked",), ("submit", "cancel", "leap", "reset"),
+        ("slow",),
     ),
     "5 scope without birth": Plant(
         _scope_without_birth, ("scope_reused", "scope_of_two", "effect_swallowed"),
         ("deliver", "submit", "leap"),
     ),
     "6 two live jobs a scope": Plant(
-        _two_live_jobs_a_scope, ("two_in_scope", "two_runs"), ("deliver", "replay", "leap"),
+        _two_live_jobs_a_scope, ("two_in_scope", "two_runs"), ("deliver", "replay"), ("crm",),
     ),
     "8 impatient with types": Plant(
-        _impatient_with_types, ("dead_unread",), ("deliver", "wait"),
+        _impatient_with_types, ("dead_unread",), ("deliver", "wait"), ("late",),
     ),
     "9 cancel told once": Plant(
         _cancel_told_once, ("cancel_lost",),
-        ("deliver", "cancel", "rebalance", "crash", "reboot"), 2_000,
+        ("deliver", "cancel", "rebalance", "crash", "reboot"), ("nap",),
     ),
     "12 loss is an attempt": Plant(
         _loss_is_an_attempt, ("buried_early",), ("deliver", "kill"),
     ),
     "17 unrouted is forgotten": Plant(
-        _unrouted_is_forgotten, ("no_job",), ("deliver", "route"),
+        _unrouted_is_forgotten, ("no_job",), ("deliver", "route"), ("note",),
     ),
     "18 unread lease counts": Plant(
         _unread_lease_counts, ("dead_unread", "buried_early"), ("deliver", "stop", "kill"),
+        ("crm",),
     ),
 }  # fmt: skip
 """By the number of what was once wrong."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -48,7 +48,7 @@ class Die:
 
     @classmethod
     def of(cls, r: Random) -> Die:
-        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 4, 0.5, 0.3, 1), k=r.choice((1, 2, 4)))
+        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1), k=r.choice((1, 2, 4)))
         keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
         return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
 
@@ -148,8 +148,16 @@ KINDS: dict[str, Kind] = {
 """Every operation by name."""
 
 
-def draw(seed: int, without: Collection[str] = (), favour: Collection[str] = ()) -> Story:
-    """The story of a seed, without some kinds of operations, and with many of others."""
+def draw(
+    seed: int,
+    without: Collection[str] = (),
+    favour: Collection[str] = (),
+    types: tuple[str, ...] = (),
+) -> Story:
+    """The story of a seed, without some kinds of operations, and with many of others.
+
+    `types` are those that its jobs have, if it is not to choose.
+    """
     r = Dice(seed).of("story")
     kinds = {name: kind for name, kind in KINDS.items() if name not in without}
     # Each seed prefers some kinds: a story of everything at once seldom goes deep.
@@ -158,7 +166,7 @@ def draw(seed: int, without: Collection[str] = (), favour: Collection[str] = ())
         for name, kind in kinds.items()
     ]
     names = r.choices(list(kinds), weights, k=r.choice((6, 10, 10, 16, 24, 40)))
-    die = Die.of(r)
+    die = replace(Die.of(r), types=types) if types else Die.of(r)
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
     return Story(seed, _setup(r, die.types), ops)
 

@@ -59,7 +59,7 @@ def _planted(name: str) -> Failure | None:
     plant = PLANTS[name]
     with plant.put():
         for seed in range(plant.seeds):
-            failure = play(draw(seed, favour=plant.favour))
+            failure = play(plant.story(seed))
             if failure is not None:
                 return failure
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from simulation.handlers import SCRIPTS
 from streams.topology.load import load
@@ -28,22 +28,27 @@ class Wiring:
     """Whether there is a second pool, which `crm` runs in."""
 
     def topology(self) -> Topology:
-        shipped = _shipped()
-        topics = {
-            name: replace(t, partitions=self.partitions)
-            if t.partitions == shipped.partitions else t
-            for name, t in shipped.topics.items()
-        }  # fmt: skip
-        if self.heavy:
-            topics["jobs.work.heavy"] = replace(topics["jobs.work.default"], name="jobs.work.heavy")
-        routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in self.unrouted]
-        limits = (Limit("per-tenant", "tenant", "*", concurrency=self.cap),) if self.cap else ()
-        return replace(
-            shipped,
-            partitions=self.partitions,
-            topics=topics,
-            routes=tuple(routes),
-            pools=("default", "heavy") if self.heavy else ("default",),
-            job_types={"crm": JobType("crm", pool="heavy")} if self.heavy else {},
-            limits=limits,
-        )
+        return _built(self.partitions, self.cap, frozenset(self.unrouted), self.heavy)
+
+
+@lru_cache(256)
+def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> Topology:
+    shipped = _shipped()
+    topics = {
+        name: replace(t, partitions=partitions)
+        if t.partitions == shipped.partitions else t
+        for name, t in shipped.topics.items()
+    }  # fmt: skip
+    if heavy:
+        topics["jobs.work.heavy"] = replace(topics["jobs.work.default"], name="jobs.work.heavy")
+    routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in unrouted]
+    limits = (Limit("per-tenant", "tenant", "*", concurrency=cap),) if cap else ()
+    return replace(
+        shipped,
+        partitions=partitions,
+        topics=topics,
+        routes=tuple(routes),
+        pools=("default", "heavy") if heavy else ("default",),
+        job_types={"crm": JobType("crm", pool="heavy")} if heavy else {},
+        limits=limits,
+    )

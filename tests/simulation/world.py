@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
+from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.outbox_model import Letter
 from simulation.outside import Outside
@@ -323,17 +324,20 @@ class World:
                 self.tenant(tenant_id, "enable")
         self.wiring.unrouted.clear()
         self.rewire()
+        self._join("w8", "default", 8)
         if self.wiring.heavy:
-            self._fleet["w9"], self._work_partition["w9"] = ["heavy", 2, ["crm", "late"]], 9
-            self.start_worker("w9")
+            self._join("w9", "heavy", 9)
         for name, worker in self.workers.items():
             worker.cut_until = worker.lag_until = 0.0
             worker.outbox.lose_next_ack = False
-            if "late" not in self._fleet[name][2]:
-                self._fleet[name][2].append("late")
-                worker.kill() if worker.alive else None
             if not worker.alive or worker.leaving:
                 self._restarts[name] = self.seconds
+
+    def _join(self, name: str, pool: str, work_partition: int) -> None:
+        """One more worker, which handles whatever nobody else does."""
+        self._fleet[name] = [pool, 2, list(SCRIPTS)]
+        self._work_partition[name] = work_partition
+        self.start_worker(name)
 
     def settle(self, seconds: float) -> bool:
         """Until nothing is left to do; False where that takes longer."""
