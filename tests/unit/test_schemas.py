@@ -78,3 +78,15 @@ def _named(datum: Any, c: codec.Codec[Any]) -> Any:
         body = dataclasses.asdict(records.Wake(1))
         datum["body"] = ("tidegate.Wake", body)
     return datum
+
+
+def test_too_little_memory_is_not_the_records_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `DecodeError` would send a good record to the dead letters."""
+
+    def starved(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    value = codec.HELD.encode(records.Held(0, "p", "t", None, "no_worker", 1, 1, ""))
+    monkeypatch.setattr(codec, "schemaless_reader", starved)
+    with pytest.raises(MemoryError):
+        codec.HELD.decode(value)
