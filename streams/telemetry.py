@@ -43,15 +43,18 @@ def configure_logging(settings: Settings, **bound: str) -> None:
     )
 
 
-def serve_probes(settings: Settings, ready: Callable[[], bool]) -> int:
+def serve_probes(
+    settings: Settings, ready: Callable[[], bool], why: Callable[[], str | None] = lambda: None
+) -> int:
     """Serve /metrics, /healthz and /readyz from a daemon thread; returns the bound port.
 
-    Liveness never asks Kafka: a broker that is away is no reason to restart this process.
+    `why` tells the reason while the process is not ready. Liveness never asks Kafka: a broker
+    that is away is no reason to restart this process.
     """
 
     class Probe(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = _answer(self.path.partition("?")[0], ready)
+            status, body = _answer(self.path.partition("?")[0], ready, why)
             self.send_response(status)
             self.send_header("Content-Type", CONTENT_TYPE_LATEST)
             self.send_header("Content-Length", str(len(body)))
@@ -67,11 +70,16 @@ def serve_probes(settings: Settings, ready: Callable[[], bool]) -> int:
     return int(server.server_address[1])
 
 
-def _answer(path: str, ready: Callable[[], bool]) -> tuple[int, bytes]:
+def _answer(
+    path: str, ready: Callable[[], bool], why: Callable[[], str | None]
+) -> tuple[int, bytes]:
     if path == "/metrics":
         return 200, generate_latest()
     if path == "/healthz":
         return 200, b"ok\n"
     if path == "/readyz":
-        return (200, b"ready\n") if ready() else (503, b"not ready\n")
+        if ready():
+            return 200, b"ready\n"
+        reason = why()
+        return 503, f"not ready: {reason}\n".encode() if reason else b"not ready\n"
     return 404, b"not found\n"

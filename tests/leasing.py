@@ -26,6 +26,7 @@ from streams.serde.records import (
     Outcome,
     PayloadRef,
     Reply,
+    ReplyKind,
 )
 from streams.topology.model import LeasePolicy, Priority, Topology
 from streams.vault import Vault, local_vault
@@ -102,16 +103,25 @@ class Bench:
     def give(self, type: str = "job", **changes: Any) -> Lease:
         """Lease a job to the worker, in answer to its newest heartbeat to that partition."""
         home = changes.get("home_partition", 0)
-        lease = Lease(
-            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
-            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
-            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=home,
-            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
-            traceparent=None, heartbeat_id=self.heartbeats(home)[-1].command_id, granted_at=0,
-        )  # fmt: skip
-        lease = replace(lease, **changes)
+        answered = self.heartbeats(home)[-1].command_id
+        lease = replace(self.blank(type), **{"heartbeat_id": answered, **changes})
         self.transport.lease(seal_lease(lease, CLUSTER_KEY), key=lease.tenant_id.encode())
         return lease
+
+    def blank(self, type: str = "job") -> Lease:
+        """A lease for the worker that answers no heartbeat."""
+        return Lease(
+            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
+            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
+            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=0,
+            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
+            traceparent=None, heartbeat_id="", granted_at=0,
+        )  # fmt: skip
+
+    def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:
+        """A reply of a partition's dispatcher that concerns no run."""
+        whom = self.worker.id if worker_id is None else worker_id
+        self.transport.reply(REPLY.encode(Reply(whom, "", partition, "", kind)))
 
     def reply(self, lease: Lease, kind: str, claim_id: str = "", **fields: Any) -> None:
         reply = Reply(lease.worker_id, lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
@@ -154,9 +164,13 @@ class Bench:
 
     async def idle(self) -> None:
         """Every run is over, and what it had to say is said."""
+        await self.idle_but(0)
+
+    async def idle_but(self, running: int) -> None:
+        """So many runs are left."""
         async with asyncio.timeout(10):
-            while self.worker._runs:
-                await asyncio.wait(set(self.worker._runs))
+            while len(self.worker._runs) > running:
+                await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
 
     def _last(self, kind: type[B], lease: Lease) -> B | None:
         found = [c.body for _, c in self.commands() if c.job_id == lease.job_id]
@@ -209,3 +223,13 @@ def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> 
         bench.transport.payloads[2, 100 + index] = key.seal(event_id, index, chunk)
     offsets = tuple(100 + index for index in range(len(chunks)))
     return PayloadRef(2, offsets, sum(map(len, chunks)), key.key_id)
+
+
+def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
+    """A lease of a partition, for tests of what holds leases."""
+    return Lease(
+        worker_id=worker_id, job_id="job_1", epoch=1, run_id="run_1", tenant_id="acme", scope="s",
+        type="job", incarnation=0, attempt=1, max_attempts=1, timeout_seconds=300, term_seconds=30,
+        home_partition=home_partition, event=None, payload_ref=None, input="null",
+        workflow_id=None, checkpoints={}, traceparent=None, heartbeat_id="", granted_at=0,
+    )  # fmt: skip

@@ -17,6 +17,8 @@ from streams.worker.session import Session
 
 log = structlog.get_logger(__name__)
 
+_LOOK_SECONDS = 1.0
+
 
 def task_name(lease: Lease) -> str:
     """How the watchdog finds whose code holds the event loop."""
@@ -44,8 +46,9 @@ class Execution:
 
     async def run(self) -> Ending:
         """How the run ended. The handler's task may outlive it, if it ignores being cancelled."""
-        lease = self._session.lease
-        task = asyncio.create_task(self._handle(), name=task_name(lease))
+        if self._session.verdict:
+            return self._session.verdict
+        task = asyncio.create_task(self._handle(), name=task_name(self._session.lease))
         self._session.task = task
         await self._watch(task)
         if self._session.verdict:
@@ -80,9 +83,11 @@ class Execution:
         either: set[asyncio.Future[Any]] = {task, session.stopped}
         timeout_at = self._clock() + lease.timeout_seconds
         while not task.done() and not session.stopped.done():
-            # Heartbeats move the end of the lease: asked anew on every round.
+            # Heartbeats move the end of the lease: asked anew on every round. The loop's timers
+            # stand still with a suspended machine, the clock does not.
             pause = min(timeout_at, session.held.valid_until) - self._clock()
-            await asyncio.wait(either, timeout=max(0, pause), return_when="FIRST_COMPLETED")
+            pause = min(max(0, pause), _LOOK_SECONDS)
+            await asyncio.wait(either, timeout=pause, return_when="FIRST_COMPLETED")
             if task.done() or session.stopped.done():
                 return
             if self._clock() >= session.held.valid_until:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from streams.serde.records import HeldLease, Lease
 from streams.worker import metrics
+from streams.worker.credits import Credits
 
 GRACE_SECONDS = 5.0
 """How long past its timeout a run may still be winding up under a listed lease."""
@@ -22,14 +23,19 @@ _REMEMBERED = 10_000
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease in hand; times on the monotonic clock, in seconds."""
+    """A lease in hand; times on the worker's clock, in seconds.
+
+    `started_at` is infinite while the lease waits to run alone. `renewals` counts the
+    acknowledged heartbeats that listed it.
+    """
 
     lease: Lease
     basis: float
-    taken_at: float
+    started_at: float
     margin: float
     running: bool = True
     lost: bool = False
+    renewals: int = 0
 
     @property
     def valid_until(self) -> float:
@@ -43,7 +49,7 @@ class Held:
 
     @property
     def timeout_at(self) -> float:
-        return self.taken_at + self.lease.timeout_seconds
+        return self.started_at + self.lease.timeout_seconds
 
     @property
     def id(self) -> tuple[str, int]:
@@ -51,27 +57,47 @@ class Held:
 
 
 class Holdings:
-    """Thread-safe; `lock` also keeps the order of what is said about the leases."""
+    """Thread-safe; `lock` also keeps the order of what is said about leases and slots.
 
-    def __init__(self, slots: int, margin: float, clock: Callable[[], float]) -> None:
+    `changed` is called after a run left its slot and after a lease was renewed.
+    """
+
+    def __init__(
+        self, slots: int, margin: float, partitions: int, clock: Callable[[], float]
+    ) -> None:
         self.lock = threading.RLock()
+        self.slots = slots
         self.draining = False
         self.blocked = False
         self.assigned = False
-        self._slots = slots
+        self.changed: Callable[[], None] = lambda: None
+        self.credits = Credits(partitions, slots, clock)
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._read: OrderedDict[str, None] = OrderedDict()
+
+    def read(self, lease: Lease) -> bool:
+        """Count a lease; False for one read before: a rebalance reads some records twice."""
+        with self.lock:
+            if lease.run_id in self._read:
+                return False
+            self._read[lease.run_id] = None
+            if len(self._read) > _REMEMBERED:
+                self._read.popitem(last=False)
+            self.credits.read(lease.home_partition, lease.number)
+            return True
 
     def take(self, lease: Lease, basis: float) -> Held | None:
-        """Fill a slot; None if there is none."""
+        """Fill a slot; None if there is none, and then the lease's partition waits for one."""
         with self.lock:
             if self.free() == 0:
+                self.credits.want(lease.home_partition)
                 return None
-            held = Held(lease, basis, self._clock(), self._margin)
+            self.credits.use(lease.home_partition)
+            started_at = float("inf") if lease.alone else self._clock()
+            held = Held(lease, basis, started_at, self._margin)
             self._held[held.id] = held
-            self._remember(lease.run_id)
             metrics.RUNNING.set(self._occupied())
             return held
 
@@ -79,15 +105,13 @@ class Holdings:
         """Seconds after its heartbeat's sending during which a lease may start something."""
         return lease.term_seconds - self._margin
 
-    def seen(self, lease: Lease) -> bool:
-        """Whether this very lease was taken before: a rebalance reads some records twice."""
-        return lease.run_id in self._seen
-
     def vacate(self, held: Held) -> None:
         """The run is over: its slot is free, though its end may not be acknowledged yet."""
         with self.lock:
             held.running = False
+            self.credits.give(held.lease.home_partition)
             metrics.RUNNING.set(self._occupied())
+        self.changed()
 
     def drop(self, held: Held) -> None:
         """Nothing is left to say about this lease: list it no more."""
@@ -99,9 +123,27 @@ class Holdings:
     def free(self) -> int:
         """How many leases the worker takes now."""
         with self.lock:
-            if self.draining or self.blocked or not self.assigned:
-                return 0
-            return max(0, self._slots - self._occupied())
+            return 0 if self._closed() else max(0, self.slots - self._occupied())
+
+    def word(self, partition: int) -> tuple[int, int]:
+        """What a partition may send more, and how many of its leases were read."""
+        with self.lock:
+            return self.credits.word(partition, self._closed())
+
+    def tell(self, partition: int) -> tuple[int, int]:
+        """`word`, in something that is sent to the partition before the lock is released."""
+        with self.lock:
+            return self.credits.tell(partition, self._closed())
+
+    def owed(self) -> list[int]:
+        """Partitions that were last told something else than holds now."""
+        with self.lock:
+            return self.credits.owed(self._closed())
+
+    def concerns(self, partition: int) -> bool:
+        """Whether a partition has leases or credits of this worker."""
+        with self.lock:
+            return bool(self.credits.unused(partition) or self.listed(partition))
 
     def listed(self, partition: int) -> tuple[Held, ...]:
         """The leases of a home partition that a heartbeat keeps alive.
@@ -123,18 +165,21 @@ class Holdings:
         with self.lock:
             for held in leases:
                 held.basis = max(held.basis, sent_at)
+                held.renewals += 1
+        self.changed()
 
     def running(self) -> list[Held]:
         with self.lock:
             return [held for held in self._held.values() if held.running]
 
+    def _closed(self) -> bool:
+        """Whether no slot is offered at all, as long as one lease has all to itself, too."""
+        held = self._held.values()
+        alone = any(each.lease.alone and each.running and not each.lost for each in held)
+        return self.draining or self.blocked or not self.assigned or alone
+
     def _occupied(self) -> int:
         return sum(held.running for held in self._held.values())
-
-    def _remember(self, run_id: str) -> None:
-        self._seen[run_id] = None
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
 
 
 def as_listed(leases: Iterable[Held]) -> tuple[HeldLease, ...]:

@@ -69,10 +69,10 @@ class Outbox:
 
         attempt()
 
-    async def send(self, letter: Letter, until: Deadline) -> None:
-        """`post`, and wait for the acknowledgement.
+    def send(self, letter: Letter, until: Deadline) -> asyncio.Future[None]:
+        """`post` at once; the future is done when the record is acknowledged.
 
-        Raises:
+        Raises (in the future):
             LeaseLost: the deadline passed first; a copy may still have been written.
         """
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class Outbox:
                 loop.call_soon_threadsafe(resolve, error)
 
         self.post(letter, until, done)
-        await future
+        return future
 
 
 def command(lease: Lease, body: CommandBody) -> Letter:

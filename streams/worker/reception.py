@@ -51,20 +51,28 @@ class Reception:
         except PoisonRecord as error:
             refuse(record, error, self._partitions, self._outbox)
             return
-        if lease.worker_id == self._pulse.identity.worker_id and self._holdings.seen(lease):
+        if lease.worker_id == self._pulse.identity.worker_id and not self._holdings.read(lease):
             return
+        if lease.number:
+            self._pulse.knows_lean(lease.home_partition)
         objection = self._objection(lease)
         if objection:
             self._decline(lease, *objection)
             return
-        basis = self._pulse.sent_at(lease.heartbeat_id)
-        held = None if basis is None else self._holdings.take(lease, basis)
-        if held is None:
-            self._pulse.turned_away(lease.home_partition)
+        if self._take(lease):
+            metrics.LEASES.labels("taken").inc()
+            self._pulse.tell()
+        else:
             self._decline(lease, "full", "every slot is taken")
-            return
-        metrics.LEASES.labels("taken").inc()
-        self._start(held)
+
+    def _take(self, lease: Lease) -> bool:
+        """Under the lock: whoever closes the slots finds each lease that was taken begun."""
+        with self._holdings.lock:
+            basis = self._pulse.sent_at(lease.heartbeat_id)
+            held = None if basis is None else self._holdings.take(lease, basis)
+            if held is not None:
+                self._start(held)
+            return held is not None
 
     def _objection(self, lease: Lease) -> tuple[Reason, str] | None:
         if lease.worker_id != self._pulse.identity.worker_id:
@@ -82,8 +90,15 @@ class Reception:
     def _decline(self, lease: Lease, reason: Reason, detail: str) -> None:
         metrics.LEASES.labels(reason).inc()
         log.info("lease declined", job_id=lease.job_id, type=lease.type, reason=reason)
-        free = 0 if reason == "full" else self._holdings.free()
-        body = Declined(self._pulse.identity.worker_id, reason, free, detail)
+        home, now = lease.home_partition, self._clock()
         # After its term the dispatcher takes the lease back unasked.
-        until = self._clock() + lease.term_seconds
-        self._outbox.post(command(lease, body), lambda: until)
+        until = now + lease.term_seconds
+        with self._holdings.lock:
+            # What comes with `not_mine` is not heard as this worker's word.
+            say = self._holdings.word if reason == "not_mine" else self._holdings.tell
+            free, received = say(home)
+            body = Declined(self._pulse.identity.worker_id, reason, free, detail, received)
+            self._outbox.post(
+                command(lease, body), lambda: until, lambda error: self._pulse.said(home, now)
+            )
+        self._pulse.tell()

@@ -7,11 +7,11 @@ import threading
 from concurrent.futures import Future
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.kafka import consumer_config
 from streams.settings import Settings
-from streams.worker.messages import incoming
+from streams.worker.messages import incoming, is_fatal
 from streams.worker.transport import Inbox
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,7 @@ class ReplyReader:
         self._topic = settings.topic_prefix + _TOPIC
         self._consumer = Consumer(consumer_config(settings, "worker-replies"))
         self._followed: set[int] = set()
+        self._said: set[str] = set()
         self._asked: queue.SimpleQueue[tuple[int, Future[bool]]] = queue.SimpleQueue()
 
     def follow(self, partition: int) -> bool:
@@ -56,13 +57,21 @@ class ReplyReader:
                     partition, answer = self._asked.get()
                     answer.set_result(self._begin(partition))
                 message = self._consumer.poll(0.1)
-                if message is not None and message.error() is None:
+                if message is not None and self._sound(message):
                     self._inbox.replied(incoming(message, _TOPIC))
-        except Exception as error:
-            log.exception("the reply reader ended")
-            self._inbox.failed(error)
         finally:
             self._consumer.close()
+
+    def _sound(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if is_fatal(error):
+            raise KafkaException(error)
+        if error.name() not in self._said:
+            self._said.add(error.name())
+            log.warning("cannot read replies: trying on", error=error.str())
+        return False
 
     def _begin(self, partition: int) -> bool:
         if partition in self._followed:

@@ -64,7 +64,7 @@ async def _serve(
     book = KeyBook(vault)
     follower = TenantsFollower(settings, "worker", book.apply, _refuse)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
-    serve_probes(settings, lambda: worker.ready)
+    serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)

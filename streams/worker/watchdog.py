@@ -46,7 +46,8 @@ class Watchdog:
         self._pulse = pulse
         self._clock = clock
         self._exit = exit_process
-        self._ticked = clock()
+        self._ticked = self._looked = clock()
+        self._forgiven: float | None = None
         self._thread_id = threading.get_ident()
         self._stopped = threading.Event()
 
@@ -62,7 +63,10 @@ class Watchdog:
     def run(self) -> None:
         """Look until `stop`; the body of the watchdog's thread."""
         while not self._stopped.wait(_TICK_SECONDS):
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                log.exception("the watchdog failed: it looks again")
 
     def stop(self) -> None:
         self._stopped.set()
@@ -70,6 +74,8 @@ class Watchdog:
     def look(self) -> None:
         """Compare the last tick with the clock, and act on it."""
         since = self._ticked
+        if self._stood_still(since):
+            return
         if self._clock() - since <= BLOCKED_SECONDS:
             if self._holdings.blocked:
                 log.info("the event loop runs again")
@@ -84,9 +90,20 @@ class Watchdog:
             self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
             self._exit(EXIT_CODE)
 
+    def _stood_still(self, tick: float) -> bool:
+        """Whether the whole process did, not the loop alone: once a tick that is forgiven.
+
+        After a suspension or a stop signal this thread may be the first to run.
+        """
+        gap, self._looked = self._clock() - self._looked, self._clock()
+        if gap <= BLOCKED_SECONDS or self._forgiven == tick:
+            return False
+        self._forgiven = tick
+        return True
+
     def _tell(self, *, blocked: bool) -> None:
         self._holdings.blocked = blocked
-        self._pulse.wake()
+        self._pulse.tell()
 
     def _culprit(self) -> Held | None:
         """The lease whose task is the loop's current one; None for a task of a handler's own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka import consumer_config
 from streams.settings import Settings
-from streams.worker.messages import incoming
+from streams.worker.messages import incoming, is_fatal
 from streams.worker.reply_reader import ReplyReader
 from streams.worker.transport import Inbox
 from streams.worker.worker import Place
@@ -53,9 +53,6 @@ class WorkReader:
             )
             while not closed.is_set():
                 self._read()
-        except Exception as error:
-            log.exception("the work reader ended")
-            self._inbox.failed(error)
         finally:
             self._consumer.close()
 
@@ -101,7 +98,7 @@ class WorkReader:
         error = message.error()
         if error is None:
             return True
-        if error.fatal() or error.code() == KafkaError._FATAL:
+        if is_fatal(error):
             # The one fatal error of a static member that reads only.
             raise Fenced(
                 f"{error.str()}: another worker runs under this instance name; "

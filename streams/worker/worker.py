@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,15 @@ from streams.key_book import KeyBook
 from streams.serde.records import Ended
 from streams.topology.model import Topology
 from streams.worker import metrics
+from streams.worker.alone import Alone
+from streams.worker.clock import boot_seconds
 from streams.worker.context import Context
 from streams.worker.effects import Claimant, Effects
 from streams.worker.ending import Ending, raised
 from streams.worker.execution import Execution
 from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
-from streams.worker.outbox import Outbox
+from streams.worker.notices import Notices
+from streams.worker.outbox import Outbox, command
 from streams.worker.payloads import Payloads
 from streams.worker.pulse import Identity, Pulse
 from streams.worker.reception import Reception
@@ -36,6 +38,11 @@ from streams.worker.watchdog import Watchdog
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
+LEAVE_SECONDS = 3.0
+"""How long the last heartbeats may take to be acknowledged."""
+
+_FULL_STOP_SECONDS = 0.5
+"""The same, once the transport has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class Worker:
         *,
         cluster_key: bytes,
         book: KeyBook,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         # With the pool: a worker of another pool is no earlier boot of this one.
         self.id = f"{place.pool}-{place.instance}/{uuid7()}"
@@ -71,13 +78,15 @@ class Worker:
         self._runs: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         leases, partitions = topology.leases, topology.partitions
-        self.holdings = Holdings(place.slots, leases.margin_seconds, clock)
+        self.holdings = Holdings(place.slots, leases.margin_seconds, partitions, clock)
         self._outbox = Outbox(transport, clock)
         identity = Identity(self.id, place.pool, app.handlers())
-        self.pulse = Pulse(
-            identity, self.holdings, transport, partitions, leases.term_seconds, clock
+        self.pulse = Pulse(identity, self.holdings, transport, partitions, leases, clock)
+        self._alone = Alone(self.holdings, self.pulse, clock)
+        self.notices = Notices(self.pulse, self.holdings, clock)
+        self._replies = Replies(
+            self.id, partitions, self._outbox, self._loop, self.notices.by_kind()
         )
-        self._replies = Replies(self.id, partitions, self._outbox, self._loop)
         self._reception = Reception(
             cluster_key, partitions, self.holdings, self.pulse, self._outbox, self._taken, clock
         )
@@ -107,15 +116,18 @@ class Worker:
         finally:
             stopped.cancel()
             self.watchdog.stop()
-            self.pulse.stop()
+            await self._leave()
             await asyncio.to_thread(self._transport.close)
         if self._failure.done():
             self._failure.result()
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more, give running handlers that long, send the rest elsewhere."""
-        self.holdings.draining = True
-        self.pulse.wake()
+        with self.holdings.lock:
+            self.holdings.draining = True
+            self.pulse.tell()
+        self.holdings.changed()
+        await asyncio.sleep(0)  # what the readers took before has begun then
         if self._runs:
             log.info("draining", running=len(self._runs), seconds=seconds)
             await asyncio.wait(self._runs, timeout=seconds)
@@ -125,9 +137,21 @@ class Worker:
             await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
 
     @property
+    def unready(self) -> str | None:
+        """Why leases cannot reach this worker now; None if they can."""
+        place = f"jobs.work.{self.pulse.identity.pool}"
+        if self.holdings.draining:
+            return "the worker shuts down"
+        if not self.holdings.assigned:
+            return f"no partition of {place} is assigned: give it more partitions than workers"
+        if not self.pulse.heard:
+            return "no heartbeat was acknowledged lately: see whether the broker answers"
+        return self.notices.undeclared
+
+    @property
     def ready(self) -> bool:
         """Leases can reach this worker."""
-        return self.holdings.assigned and self.pulse.acknowledged
+        return self.unready is None
 
     def assigned(self, partition: int | None) -> None:
         self.pulse.announce(partition)
@@ -143,7 +167,8 @@ class Worker:
             if not self._failure.done():
                 self._failure.set_exception(error)
 
-        self._loop.call_soon_threadsafe(fail)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(fail)
 
     def _taken(self, held: Held) -> None:
         if not self._loop.is_closed():
@@ -159,6 +184,9 @@ class Worker:
     async def _run(self, session: Session) -> None:
         lease, started = session.lease, self._clock()
         try:
+            if lease.alone:
+                await self._alone.turn(session)
+                started = self._clock()
             ending = await self._execution(session).run()
         except Exception as error:
             # Nothing of a handler gets here; without this a slot would be gone for good.
@@ -176,11 +204,17 @@ class Worker:
         finally:  # whatever went wrong there, the lease is listed no more and expires
             self._replies.leave(session)
             self.holdings.drop(session.held)
+            self.pulse.tell()
+
+    async def _leave(self) -> None:
+        """After every run has said how it ended: nobody leases to this process any more."""
+        failed = self._failure.done()
+        await self.pulse.leave(self._outbox, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
 
     def _execution(self, session: Session) -> Execution:
         job = self._app.jobs[session.lease.type]
         claimant = Claimant(
-            self.id, lambda: self.pulse.work_partition or 0, self._app.key_lifetimes, job.scopes
+            self.id, lambda: self.pulse.work_partition or 0, self._app.tools, job.scopes
         )
         context = Context(
             session, Effects(session, self._replies, claimant), Steps(session), self._payloads
@@ -192,26 +226,32 @@ class Worker:
         task, held = session.task, session.held
         if task is None or task.done():
             self.holdings.vacate(held)
-            self.pulse.slot_freed(held.lease.home_partition)
             return
 
         def late(_: asyncio.Task[Ending]) -> None:
             self.holdings.vacate(held)
             self.holdings.drop(held)
-            self.pulse.wake()
+            self.pulse.tell()
 
         task.add_done_callback(late)
 
     async def _tell(self, session: Session, ending: Ending) -> None:
         """Say how the run ended; after a lost lease only that there is a slot."""
         if ending.status == "lost":
-            self.pulse.wake()
             return
-        ended = Ended(
-            self.id, session.lease.run_id, self.holdings.free(), ending.status,
-            ending.result, ending.error, ending.retry_after_seconds,
-        )  # fmt: skip
+        held, now = session.held, self._clock()
+        home = held.lease.home_partition
+        with self.holdings.lock:
+            free, received = self.holdings.tell(home)
+            ended = Ended(
+                self.id, held.lease.run_id, free, ending.status,
+                ending.result, ending.error, ending.retry_after_seconds, received,
+            )  # fmt: skip
+            said = self._outbox.send(command(held.lease, ended), lambda: held.valid_until)
+        self.pulse.tell()
         try:
-            await session.say(ended)
+            await said
         except LeaseLost as error:
             log.warning("the end of a run could not be said", reason=str(error))
+        finally:
+            self.pulse.said(home, now)

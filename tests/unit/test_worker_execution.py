@@ -38,16 +38,17 @@ async def run_once(function: Any, **lease: Any) -> Ended:
         return await at.ended(at.give(**lease))
 
 
-async def test_a_result_is_sent_as_json_with_the_slots_then_free() -> None:
+async def test_a_result_is_sent_as_json_with_the_credits_of_its_partition() -> None:
     async def handler(ctx: Context) -> dict[str, Any]:
         return {"tenant": ctx.tenant_id, "input": ctx.input, "attempt": ctx.attempt}
 
-    async with bench(app_of(handler), slots=2) as at:
+    async with bench(app_of(handler), slots=8) as at:
         lease = at.give(home_partition=1, epoch=7)
         ended = await at.ended(lease)
         partition, command = at.commands()[-1]
     assert orjson.loads(ended.result or "") == {"tenant": "acme", "input": {"n": 1}, "attempt": 1}
-    assert (ended.status, ended.free, ended.run_id) == ("succeeded", 2, lease.run_id)
+    assert (ended.status, ended.free, ended.received) == ("succeeded", 2, 1)
+    assert ended.run_id == lease.run_id
     assert (partition, command.epoch, command.tenant_id) == (1, 7, "acme")
 
 
@@ -115,7 +116,7 @@ async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_noth
 
     async with bench(app_of(handler), slots=2) as at:
         ended = await at.ended(at.give(timeout_seconds=0.05))
-        assert (ended.status, ended.free) == ("retry", 1)
+        assert (ended.status, ended.free, at.worker.holdings.free()) == ("retry", 0, 1)
         release.set()
         await asyncio.wait_for(refused.wait(), 5)
         assert at.worker.holdings.free() == 2

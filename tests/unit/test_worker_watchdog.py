@@ -45,7 +45,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 async def blocked_handler_seen_by(
-    look: Any, timeout_seconds: float, taken_at: float | None = None
+    look: Any, timeout_seconds: float, started_at: float | None = None
 ) -> list[int]:
     """Run a handler that blocks the loop's thread while `look(watchdog, clock)` runs in another."""
     app = App("test")
@@ -64,9 +64,9 @@ async def blocked_handler_seen_by(
         )
         watchdog.tick()
         lease = at.give("blocker", timeout_seconds=timeout_seconds)
-        if taken_at is not None:
+        if started_at is not None:
             for held in at.worker.holdings.running():
-                held.taken_at = taken_at
+                held.started_at = started_at
         await at.ended(lease)
         watchdog.stop()
     return exits
@@ -90,8 +90,8 @@ async def test_a_blocked_worker_keeps_its_leases_and_takes_no_more(log: Log) -> 
     told: list[Heartbeat] = []
 
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
-        clock.now = 2
-        watchdog.look()
+        for clock.now in (1.0, 2.0):
+            watchdog.look()
         at.worker.pulse.beat()
         told.append(at.heartbeats(0)[-1].body)
 
@@ -105,7 +105,7 @@ async def test_past_timeout_and_grace_the_process_ends(log: Log) -> None:
         for clock.now in (10, 14.9, 15.1):
             watchdog.look()
 
-    assert await blocked_handler_seen_by(look, 10, taken_at=0) == [70]
+    assert await blocked_handler_seen_by(look, 10, started_at=0) == [70]
     assert "exiting" in log.lines[-1][0]
 
 
@@ -113,14 +113,28 @@ async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
     async with bench(App("test"), slots=2) as at:
         clock = Clock()
         watchdog = Watchdog(asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock)
-        clock.now = 5
-        watchdog.look()
+        for clock.now in (1.0, 2.0):
+            watchdog.look()
         assert at.worker.holdings.free() == 0
         watchdog.tick()
         watchdog.look()
         watchdog.stop()
         assert at.worker.holdings.free() == 2
     assert [event for event, _ in log.lines][-1] == "the event loop runs again"
+
+
+async def test_a_process_that_stood_still_as_a_whole_is_not_ended_for_it(log: Log) -> None:
+    def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
+        clock.now = 3600  # suspended: this thread runs before the loop has ticked
+        watchdog.look()
+        told.append(at.worker.holdings.blocked)
+        for clock.now in (3600.5, 3601.2):
+            watchdog.look()
+        told.append(at.worker.holdings.blocked)
+
+    told: list[bool] = []
+    assert await blocked_handler_seen_by(look, 10, started_at=0) == [70, 70]
+    assert told == [False, True]
 
 
 async def test_a_lease_past_timeout_and_grace_is_no_longer_listed() -> None:
@@ -133,7 +147,7 @@ async def test_a_lease_past_timeout_and_grace_is_no_longer_listed() -> None:
     async with bench(app) as at:
         at.give(timeout_seconds=10)
         (held,) = at.worker.holdings.running()
-        held.taken_at -= 14.9
+        held.started_at -= 14.9
         assert at.worker.holdings.listed(0) == (held,)
-        held.taken_at -= 0.2
+        held.started_at -= 0.2
         assert at.worker.holdings.listed(0) == ()

@@ -1,0 +1,126 @@
+"""The worker's free slots, shared out among the partitions that lease to it.
+
+A credit is a free slot that one partition may fill. Each free slot is the credit of exactly one
+partition, so the partitions together are never promised more slots than there are. What a
+partition is told is a limit: the leases read from it so far, and its unused credits. A lease on
+its way changes nothing about that limit, whichever of the two is told first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+WANTING_SECONDS = 3.0
+"""How long a partition counts as waiting after it asked; while it waits it asks each second."""
+
+ON_ITS_WAY_SECONDS = 1.0
+"""How long a new credit may be unused because its partition, or its lease, is on the way."""
+
+
+class Credits:
+    """Not thread-safe: `Holdings` calls it under its lock."""
+
+    def __init__(self, partitions: int, slots: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # By partition, when each of its credits was given to it; the newest is used first.
+        self._unused: dict[int, list[float]] = {p: [] for p in range(partitions)}
+        self._received = dict.fromkeys(range(partitions), 0)
+        self._told: dict[int, int | None] = dict.fromkeys(range(partitions))
+        self._asked = dict.fromkeys(range(partitions), float("-inf"))
+        self._queue: OrderedDict[int, None] = OrderedDict()
+        self._shared = False
+        self._slots = slots
+
+    def share(self, first: int) -> None:
+        """Spread all slots round robin, beginning with one partition; only the first call does.
+
+        Workers begin at different partitions, so that small ones together serve all of them.
+        """
+        if self._shared:
+            return
+        self._shared = True
+        for number in range(self._slots):
+            self._add((first + number) % len(self._unused))
+
+    def unused(self, partition: int) -> int:
+        return len(self._unused.get(partition, ()))
+
+    def read(self, partition: int, number: int) -> None:
+        """A lease was read, the `number`-th of its partition; 0 where it is not numbered.
+
+        Leases before it that were not read are lost: they were sent to a work partition that
+        this worker no longer reads.
+        """
+        if partition in self._received:
+            self._received[partition] = max(self._received[partition] + 1, number)
+
+    def use(self, partition: int) -> None:
+        """A lease fills a slot: on its partition's credit, or on another's if that was moved."""
+        if self.unused(partition):
+            self._unused[partition].pop()
+        elif not self._take_oldest(float("inf")):
+            raise ValueError("no credit is unused: ask for a free slot first")
+        if self._is_wanting(partition) and not self.unused(partition):
+            self._shift_to(partition)
+
+    def give(self, home: int) -> None:
+        """A slot is free: for the partition that has waited longest, else where its run was."""
+        waiting = (p for p in self._queue if self._is_wanting(p))
+        self._add(next(waiting, home if home in self._unused else 0))
+
+    def want(self, partition: int) -> None:
+        """A partition has ready jobs and no credits; what lies unused elsewhere moves there.
+
+        Else it waits for the next slot that is free, and keeps its place while it goes on asking.
+        """
+        if partition not in self._unused:
+            return
+        if not self._is_wanting(partition):
+            self._queue.pop(partition, None)
+        self._asked[partition] = self._clock()
+        if any(given > self._clock() - ON_ITS_WAY_SECONDS for given in self._unused[partition]):
+            return
+        self._queue.setdefault(partition)
+        self._shift_to(partition)
+
+    def word(self, partition: int, closed: bool) -> tuple[int, int]:
+        """What there is to tell a partition now: its unused credits, and the leases read."""
+        return 0 if closed else self.unused(partition), self._received.get(partition, 0)
+
+    def tell(self, partition: int, closed: bool) -> tuple[int, int]:
+        """`word`, which the partition is being told."""
+        free, received = self.word(partition, closed)
+        self._told[partition] = free + received
+        return free, received
+
+    def untold(self, partition: int) -> None:
+        """The partition may not have heard the last word to it."""
+        self._told[partition] = None
+
+    def owed(self, closed: bool) -> list[int]:
+        """Partitions whose limit is another than they were told last."""
+        return [p for p in self._unused if sum(self.word(p, closed)) != self._told[p]]
+
+    def _shift_to(self, partition: int) -> None:
+        """One that lay unused for a while: no lease is on its way for it."""
+        own, self._unused[partition] = self._unused[partition], []
+        moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS)
+        self._unused[partition] = own
+        if moved:
+            self._add(partition)
+
+    def _add(self, partition: int) -> None:
+        self._unused[partition].append(self._clock())
+        self._queue.pop(partition, None)
+
+    def _take_oldest(self, given_by: float) -> bool:
+        """Take a credit from the partition that has most given to it by a moment."""
+        old = {p: sum(g <= given_by for g in given) for p, given in self._unused.items()}
+        giver = max(old, key=lambda p: old[p])
+        if old[giver]:
+            self._unused[giver].pop(0)
+        return bool(old[giver])
+
+    def _is_wanting(self, partition: int) -> bool:
+        return self._clock() - self._asked[partition] < WANTING_SECONDS
