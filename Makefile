@@ -12,7 +12,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test chaos lint bench lock
+.PHONY: help install dev demo test chaos simulate lint bench lock
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: $(INSTALLED) ## Run all tests but the long fault runs
 
 chaos: $(INSTALLED) ## Break everything on purpose: a quarter of an hour
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)
+
+simulate: $(INSTALLED) ## Play random stories of faults on the virtual clock; ARGS="--seeds 10000"
+	@PYTHONPATH=tests $(BIN)/python -m simulation $(ARGS)
 
 lint: $(INSTALLED) ## Check style and types
 	$(BIN)/ruff check

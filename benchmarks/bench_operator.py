@@ -85,7 +85,7 @@ def job(number: int) -> Job:
     now = 1_750_000_000_000 + number
     submit = Submit("plain", "{}", None, None, None, None, None, "bench", b"\7" * 32, None)
     command = Command(f"cmd_{number}", f"tenant{number % TENANTS}", f"job_{number}", 0, now, submit)
-    made = from_submission(command, submit, TOPOLOGY, place=FIRST, now=now)
+    made = from_submission(command, submit, TOPOLOGY, place=FIRST, at=now, now=now)
     made = begun(made, f"run_{number}", "bench/1", Handler("plain", 3, (1.0,), 30), now)
     return replace(made, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
 

@@ -7,10 +7,11 @@ Only an event that Kafka has acknowledged is remembered, so a 200 never promises
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from streams.runtime.clock import boot_seconds
 
 LONGEST_SECONDS = 600.0
 
@@ -38,7 +39,7 @@ class Duplicates:
         self,
         entries: int = 200_000,
         seconds: float = LONGEST_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._entries = entries
         self._seconds = seconds

@@ -116,4 +116,5 @@ def _envelope(event: Event, ref: PayloadRef) -> Envelope:
         attributes=fields.attributes,
         priority=event.priority,
         callback_url=event.callback_url,
+        routed=event.job_id is not None,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streams.serde.codec import JOB
-from streams.serde.records import DeadLetter, Job
+from streams.serde.records import DeadLetter, Envelope, Job, Replay
 
 REASONS = {
     "dead": "attempts_exhausted",
@@ -27,4 +29,41 @@ def of_job(job: Job, now: int, reason: str | None = None) -> DeadLetter:
         status=job.status,
         attempts=job.attempts,
         traceparent=job.traceparent,
+    )
+
+
+def of_replayed(job: Job, replay: Replay, at: int) -> DeadLetter:
+    """The dead letter of a job again, with what became of it: replayed `at`, milliseconds."""
+    return replace(
+        of_job(job, job.updated_at, job.end_reason),
+        replayed_at=at,
+        replayed_as=job.replayed_as,
+        replayed_by=replay.submitted_by,
+        note=replay.note,
+    )
+
+
+def of_event(
+    envelope: Envelope, value: bytes, traceparent: str | None, *,
+    partition: int, offset: int, event_time: int, now: int,
+) -> DeadLetter:  # fmt: skip
+    """An event whose answer named a job, and for which no route came while it was kept."""
+    headers = {"traceparent": traceparent.encode()} if traceparent else {}
+    return DeadLetter(
+        id=f"dispatcher:events:{partition}:{offset}",
+        kind="record",
+        tenant_id=envelope.tenant_id,
+        reason="no_route",
+        detail=f"no route matches source {envelope.source!r}, type {envelope.event_type!r}, though "
+        "its sender was told of a job: add the route, then replay this record",
+        stage="dispatcher",
+        at=now,
+        topic="events",
+        partition=partition,
+        offset=offset,
+        key=envelope.tenant_id.encode(),
+        value=value,
+        traceparent=traceparent,
+        timestamp=event_time,
+        headers=headers,
     )

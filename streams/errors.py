@@ -8,6 +8,7 @@
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── StageFailed            a stage cannot go on and no record is to blame: nothing is committed
     ├── Fenced                 another instance took over: stop, write nothing more
+    ├── ClockStepped           the broker's time cannot be believed: stop before it decides anything
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload or secret cannot be sealed, found or opened
     │   └── Erased             ... because its tenant was erased, and its keys destroyed
@@ -71,6 +72,10 @@ class StageFailed(TidegateError):
 
 class Fenced(TidegateError):
     """A newer instance owns this transactional id or these partitions."""
+
+
+class ClockStepped(TidegateError):
+    """The broker's clock jumped, or this machine's stood still: timers and windows rest on both."""
 
 
 class StoreDamaged(TidegateError):

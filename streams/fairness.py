@@ -164,12 +164,21 @@ class ReadyQueue:
         """How many jobs of each type wait."""
         return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
 
-    def some(self, type_: str, limit: int) -> list[str]:
-        """Ids of waiting jobs of a type, at most so many, in no useful order."""
+    def by_type_of(self, tenant_id: str) -> dict[str, int]:
+        """How many jobs of each type wait of one tenant."""
+        found: dict[str, int] = {}
+        for type_, lanes in self._types.items():
+            own = sum(lane.waiting for lane in lanes.of(tenant_id))
+            if own:
+                found[type_] = own
+        return found
+
+    def ready_since(self, type_: str, moment: int, limit: int) -> list[str]:
+        """At most `limit` waiting jobs of a type that became ready by `moment` (milliseconds)."""
         lanes = self._types[type_].all() if type_ in self._types else ()
-        jobs = chain.from_iterable(lane.jobs for lane in lanes)
-        waiting = (entry[1] for entry in jobs if self._members.get(entry[1]) is entry)
-        return list(islice(waiting, limit))
+        jobs = chain.from_iterable(lane.jobs for lane in lanes if lane.jobs[0][0] <= moment)
+        due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
+        return [job_id for _, job_id, _ in islice(due, limit)]
 
     def tenants(self) -> int:
         """How many tenants are remembered."""

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.settings import Settings
+from streams.topology.model import PRODUCER_BATCH_BYTES
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,7 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
             "acks": "all",
             "enable.idempotence": True,
             "compression.type": "lz4",
+            "message.max.bytes": PRODUCER_BATCH_BYTES,
             "linger.ms": 2,
             "retry.backoff.ms": _RETRY_BACKOFF_MS,
             "queue.buffering.max.messages": 1_000_000,

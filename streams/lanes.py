@@ -137,6 +137,11 @@ class TypeLanes:
         lanes = self.lanes.get(priority)
         return lanes.get(tenant_id) if lanes else None
 
+    def of(self, tenant_id: str) -> Iterator[Lane]:
+        """The lanes of a tenant."""
+        lanes = (by_tenant.get(tenant_id) for by_tenant in self.lanes.values())
+        return (lane for lane in lanes if lane)
+
     def add(self, lane: Lane) -> None:
         self.lanes.setdefault(lane.priority, {})[lane.tenant.id] = lane
 

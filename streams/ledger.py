@@ -5,30 +5,52 @@ store's changelog. The caller has checked that the claim's lease is the living o
 
     (none), failed      -> granted; claimed
     claimed, same claim -> granted again: a repeated question gets the same answer
-    claimed, same run   -> held: two calls under way under one key
+    claimed, same run, or by another job of the scope whose run lives
+                        -> held: two calls under way under one key
     done                -> the stored result
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
+
+A person may settle what is not known (`streams/dispatcher/settling.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.ids import idempotency_key
-from streams.serde.keys import ledger_key
-from streams.serde.records import Claim, Command, Job, LedgerEntry, Outcome, Reply, ReplyKind
+from streams.serde.keys import SEPARATOR, after, join, ledger_key
+from streams.serde.records import (
+    Claim,
+    Command,
+    Job,
+    LedgerEntry,
+    Outcome,
+    Reply,
+    ReplyKind,
+)
 from streams.state.store import KeyValueStore
 
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later; then its key must still hold."""
 
 
-def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int) -> Reply:
-    """Answer a claim of the living lease of `job`; `now` in milliseconds."""
-    entry = _get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
+UNSETTLED = ("claimed", "unknown", "review")
+"""What became of the call is not known, or not yet."""
+
+
+def claim(
+    store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int, *,
+    lives: Callable[[LedgerEntry], bool],
+) -> Reply:  # fmt: skip
+    """Answer a claim of the living lease of `job`; `now` in milliseconds.
+
+    `lives` says whether the run that claimed an entry still has its lease.
+    """
+    entry = get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
     if entry.status != "failed" and entry.digest != asked.digest:
         message = (
             f"effect {asked.action} was claimed before with other arguments: "
@@ -42,30 +64,64 @@ def claim(store: KeyValueStore, job: Job, command: Command, asked: Claim, now: i
             return _reply(command, asked, entry, "done", result=entry.result)
         case "failed":
             return _grant(store, entry, job, asked, now)
-        case "claimed" if entry.run_id == asked.run_id:
-            return _reply(command, asked, entry, "held")
+        case "claimed" if entry.run_id == asked.run_id or lives(entry):
+            message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
+            return _reply(command, asked, entry, "held", message=message)
     return _uncertain(store, entry, job, command, asked, now)
 
 
 def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
-    """Record how a claimed effect ended; a later claim's entry is left as it is.
+    """Record how a claimed effect ended; whether that changed anything.
 
     A run whose lease is over may still tell what became of its own claim: it is the truth.
     """
-    entry = _get(store, job.tenant_id, job.scope, told.action)
-    settled = entry is not None and entry.status not in ("claimed", "unknown", "review")
-    if entry is None or entry.claim_id != told.claim_id or settled:
+    entry = get(store, job.tenant_id, job.scope, told.action)
+    if entry is None or not _is_news(entry, told):
         return False
     told_entry = replace(
         entry,
-        status=told.status,
+        # What a person was asked about stays so until somebody knows.
+        status="review" if (entry.status, told.status) == ("review", "unknown") else told.status,
         claims=entry.claims - (told.status == "failed"),
         result=told.result,
         error=told.error,
         updated_at=now,
+        settled_by=None,
+        note=None,
     )
-    _put(store, told_entry)
+    put(store, told_entry)
     return True
+
+
+def get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
+    """An effect as it stands; None, it was never begun."""
+    value = store.get(ledger_key(tenant_id, scope, action))
+    return None if value is None else LEDGER_ENTRY.decode(value)
+
+
+def put(store: KeyValueStore, entry: LedgerEntry) -> None:
+    """Write an effect, which makes it public."""
+    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
+    store.put(key, LEDGER_ENTRY.encode(entry))
+
+
+def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
+    """Every effect of the job's scope, in the order of their actions."""
+    prefix = join(job.tenant_id, job.scope) + SEPARATOR
+    return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
+
+
+def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
+    """Whether an outcome says more than its entry does.
+
+    A claim that a repeat under the same key has replaced still tells the truth with `done`; so
+    does one of which a person said that it was not done.
+    """
+    if entry.claim_id != told.claim_id:
+        return told.status == "done" and entry.claims > 1 and entry.status in UNSETTLED
+    if entry.settled_by is not None and entry.status == "failed":
+        return told.status == "done"
+    return entry.status in UNSETTLED
 
 
 def _uncertain(
@@ -77,10 +133,11 @@ def _uncertain(
         return _grant(store, entry, job, asked, now, repeat=True)
     message = (
         f"effect {asked.action} was begun by run {entry.run_id} and its outcome is unknown: "
-        "find out whether it happened; if so cancel the job, else replay it with a fresh scope"
+        f"find out whether it happened, then settle it: tidegate jobs settle {job.job_id} "
+        f"{asked.action} --done RESULT, or --not-done"
     )
     if entry.status != "review":
-        _put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
+        put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
     return _reply(command, asked, entry, "review", message=message)
 
 
@@ -106,8 +163,10 @@ def _grant(
         claims=entry.claims + 1,
         updated_at=now,
         error=None,
+        settled_by=None,
+        note=None,
     )
-    _put(store, granted)
+    put(store, granted)
     return Reply(
         asked.worker_id, job.job_id, job.epoch, asked.claim_id, "granted",
         idempotency_key=granted.idempotency_key, repeat=repeat,
@@ -145,13 +204,3 @@ def _reply(
         kind,
         entry.idempotency_key, repeat, result, message,
     )  # fmt: skip
-
-
-def _get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
-    value = store.get(ledger_key(tenant_id, scope, action))
-    return None if value is None else LEDGER_ENTRY.decode(value)
-
-
-def _put(store: KeyValueStore, entry: LedgerEntry) -> None:
-    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
-    store.put(key, LEDGER_ENTRY.encode(entry))

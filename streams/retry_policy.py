@@ -1,24 +1,42 @@
-"""When a failed attempt is tried again."""
+"""When an attempt that failed, or was lost with its worker, is made again.
+
+Every wait is spread: jobs that failed together do not come back together. How far a wait is
+spread follows from the job and its run alone, so that it is the same after an aborted transaction.
+"""
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from streams.serde.records import Handler, Job
 from streams.topology.model import JobType
+
+_SPREAD = 0.25
+_SPREAD_OF_ASKED = 0.1
+_FIRST_LOSS_SECONDS = 5.0
+_LONGEST_LOSS_SECONDS = 300.0
 
 
 def retry_delay(job: Job, asked_seconds: float | None) -> float | None:
     """Seconds until the next attempt of a job whose attempt failed; None: it was the last.
 
     The handler's `RetryAfter` (`asked_seconds`) wins over the type's backoff, whose last value
-    repeats.
+    repeats. Neither is ever shortened: a backoff grows by up to a quarter, `RetryAfter` by up to
+    a tenth.
     """
     if job.attempts >= job.max_attempts:
         return None
     if asked_seconds is not None:
-        return asked_seconds
+        return _spread(asked_seconds, _SPREAD_OF_ASKED, job)
     if not job.backoff:
         return 0.0
-    return job.backoff[min(job.attempts, len(job.backoff)) - 1]
+    return _spread(job.backoff[min(job.attempts, len(job.backoff)) - 1], _SPREAD, job)
+
+
+def loss_delay(job: Job) -> float:
+    """Seconds until a job that was lost with its worker is leased again; `job.lost` is counted."""
+    doublings = min(max(job.lost - 1, 0), 16)
+    return _spread(min(_FIRST_LOSS_SECONDS * 2**doublings, _LONGEST_LOSS_SECONDS), _SPREAD, job)
 
 
 def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:
@@ -26,3 +44,9 @@ def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:
     timeout = job.asked_timeout_seconds or declared.timeout_seconds or handler.timeout_seconds
     attempts = declared.max_attempts or handler.max_attempts
     return Handler(handler.type, attempts, handler.backoff, timeout)
+
+
+def _spread(seconds: float, most: float, job: Job) -> float:
+    run = f"{job.job_id}.{job.attempts + job.lost}"
+    drawn = int.from_bytes(blake2b(run.encode(), digest_size=4).digest()) / 2**32
+    return seconds * (1 + most * drawn)

@@ -78,6 +78,7 @@ def counting_topology(partitions: int = 2, inputs: tuple[str, ...] = ("in",)) ->
         Topic("out", partitions),
         Topic("counting.counts.changelog", partitions, cleanup="compact"),
         Topic("dlq", partitions),
+        Topic("clock", partitions, timestamp="append"),
     ]
     declaration = StageDeclaration(
         "counting", inputs, ("out", "dlq"),

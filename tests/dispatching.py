@@ -10,8 +10,19 @@ from typing import Any, cast
 from streams import dispatcher, scheduler
 from streams.dispatcher.processor import Dispatcher
 from streams.runtime.driver import TopologyTestDriver
-from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, REPLY
+from streams.serde.codec import (
+    COMMAND,
+    DEAD_LETTER,
+    DUPLICATE,
+    ENVELOPE,
+    HELD,
+    JOB,
+    LEDGER_ENTRY,
+    REPLY,
+    TENANT,
+)
 from streams.serde.ids import event_job_id, fingerprint, new_id
+from streams.serde.keys import tenant_key
 from streams.serde.lease_mac import open_lease
 from streams.serde.records import (
     Cancel,
@@ -21,19 +32,23 @@ from streams.serde.records import (
     CommandBody,
     DeadLetter,
     Declined,
+    Duplicate,
     Ended,
     Envelope,
     Handler,
     Heartbeat,
+    Held,
     HeldLease,
     Job,
     Lease,
     LedgerEntry,
+    Move,
     Outcome,
     PayloadRef,
     Replay,
     Reply,
     Submit,
+    TenantRecord,
 )
 from streams.topology.load import load
 from streams.topology.model import Limit, Route, Topology
@@ -72,7 +87,6 @@ class Desk:
         self.driver._broker._topology = self.topology
         self.driver._runs["dispatcher"].stage = dispatcher.stage(self.topology, CLUSTER_KEY)
         self.driver.restart("dispatcher", keep_state=True)
-        self.driver.advance(0.2)
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
@@ -83,28 +97,66 @@ class Desk:
         self.driver._flow()
 
     def event(
-        self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0
-    ) -> str:
+        self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0,
+        routed: bool = False,
+    ) -> str:  # fmt: skip
         """An event of `events`; returns the id of the job it should have."""
-        value = ENVELOPE.encode(envelope(tenant, key, type_))
+        event = dataclasses.replace(envelope(tenant, key, type_), routed=routed)
+        value = ENVELOPE.encode(event)
         self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)
 
-    def command(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> str:
-        """A command of `jobs.commands`; returns its id."""
-        command = Command(new_id("cmd"), "acme", job_id, epoch, self.driver.now, body)
-        self.driver.pipe("jobs.commands", b"acme", COMMAND.encode(command))
+    def tenant(self, tenant: str = "acme", kind: Any = "tenant", *, disabled: bool = False) -> None:
+        """A record of `tenants`."""
+        record = TenantRecord(tenant, kind, "", disabled, "{}")
+        self.driver.pipe("tenants", tenant_key(tenant, kind, ""), TENANT.encode(record))
+
+    def held(self) -> dict[tuple[str, str, str | None], Held]:
+        """What `jobs.held` says, by pool, type and tenant."""
+        newest = {record.key: record.value for record in self.driver.output("jobs.held")}
+        records = [HELD.decode(value) for value in newest.values() if value is not None]
+        return {(held.pool, held.type, held.tenant_id): held for held in records}
+
+    def command(
+        self, body: CommandBody, job_id: str = "", epoch: int = 0, tenant: str = "acme",
+        *, at: int = 0,
+    ) -> str:  # fmt: skip
+        """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
+        command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
+        value = COMMAND.encode(command)
+        self.driver.pipe("jobs.commands", b"acme", value, timestamp=at or None)
         return command.command_id
 
-    def submit(self, job_id: str, type_: str = "draft_reply", **fields: Any) -> None:
+    def submit(
+        self, job_id: str, type_: str = "draft_reply", *, at: int = 0, **fields: Any
+    ) -> None:
         body = Submit(type_, "{}", None, None, None, None, None, "ops", b"hash", None)
+        self.command(dataclasses.replace(body, **fields), job_id, at=at)
+
+    def cancel(self, job_id: str, incarnation: int | None = None, *, at: int = 0) -> None:
+        self.command(Cancel("not needed", "ops", incarnation), job_id, at=at)
+
+    def replay(self, job_id: str, of: str, *, fresh_scope: bool = False, **fields: Any) -> None:
+        body = Replay(of, "vendor mended", fresh_scope, "ops")
         self.command(dataclasses.replace(body, **fields), job_id)
 
-    def cancel(self, job_id: str) -> None:
-        self.command(Cancel("not needed", "ops"), job_id)
+    def again(self, key: str, tenant: str = "acme", *, at: int = 0) -> None:
+        """What dedup tells of a redelivery of an event within its window."""
+        now = at or self.driver.now
+        value = DUPLICATE.encode(Duplicate(tenant, 1, now, now, None))
+        fingerprint_ = fingerprint(tenant, "zendesk", key)
+        self.driver.pipe("duplicates", fingerprint_, value, timestamp=now)
 
-    def replay(self, job_id: str, of: str, *, fresh_scope: bool = False) -> None:
-        self.command(Replay(of, "vendor mended", fresh_scope, "ops"), job_id)
+    def move(self, job_id: str, pool: str) -> None:
+        self.command(Move(pool, "more memory there", "ops"), job_id)
+
+    def start_with(self, *routes: Route, **changes: Any) -> None:
+        """Start the dispatcher anew on its state, under a topology with other routes."""
+        self.topology = dataclasses.replace(self.topology, routes=routes, **changes)
+        run = self.driver._runs["dispatcher"]
+        run.stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.restart("dispatcher", keep_state=True)
+        self.driver.advance(0.5)
 
     def job(self, job_id: str) -> Job:
         """The newest record of a job on `jobs`."""
@@ -112,7 +164,9 @@ class Desk:
         return JOB.decode(records[-1].value)
 
     def leases(self) -> list[Lease]:
-        work = self.driver.output("jobs.work.default")
+        """Every lease: of the default pool in order, then those of other pools."""
+        pools = sorted(self.topology.pools, key=lambda pool: (pool != "default", pool))
+        work = [record for pool in pools for record in self.driver.output(f"jobs.work.{pool}")]
         return [open_lease(record.value, CLUSTER_KEY) for record in work]
 
     def lease(self, job_id: str) -> Lease:
@@ -146,7 +200,9 @@ class ScriptedWorker:
     def __init__(
         self, desk: Desk, name: str = "w1/b1", *, slots: int = 10, types: tuple[str, ...] = (),
         attempts: int = 3, backoff: tuple[float, ...] = (10, 30), partition: int = 3,
+        pool: str = "default",
     ) -> None:  # fmt: skip
+        self.pool = pool
         self.desk = desk
         self.name = name
         self.slots = slots
@@ -164,10 +220,23 @@ class ScriptedWorker:
         free = self.slots if free is None else free
         return self.desk.command(
             Heartbeat(
-                self.name, "default", self.partition, free, held, () if lean else self.handlers,
+                self.name, self.pool, self.partition, free, held, () if lean else self.handlers,
                 received=self.received, lean=lean,
             )
         )  # fmt: skip
+
+    def leave(self) -> None:
+        """The last word of a process that ends in order."""
+        body = Heartbeat(self.name, self.pool, self.partition, 0, (), (), leaving=True)
+        self.desk.command(body)
+
+    def stay(self, seconds: float, *holding: Lease, free: int | None = None) -> None:
+        """Let time pass, with a heartbeat each five seconds and one at its end."""
+        while seconds > 0:
+            self.heartbeat(*holding, free=free)
+            self.desk.driver.advance(min(seconds, 5))
+            seconds -= 5
+        self.heartbeat(*holding, free=free)
 
     def claim(
         self, lease: Lease, action: str = "email:send/reply", *, claim_id: str = "",
@@ -181,8 +250,10 @@ class ScriptedWorker:
         self.desk.command(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
-    def outcome(self, lease: Lease, reply: Reply, status: Any, result: str | None = None) -> None:
-        action = "email:send/reply"
+    def outcome(
+        self, lease: Lease, reply: Reply, status: Any, result: str | None = None, *,
+        action: str = "email:send/reply",
+    ) -> None:  # fmt: skip
         body = Outcome(reply.claim_id, lease.run_id, action, status, result, None)
         self.desk.command(body, lease.job_id, lease.epoch)
 

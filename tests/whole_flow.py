@@ -278,10 +278,13 @@ TICKETS = (
     ("initech", "3", "hopeless"), ("initech", "1", "refund", "flaky"),
 )  # fmt: skip
 
+LATER = {"acme": 31, "globex": 23, "initech": 27}
+"""Seconds after which each tenant's delayed job is due."""
+
 
 async def play(flow: Flow) -> Story:
-    """A day in short: every event twice, a delayed job, retries, then all events once more."""
-    expected = {flow.submit("acme", "later", 30)}
+    """A day in short: every event twice, delayed jobs, retries, then all events once more."""
+    expected = {flow.submit(tenant, "later", seconds) for tenant, seconds in LATER.items()}
     for ticket in (*TICKETS, *TICKETS):
         expected.add(flow.deliver(*ticket))
         await flow.settle()

@@ -52,6 +52,10 @@ class Board:
         self.recent.clear()
         self._ended.clear()
 
+    def touch(self, job_id: str) -> None:
+        """What is kept of a job's lease changed: look it up again if that is taken back."""
+        self.recent.add(job_id)
+
     def ready(self, job: Job) -> None:
         """A job waits for a slot."""
         self.recent.add(job.job_id)
@@ -89,7 +93,9 @@ class Board:
             self._queue(lease.pool).ended(lease.tenant_id)
             self._capped(lease.tenant_id, but=lease.pool)
 
-    def restore(self, job_id: str, live: Live | None, now: float, whole_term: float) -> None:
+    def restore(
+        self, job_id: str, live: Live | None, now: float, whole_term: float, *, confirmed: bool
+    ) -> None:
         """Bring one job's place in line with its entry in the store; None: it lives no more.
 
         A lease that was known stays as it was; any other ends at monotonic `whole_term`.
@@ -103,8 +109,10 @@ class Board:
             known = None
         if live is None:
             return
-        if running and known is None:
-            self.resume(job_id, live, now, whole_term)
+        if running and known is not None:
+            _taken_up(known, confirmed=confirmed)
+        elif running:
+            self.resume(job_id, live, now, whole_term, confirmed=confirmed)
         elif live.status == "pending":
             self.put(job_id, live)
 
@@ -113,14 +121,17 @@ class Board:
         entry = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
         self._queue(live.pool).push(entry)
 
-    def resume(self, job_id: str, live: Live, now: float, whole_term: float) -> None:
+    def resume(
+        self, job_id: str, live: Live, now: float, whole_term: float, *, confirmed: bool
+    ) -> None:
         """A lease that is found in the store lives on, until monotonic `whole_term`."""
         lease = self._ended.pop(job_id, None)
         if lease is None or _whose(lease) != (live.epoch, live.worker_id):
             lease = Running(
                 job_id, live.epoch, live.worker_id or "", live.tenant_id, live.type, live.pool,
-                whole_term, confirmed=True,
+                whole_term,
             )  # fmt: skip
+        _taken_up(lease, confirmed=confirmed)
         self.roster.resume(lease, now)
         self._started(lease)
 
@@ -157,6 +168,21 @@ class Board:
             }
         )
 
+    def blocked(self) -> Counter[tuple[str, str, str]]:
+        """How many jobs wait in each pool, of each type and blocked tenant."""
+        return Counter(
+            {
+                (pool, type_, tenant_id): jobs
+                for pool, queue in self.queues.items()
+                for tenant_id in self._blocked
+                for type_, jobs in queue.by_type_of(tenant_id).items()
+            }
+        )
+
+    def ready_since(self, pool: str, type_: str, moment: int, limit: int) -> list[str]:
+        """At most `limit` jobs of a pool and type that became ready by `moment` (milliseconds)."""
+        return self._queue(pool).ready_since(type_, moment, limit)
+
     def depth(self) -> int:
         return sum(map(len, self.queues.values()))
 
@@ -189,6 +215,12 @@ class Board:
         if pool not in self.queues:
             self.queues[pool] = ReadyQueue(self._topology.priorities, self._is_free)
         return self.queues[pool]
+
+
+def _taken_up(lease: Running, *, confirmed: bool) -> None:
+    """A lease lives on as the store tells; whether it is cancelled is looked up when asked."""
+    lease.confirmed = confirmed
+    lease.cancel_known = lease.given_up = False
 
 
 def _whose(lease: Running) -> tuple[int, str | None]:

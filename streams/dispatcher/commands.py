@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from streams.dispatcher import settling
+from streams.dispatcher.events import Events
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.replays import Replays
 from streams.dispatcher.requests import Requests
 from streams.dispatcher.roster import Roster
 from streams.dispatcher.runs import Runs
+from streams.dispatcher.strangers import Strangers
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,
@@ -16,8 +22,11 @@ from streams.serde.records import (
     Ended,
     Heartbeat,
     Job,
+    Move,
     Outcome,
     Replay,
+    Reroute,
+    Settle,
     Submit,
     Wake,
 )
@@ -27,17 +36,26 @@ from streams.topology.model import Topology
 class Commands:
     """Applies the commands of one step. `parked` are the jobs for which one waits.
 
-    A command's time is that of its record: when the broker took it, in milliseconds.
+    A command's time is that of its record: when the broker took it, in milliseconds. A parked
+    command is applied with the time of its own record, not of the one that lets its job in.
     """
 
     def __init__(
-        self, life: Lifecycle, roster: Roster, topology: Topology, parked: set[str]
+        self,
+        life: Lifecycle,
+        roster: Roster,
+        topology: Topology,
+        parked: set[str],
+        strangers: Strangers,
     ) -> None:
         self._store = life.store
         self._life = life
+        self._policy = topology.leases
         self._parked = parked
+        self.events = Events(life, topology, self.admit)
         self._requests = Requests(life, roster, topology, self.admit)
-        self._runs = Runs(life, roster, topology)
+        self._replays = Replays(life, topology, self.admit)
+        self._runs = Runs(life, roster, topology, strangers)
 
     def apply(self, command: Command, at: int) -> None:
         """Do what a command asks; `at` is the time of its record.
@@ -49,11 +67,36 @@ class Commands:
             case Submit() as body:
                 self._requests.submit(command, body, at)
             case Replay() as body:
-                self._requests.replay(command, body, at)
+                self._replays.replay(command, body, at)
             case Cancel() as body:
                 self._cancel(command, body, at)
             case Wake() as body:
                 self._requests.wake(command, body)
+            case Move() as body:
+                self._requests.move(command, body)
+            case Settle() as body:
+                settling.settle(self._life, command, body, self._policy, at)
+            case Reroute() as body:
+                self.events.reroute(command, body, at)
+            case _:
+                self._from_worker(command)
+
+    def admit(self, job: Job) -> None:
+        """A new job enters; commands that overtook it are applied at once."""
+        self._life.enter(job)
+        if job.job_id in self._parked:
+            self._parked.discard(job.job_id)
+            for command in self._store.unpark(job.job_id):
+                if command.tenant_id == job.tenant_id:
+                    self.apply(command, command.at)
+
+    def _cancel(self, command: Command, body: Cancel, at: int) -> None:
+        if not self._requests.cancel(command, body, at):
+            self._store.park(replace(command, at=at))
+            self._parked.add(command.job_id)
+
+    def _from_worker(self, command: Command) -> None:
+        match command.body:
             case Heartbeat() as body:
                 self._runs.heartbeat(command, body)
             case Claim() as body:
@@ -68,17 +111,3 @@ class Commands:
                 self._runs.declined(command, body)
             case _:
                 raise PoisonRecord("not_supported", f"{type(command.body).__name__} is not known")
-
-    def admit(self, job: Job) -> None:
-        """A new job enters; commands that overtook it are applied at once."""
-        self._life.enter(job)
-        if job.job_id in self._parked:
-            self._parked.discard(job.job_id)
-            for command in self._store.unpark(job.job_id):
-                if command.tenant_id == job.tenant_id:
-                    self.apply(command, command.at)
-
-    def _cancel(self, command: Command, body: Cancel, at: int) -> None:
-        if not self._requests.cancel(command, body, at):
-            self._store.park(command)
-            self._parked.add(command.job_id)

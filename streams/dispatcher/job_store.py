@@ -2,7 +2,10 @@
 
 The store `jobs` holds: `j` job_id, the job; `l` job_id, what a live one is like (`live_index`);
 `p` job_id command_id, a command that came before its job; `s` scope job_id, that a replay shares a
-scope; and `x` time job_id incarnation, when what is kept of a finished job may go.
+scope; `C` job_id, the epoch of a lease whose worker has spoken for it; and, with the time when it
+may go, `x` time job_id incarnation, what is kept of a finished job (its value is tenant and scope),
+and `x` time job_id 0 command_id, a command whose job never came. Other modules have their own keys
+in it: `kept_events`, and under capitals `B` buried, `H` held, `R` sweep, `T` tenants.
 """
 
 from __future__ import annotations
@@ -10,16 +13,18 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
-from streams.dispatcher.jobs import is_live, scope_of
+from streams.dispatcher import buried
+from streams.dispatcher.jobs import is_live
 from streams.dispatcher.live_index import encode as live_entry
 from streams.dispatcher.live_index import live_key
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
+from streams.serde.ids import scope_owner
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
-_JOB, _PARKED, _SHARED, _EXPIRY = b"j", b"p", b"s", b"x"
+_JOB, _PARKED, _SHARED, _EXPIRY, _CONFIRMED = b"j", b"p", b"s", b"x", b"C"
 _TIME = struct.Struct(">Q")
 
 
@@ -64,11 +69,34 @@ class JobStore:
             key = checkpoint_key(job.job_id, job.incarnation, name)
             checkpoints.put(key, value.encode())
 
+    def in_scope(self, scope: str) -> list[Job]:
+        """Every job that works in a scope: the one whose own it is, and replays that share it."""
+        prefix = _SHARED + join(scope) + SEPARATOR
+        sharers = [split(key[1:])[1] for key, _ in self._jobs.range(prefix, after(prefix))]
+        found = map(self.get, dict.fromkeys([scope_owner(scope), *sharers]))
+        return [job for job in found if job is not None and job.scope == scope]
+
+    def share(self, job: Job) -> None:
+        """A replay works in another job's scope: its effects stay as long as either is kept."""
+        self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
+
+    def confirm(self, job_id: str, epoch: int) -> None:
+        """Keep that the worker of a lease has spoken for it."""
+        self._jobs.put(_CONFIRMED + job_id.encode(), str(epoch).encode())
+
+    def confirmed(self, job_id: str, epoch: int) -> bool:
+        """Whether the worker of a job's lease has spoken for it."""
+        return self._jobs.get(_CONFIRMED + job_id.encode()) == str(epoch).encode()
+
+    def forget_confirmation(self, job_id: str) -> None:
+        """The lease is over."""
+        self._jobs.delete(_CONFIRMED + job_id.encode())
+
     def park(self, command: Command) -> None:
         """Keep a command until its job appears, or until nothing more is to be expected."""
-        key = _PARKED + join(command.job_id, command.command_id)
-        self._jobs.put(key, COMMAND.encode(command))
-        self._expire(command.job_id, 0)
+        key = join(command.job_id, command.command_id)
+        self._jobs.put(_PARKED + key, COMMAND.encode(command))
+        self._expire(join(command.job_id, "0", command.command_id), b"")
 
     def parked(self) -> set[str]:
         """Ids of jobs for which a command waits."""
@@ -98,15 +126,14 @@ class JobStore:
         start = behind + b"\0" if behind else _EXPIRY
         due = self._jobs.range(start, _EXPIRY + _TIME.pack(self._ctx.now + 1))
         awaited = set()
-        for key in [key for key, _ in islice(due, limit)]:
+        for key, value in list(islice(due, limit)):
             behind = key
-            job_id, incarnation = split(key[1 + _TIME.size :])
+            job_id, incarnation, *command_id = split(key[1 + _TIME.size :])
             self._jobs.delete(key)
-            if incarnation == "0":
-                self.unpark(job_id)
+            if incarnation != "0":
+                self._forget(job_id, int(incarnation), value)
+            elif not self._unawaited(job_id, command_id):
                 awaited.add(job_id)
-            else:
-                self._forget(job_id, int(incarnation))
         return awaited, behind
 
     def _write(self, job: Job) -> None:
@@ -115,41 +142,51 @@ class JobStore:
         known_live = entry is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
-        if not known_live and job.scope != scope_of(job.job_id, job.incarnation):
-            self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
         if not is_live(job):
             if known_live:
                 self._jobs.delete(live_key(job.job_id))
-            self._expire(job.job_id, job.incarnation)
+            ended = join(job.job_id, str(job.incarnation))
+            self._expire(ended, join(job.tenant_id, job.scope))
         elif entry != (now := live_entry(job)):
             self._jobs.put(live_key(job.job_id), now)
 
-    def _expire(self, job_id: str, incarnation: int) -> None:
+    def _expire(self, key: bytes, value: bytes) -> None:
         due = _TIME.pack(self._ctx.now + self._keep_ms)
-        self._jobs.put(_EXPIRY + due + join(job_id, str(incarnation)), b"")
+        self._jobs.put(_EXPIRY + due + key, value)
 
-    def _forget(self, job_id: str, incarnation: int) -> None:
+    def _unawaited(self, job_id: str, command_id: list[str]) -> bool:
+        """Forget one parked command, or every one; whether others still wait for the job."""
+        if not command_id:  # written before commands expired one by one
+            self.unpark(job_id)
+            return False
+        self._jobs.delete(_PARKED + join(job_id, *command_id))
+        return self.parked_for(job_id)
+
+    def _forget(self, job_id: str, incarnation: int, expired: bytes) -> None:
         job = self.get(job_id)
-        if job is None:
-            return
+        current = job if job is not None and job.incarnation == incarnation else None
+        if current is not None and (is_live(current) or self._kept(current)):
+            return  # its id lives again, or was written again since
         _delete_prefix(self._ctx.store("checkpoints"), join(job_id, str(incarnation)) + SEPARATOR)
-        if job.incarnation == incarnation:
+        if current is not None:
             self._jobs.delete(_JOB + job_id.encode())
             self._ctx.forward("jobs", job_id.encode(), None)
-            self._jobs.delete(_SHARED + join(job.scope, job_id))
-            self._forget_effects(job.tenant_id, job.scope)
-        if scope_of(job_id, incarnation) != job.scope:
-            self._forget_effects(job.tenant_id, scope_of(job_id, incarnation))
+            self._jobs.delete(buried.key(current))
+        if expired:
+            self._leave(job_id, *split(expired))
+        elif job is not None:  # written before a scope named its job's birth
+            scope = current.scope if current else f"{job_id}.{incarnation}"
+            self._leave(job_id, job.tenant_id, scope)
 
-    def _forget_effects(self, tenant_id: str, scope: str) -> None:
+    def _leave(self, job_id: str, tenant_id: str, scope: str) -> None:
         """Ledger entries stay while any job that may look at them does."""
-        prefix = _SHARED + join(scope) + SEPARATOR
-        shared = next(self._jobs.range(prefix, after(prefix)), None)
-        owner_id, incarnation = scope.rsplit(".", 1)
-        owner = self.get(owner_id)
-        owned = owner is not None and owner.incarnation == int(incarnation)
-        if shared is None and not owned:
+        if scope_owner(scope) != job_id:
+            self._jobs.delete(_SHARED + join(scope, job_id))
+        if not self.in_scope(scope):
             _delete_prefix(self._ctx.store("ledger"), join(tenant_id, scope) + SEPARATOR)
+
+    def _kept(self, job: Job) -> bool:
+        return job.updated_at + self._keep_ms > self._ctx.now
 
 
 def _delete_prefix(store: KeyValueStore, prefix: bytes) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from streams.errors import LONGEST_WAIT_SECONDS
+from streams.serde.ids import scope_of
 from streams.serde.records import (
     TERMINAL,
     Command,
@@ -17,13 +19,9 @@ from streams.serde.records import (
     JobStatus,
     Replay,
     Submit,
+    Wake,
 )
 from streams.topology.model import Route, Topology
-
-
-def scope_of(job_id: str, incarnation: int) -> str:
-    """The idempotency scope of a job's own effects; a replay may share another's."""
-    return f"{job_id}.{incarnation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +40,34 @@ def from_event(
     place: Place, traceparent: str | None, event_time: int, now: int,
 ) -> Job:  # fmt: skip
     """The job of an event that a route matches, ready at once."""
-    job = _new(job_id, envelope.tenant_id, route.job, route.priority, topology, now)
+    job = _new(
+        job_id, envelope.tenant_id, route.job, route.priority, topology,
+        place=place, born=event_time, now=now,
+    )  # fmt: skip
     event = EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
     return replace(
         job,
-        incarnation=place.incarnation,
-        epoch=place.epoch,
-        scope=scope_of(job_id, place.incarnation),
         event=event,
         payload_ref=envelope.payload_ref,
-        event_time=event_time,
         callback_url=envelope.callback_url,
         traceparent=traceparent,
     )
 
 
 def from_submission(
-    command: Command, submit: Submit, topology: Topology, *, place: Place, now: int
+    command: Command, submit: Submit, topology: Topology, *, place: Place, at: int, now: int
 ) -> Job:
-    """The job of a direct submission: ready at once, or scheduled."""
-    priority = submit.priority or topology.default_priority
-    job = _new(command.job_id, command.tenant_id, submit.type, priority, topology, now)
-    delayed = submit.run_at is not None and submit.run_at > now
+    """The job of a direct submission that the broker took `at`: ready at once, or scheduled."""
+    job = _new(
+        command.job_id, command.tenant_id, submit.type,
+        _declared(submit.priority, topology), topology,
+        place=place, born=at, now=now,
+    )  # fmt: skip
+    run_at = _wanted_at(submit, at)
     return replace(
         job,
-        incarnation=place.incarnation,
-        epoch=place.epoch,
-        scope=scope_of(command.job_id, place.incarnation),
-        status="scheduled" if delayed else "pending",
-        scheduled_at=submit.run_at,
+        status="scheduled" if run_at is not None and run_at > now else "pending",
+        scheduled_at=run_at,
         input=submit.input,
         request_hash=submit.request_hash,
         asked_timeout_seconds=submit.timeout_seconds,
@@ -82,32 +79,33 @@ def from_submission(
     )
 
 
-def from_replay(command: Command, replay: Replay, old: Job, now: int) -> Job:
-    """A new job that does the old one's work again, in its scope unless a fresh one is asked."""
-    own_scope = scope_of(command.job_id, 1)
+def from_replay(
+    command: Command, replay: Replay, old: Job, topology: Topology, *, at: int, now: int
+) -> Job:
+    """A new job that does the old one's work again, in its scope unless a fresh one is asked.
+
+    Type, priority and pool are those of now: the route may have been mended since.
+    """
+    route = topology.route(old.event.source, old.event.event_type) if old.event else None
+    type_ = replay.type or (route.job if route else old.type)
+    priority = _declared(route.priority if route else old.priority, topology)
+    job = _new(
+        command.job_id, old.tenant_id, type_, priority, topology, place=FIRST, born=at, now=now
+    )
     return replace(
-        old,
-        job_id=command.job_id,
-        incarnation=1,
-        scope=own_scope if replay.fresh_scope else old.scope,
-        status="pending",
-        attempts=0,
-        epoch=0,
-        run_id=None,
-        worker_id=None,
-        event_time=now,
-        scheduled_at=None,
-        next_retry_at=None,
-        last_error=None,
-        result=None,
-        cancel_requested=False,
-        request_hash=None,
+        job,
+        scope=job.scope if replay.fresh_scope else old.scope,
+        event=old.event,
+        payload_ref=old.payload_ref,
+        input=old.input,
+        asked_timeout_seconds=old.asked_timeout_seconds,
+        timeout_seconds=old.asked_timeout_seconds or 0,
+        workflow_id=old.workflow_id,
+        callback_url=old.callback_url,
         replay_of=old.job_id,
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
-        created_at=now,
-        updated_at=now,
-        ready_at=now,
+        traceparent=old.traceparent,
     )
 
 
@@ -152,7 +150,9 @@ def retried_at(job: Job, due: int, error: str | None, now: int) -> Job:
 def ended(
     job: Job, status: JobStatus, now: int, *, result: str | None = None, error: str | None = None
 ) -> Job:
-    """A final state, or `needs_review`."""
+    """A final state, or `needs_review`; what was cancelled tells why it was."""
+    if status == "cancelled" and job.cancel_reason is not None:
+        error = f"Cancelled: {job.cancel_reason}" if job.cancel_reason else "Cancelled"
     return replace(
         job,
         status=status,
@@ -164,36 +164,61 @@ def ended(
     )
 
 
+def due_at(job: Job) -> int:
+    """When a scheduled job is to become ready, in milliseconds: its next attempt, or its start."""
+    return job.next_retry_at or job.scheduled_at or 0
+
+
+def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
+    """Whether the job waits for this very timer; older versions did not name its time."""
+    timer = (job.incarnation, wake.due_at or due_at(job), job.attempts)
+    return job.status == "scheduled" and timer == (incarnation, due_at(job), wake.attempts)
+
+
 def is_live(job: Job) -> bool:
     """Whether the job has not ended."""
     return job.status not in TERMINAL
 
 
+def _declared(priority: str | None, topology: Topology) -> str:
+    """The priority that was asked for, unless the topology of now has none of its name."""
+    if priority is None or priority not in topology.priorities:
+        return topology.default_priority
+    return priority
+
+
+def _wanted_at(submit: Submit, at: int) -> int | None:
+    if submit.delay_ms is None:
+        return submit.run_at
+    return at + min(submit.delay_ms, LONGEST_WAIT_SECONDS * 1000)
+
+
 def _new(
-    job_id: str, tenant_id: str, type_: str, priority: str, topology: Topology, now: int
-) -> Job:
+    job_id: str, tenant_id: str, type_: str, priority: str, topology: Topology, *,
+    place: Place, born: int, now: int,
+) -> Job:  # fmt: skip
     declared = topology.job_type(type_)
     return Job(
         job_id=job_id,
         tenant_id=tenant_id,
-        incarnation=1,
+        incarnation=place.incarnation,
         type=type_,
         pool=declared.pool,
         priority=priority,
         status="pending",
-        scope=scope_of(job_id, 1),
+        scope=scope_of(job_id, place.incarnation, born),
         attempts=0,
         max_attempts=declared.max_attempts or 0,
         backoff=(),
         timeout_seconds=0,
-        epoch=0,
+        epoch=place.epoch,
         run_id=None,
         worker_id=None,
         event=None,
         payload_ref=None,
         input="null",
         request_hash=None,
-        event_time=now,
+        event_time=born,
         scheduled_at=None,
         next_retry_at=None,
         last_error=None,

@@ -14,10 +14,12 @@ from sortedcontainers import SortedList
 
 @dataclass(slots=True)
 class Running:
-    """A living lease; `confirmed` once its worker has spoken for it.
+    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
 
-    `number` is its place among the leases that were sent to its worker, 0 where that is not known,
-    and `due` is when it is looked at again, at the latest when it ends.
+    It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
+    its job is being cancelled; of a lease found in the store that is not known until somebody looks
+    (`cancel_known`). `number` is its place among the leases that were sent to its worker, 0 where
+    that is not known, and `due` is when it is looked at again, at the latest when it ends.
     """
 
     job_id: str
@@ -28,6 +30,10 @@ class Running:
     pool: str
     ends_at: float
     confirmed: bool = False
+    cancel: str | None = None
+    cancel_known: bool = False
+    given_up: bool = False
+    accompanied: bool = False
     number: int = 0
     due: float = 0.0
 

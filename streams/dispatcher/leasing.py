@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from streams.dispatcher import metrics
+from streams.dispatcher import attempts, metrics
 from streams.dispatcher.board import Board
 from streams.dispatcher.jobs import begun
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.workers import Worker
 from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context
@@ -51,9 +52,10 @@ class Leasing:
     """Sends the leases of one partition."""
 
     def __init__(
-        self, topology: Topology, board: Board, cluster_key: bytes, partition: int
+        self, topology: Topology, board: Board, sweep: Sweep, cluster_key: bytes, partition: int
     ) -> None:
         self._topology = topology
+        self._sweep = sweep
         self._board = board
         self._cluster_key = cluster_key
         self._partition = partition
@@ -66,9 +68,11 @@ class Leasing:
         closed = {pool for pool, pause in self._pauses.items() if pause.until > now}
         for entry, worker in self._board.takeable(ctx.now, now, closed):
             job = life.store.get(entry.job_id)
-            if job is not None and job.status == "pending":
+            if job is None or job.status != "pending":
+                continue
+            if not (self._sweep.rerouting and life.reroute(job)):
                 self._lease(job, worker, life, ctx)
-                yield
+            yield
 
     def refused(self, topic: str, job_id: str, detail: str, missing: bool, life: Lifecycle) -> None:
         """The broker will never take this lease."""
@@ -172,5 +176,6 @@ def lease_of(
         traceparent=job.traceparent,
         heartbeat_id=worker.heartbeat_id,
         granted_at=job.updated_at,
+        alone=attempts.is_suspect(job),
         number=worker.sent + 1,
     )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import ceil
 from typing import Literal
 
 import structlog
 
 from streams import dead_letter
-from streams.dispatcher import jobs, metrics
+from streams.dispatcher import attempts, jobs, metrics, routing
+from streams.dispatcher.answers import answer
 from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import Running
+from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
-from streams.retry_policy import retry_delay
+from streams.retry_policy import loss_delay, retry_delay
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, DEAD_LETTER, SCHEDULE
 from streams.serde.ids import new_id
-from streams.serde.records import Command, Job, JobStatus, Schedule, Wake
+from streams.serde.records import Command, Job, JobStatus, Reply, Schedule, Wake
+from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
@@ -24,12 +29,15 @@ log = structlog.get_logger(__name__)
 class Lifecycle:
     """What can happen to a job in one step of the dispatcher."""
 
-    def __init__(self, ctx: Context, store: JobStore, board: Board, window_ms: int) -> None:
+    def __init__(
+        self, ctx: Context, store: JobStore, board: Board, topology: Topology, tenants: Tenants
+    ) -> None:
         self.ctx = ctx
         self.store = store
         self.board = board
         self.now = ctx.now
-        self._window_ms = window_ms
+        self.topology = topology
+        self.tenants = tenants
 
     def place(self, job_id: str, at: int) -> jobs.Place | None:
         """Of a job asked for at `at` (milliseconds); None: the one that is known stands for it.
@@ -39,22 +47,25 @@ class Lifecycle:
         known = self.store.get(job_id)
         if known is None:
             return jobs.FIRST
-        if jobs.is_live(known) or at - known.event_time < self._window_ms:
+        if jobs.is_live(known) or at - known.event_time < self.topology.window_ms:
             return None
         return jobs.Place(known.incarnation + 1, known.epoch)
 
     def enter(self, job: Job) -> None:
-        """A new job: to the queue, or to its timer."""
+        """A new job: to the queue, or to its timer; of an erased tenant to its end."""
         self.store.put(job)
-        if job.status == "scheduled" and job.scheduled_at is not None:
+        if job.tenant_id in self.tenants.erased:
+            self.stop(job, ERASED_REASON)
+        elif job.status == "scheduled" and job.scheduled_at is not None:
             self._wake_at(job, job.scheduled_at)
         else:
             self.board.ready(job)
 
     def requeue(self, job: Job, error: str | None = None, *, uncount: bool = False) -> None:
-        """Back among the ready jobs; `uncount` gives the attempt back."""
-        self.board.off(job.job_id)
+        """Back among the ready jobs of its pool of now; `uncount` gives the attempt back."""
+        self._off(job.job_id)
         job = jobs.ready(job, self.now, error=error, uncount=uncount)
+        job = routing.in_pool(job, self.topology)
         self.store.put(job)
         self.board.ready(job)
 
@@ -62,19 +73,38 @@ class Lifecycle:
         self, job: Job, status: JobStatus, *, result: str | None = None, error: str | None = None
     ) -> Job:
         """To a final state, or to `needs_review`."""
-        self.board.off(job.job_id)
+        self._off(job.job_id)
         self.board.unready(job)
         job = jobs.ended(job, status, self.now, result=result, error=error)
         self.store.put(job)
         metrics.ENDED.labels(job.type, status).inc()
         return job
 
+    def stop(self, job: Job, reason: str) -> None:
+        """End a job that waits; tell the worker of one that runs to cancel it.
+
+        The first reason stands. The worker is told each time, and in answer to its heartbeats.
+        """
+        if job.status != "running":
+            self.end(replace(job, cancel_reason=reason), "cancelled")
+            return
+        if not job.cancel_requested:
+            job = replace(job, cancel_requested=True, cancel_reason=reason, updated_at=self.now)
+            self.store.put(job)
+        self.board.roster.cancelled(job)
+        worker = self.board.roster.worker(job.worker_id)
+        if worker is not None:
+            told = job.cancel_reason or reason
+            reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=told)
+            answer(self.ctx, reply, worker.work_partition)
+
     def bury(
         self, job: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
     ) -> None:
         """To the dead letters."""
+        job = replace(job, end_reason=reason or dead_letter.REASONS[status])
         job = self.end(job, status, error=error)
-        letter = dead_letter.of_job(job, self.now, reason or None)
+        letter = dead_letter.of_job(job, self.now, job.end_reason)
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
         log.warning(
             "job is in the dead letters", job_id=job.job_id, tenant_id=job.tenant_id,
@@ -82,56 +112,116 @@ class Lifecycle:
         )  # fmt: skip
         self.ctx.forward("dlq", job.job_id.encode(), DEAD_LETTER.encode(letter))
 
-    def bury_unknown(self, job_id: str, pool: str, known: list[str]) -> None:
-        """Nobody handles the job's type."""
-        job = self.store.get(job_id)
-        if job is None or job.status != "pending":
-            return
-        error = (
-            f"UnknownJobType: no worker of pool {pool!r} handles {job.type!r} "
-            f"(handled there: {', '.join(known) or 'nothing'}): deploy its handler or mend the "
-            "route, then replay"
-        )
-        self.bury(job, "dead", error, reason="unknown_type")
+    def revive(self, job: Job, note: str) -> None:
+        """A dead job is ready again, its attempts as they were; its letter says so."""
+        letter = replace(
+            dead_letter.of_job(job, job.updated_at, job.end_reason),
+            replayed_at=self.now, replayed_as=job.job_id, note=note,
+        )  # fmt: skip
+        self.ctx.forward("dlq", job.job_id.encode(), DEAD_LETTER.encode(letter))
+        job = replace(job, status="pending", end_reason=None, updated_at=self.now)
+        job = routing.routed(replace(job, ready_at=self.now), self.topology)
+        self.store.put(job)
+        self.board.ready(job)
 
     def failed_attempt(self, job: Job, error: str | None, asked_seconds: float | None) -> None:
         """Try again after the backoff, or give up."""
         delay = retry_delay(job, asked_seconds)
+        job = attempts.failed(job, error, self.now)
         if delay is None:
             self.bury(job, "dead", error)
+        else:
+            self._retry(job, delay, error)
+
+    def lose(self, lease: Running, why: str, reason: str) -> None:
+        """A lease is over without a word from its worker."""
+        job = self.store.get(lease.job_id)
+        if job is None or job.status != "running" or job.epoch != lease.epoch:
+            self._forget(lease)
             return
+        metrics.LEASES_LOST.labels(reason).inc()
+        log.warning("lease taken back", job_id=lease.job_id, epoch=lease.epoch, why=why)
+        if job.cancel_requested:
+            self.end(job, "cancelled", error=why)
+        elif lease.confirmed:
+            self._lost_with_worker(job, why, lease)
+        else:
+            self.requeue(attempts.unconfirmed(job, why, self.now), why, uncount=True)
+
+    def take_back(self, limit: int) -> None:
+        """Some of the leases of processes that are gone."""
+        given_up = self.board.roster.given_up
+        for _ in range(min(limit, len(given_up))):
+            each = given_up.popleft()
+            self.lose(each.lease, each.why, each.reason)
+
+    def confirm(self, job_id: str) -> None:
+        """The worker that holds the lease spoke for it."""
+        lease = self.board.roster.running.get(job_id)
+        if lease is not None and not lease.confirmed:
+            lease.confirmed = True
+            self.board.touch(job_id)
+            self.store.confirm(job_id, lease.epoch)
+
+    def reroute(self, job: Job) -> bool:
+        """Give a job that waits the type and pool of now; False where it has them."""
+        routed = routing.routed(job, self.topology)
+        if routed == job:
+            return False
+        if job.status == "pending":
+            self.board.unready(job)
+            self.board.ready(routed)
+        self.store.put(replace(routed, updated_at=self.now))
+        return True
+
+    def move(self, job: Job, pool: str) -> None:
+        """To a pool that an operator asks for; one that runs goes there when it waits again."""
+        job = replace(job, asked_pool=pool, updated_at=self.now)
+        self.store.put(job)
+        if job.status in ("pending", "scheduled"):
+            self.reroute(job)
+
+    def _lost_with_worker(self, job: Job, why: str, lease: Running) -> None:
+        job = attempts.lost(job, why, self.now, accompanied=lease.accompanied)
+        if attempts.is_given_up(job):
+            error = (
+                f"WorkerLost: {job.lost} workers ended while they ran it, {job.lost_alone} of them "
+                f"running nothing else: mend its handler, then replay; the last: {why}"
+            )
+            self.bury(job, "dead", error, "worker_lost")
+        else:
+            self._retry(job, loss_delay(job), why)
+
+    def _retry(self, job: Job, delay: float, error: str | None) -> None:
         metrics.RETRIES.labels(job.type).inc()
         if delay <= 0:
             self.requeue(job, error)
             return
-        self.board.off(job.job_id)
-        due = self.now + round(min(delay, LONGEST_WAIT_SECONDS) * 1000)
+        self._off(job.job_id)
+        due = self.now + ceil(min(delay, LONGEST_WAIT_SECONDS) * 1000)
         job = jobs.retried_at(job, due, error, self.now)
         self.store.put(job)
         self._wake_at(job, due)
 
-    def lose(self, lease: Running, why: str, reason: str) -> None:
-        """A lease is over without a word from its worker."""
-        metrics.LEASES_LOST.labels(reason).inc()
-        log.warning("lease taken back", job_id=lease.job_id, epoch=lease.epoch, why=why)
-        job = self.store.get(lease.job_id)
-        if job is None or job.status != "running" or job.epoch != lease.epoch:
-            self.board.off(lease.job_id)
-        elif job.cancel_requested:
-            self.end(job, "cancelled", error=why)
-        elif job.attempts >= job.max_attempts:
-            self.bury(job, "dead", why)
-        else:
-            metrics.RETRIES.labels(job.type).inc()
-            self.requeue(job, why)
+    def _off(self, job_id: str) -> None:
+        lease = self.board.roster.running.get(job_id)
+        if lease is not None and lease.confirmed:
+            self.store.forget_confirmation(job_id)
+        self.board.off(job_id)
+
+    def _forget(self, lease: Running) -> None:
+        """A lease whose job has gone on: a newer one of the same job stays."""
+        known = self.board.roster.running.get(lease.job_id)
+        if known is not None and known.epoch == lease.epoch:
+            self._off(lease.job_id)
 
     def _wake_at(self, job: Job, due: int) -> None:
         """Only the scheduler waits; what it sends back is stale if the job went on meanwhile."""
-        wake = Command(
-            new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now, Wake(job.attempts)
-        )
+        body = Wake(job.attempts, due)
+        wake = Command(new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now, body)
         schedule = Schedule(
-            schedule_id=f"{job.job_id}.{job.incarnation}.{job.attempts}",
+            # A job waits once at most under each epoch; attempts are given back.
+            schedule_id=f"{job.job_id}.{job.incarnation}.e{job.epoch}",
             tenant_id=job.tenant_id,
             due_at=due,
             topic="jobs.commands",

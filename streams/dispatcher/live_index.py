@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from streams.serde.codec import JOB
-from streams.serde.keys import after
+from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
@@ -51,9 +51,10 @@ def dump(live: Live) -> bytes:
     return orjson.dumps(tuple(live))
 
 
-def entries(store: KeyValueStore) -> Iterator[tuple[str, Live]]:
-    """Every live job with its id, in the order of ids."""
-    for key, value in store.range(_LIVE, after(_LIVE)):
+def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
+    """Every live job with its id, in the order of ids, from `behind` an id on."""
+    start = live_key(behind) + SEPARATOR if behind else _LIVE
+    for key, value in store.range(start, after(_LIVE)):
         live = Live(*orjson.loads(value)) if value else _from_job(store, key)
         if live is not None:
             yield key[1:].decode(), live

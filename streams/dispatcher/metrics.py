@@ -11,7 +11,20 @@ DEAD_LETTERS = Counter("tidegate_dispatcher_dead_letters", "Jobs sent to dlq", [
 LEASES_LOST = Counter("tidegate_dispatcher_leases_lost", "Leases taken back", ["reason"])
 TWINS = Counter("tidegate_dispatcher_twins", "Events and submissions of a job that is known")
 UNROUTED = Counter("tidegate_dispatcher_unrouted_events", "Events that no route matches")
+PROMISED = Counter(
+    "tidegate_dispatcher_promised_events",
+    "Events without a route here whose answer named a job: start the dispatcher with that route",
+)
 STALE = Counter("tidegate_dispatcher_stale_commands", "Commands of a lease that is over", ["kind"])
+TIMERS_LOST = Counter(
+    "tidegate_dispatcher_lost_timers", "Scheduled jobs that were woken without their timer"
+)
+BROUGHT_BACK = Counter(
+    "tidegate_dispatcher_jobs_brought_back", "Dead jobs whose type is handled again"
+)
+NO_POOL = Counter(
+    "tidegate_dispatcher_undeclared_heartbeats", "Heartbeats of an undeclared pool or partition"
+)
 PAUSED = Gauge(
     "tidegate_dispatcher_leasing_paused", "Pools whose work topic takes no lease",
     ["partition", "pool"],
@@ -21,6 +34,9 @@ OLDEST = Gauge(
     "tidegate_dispatcher_oldest_ready_seconds", "Age of the longest waiting job", ["partition"]
 )
 RUNNING = Gauge("tidegate_dispatcher_running_jobs", "Living leases", ["partition"])
+HELD = Gauge(
+    "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for", ["partition", "reason"]
+)
 
 
 def forget_partition(partition: int) -> None:

@@ -13,34 +13,38 @@ from itertools import chain, islice
 
 import structlog
 
-from streams.dispatcher import answers, jobs, live_index, metrics
+from streams.dispatcher import answers, live_index, metrics
 from streams.dispatcher.asking import Asking
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
+from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import Running
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.parked import ParkedIds
 from streams.dispatcher.roster import Roster
+from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.sweep import Sweep
+from streams.dispatcher.tenants import Tenants
+from streams.dispatcher.unhandled import UnhandledTypes
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
-from streams.serde.ids import event_job_id
 from streams.serde.records import Command, Envelope
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
-_PURGED_AT_ONCE = 200
-_LOST_AT_ONCE = 200
+Input = Envelope | Command | bytes | None
+
+_ENDED_AT_ONCE = 200
+"""What ends in bulk does so in parts: a transaction of thousands would not end in time."""
 _RESTORED_AT_ONCE = 1_000
 """Jobs between two polls while a partition is taken over: about 10 ms."""
-_UNKNOWN_TYPE_GRACE = 10.0
-"""Seconds that a type may be handled by no worker while some are there: a deployment rolls."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """`events` and `jobs.commands` to leases, job records and dead letters."""
+    """`events`, `duplicates` and `jobs.commands` to leases, job records and dead letters."""
     processor = partial(Dispatcher, topology, cluster_key)
     return declared_stage(topology, "dispatcher", processor, 0.1)
 
@@ -53,7 +57,8 @@ class Dispatcher:
         self._partition = partition
         self._roster = Roster(topology.leases)
         self._board = Board(topology, self._roster)
-        self._leasing = Leasing(topology, self._board, cluster_key, partition)
+        self._sweep = Sweep(topology)
+        self._leasing = Leasing(topology, self._board, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._board, partition)
         self._parked = ParkedIds()
         self._purged = self._purged_for_good = b""
@@ -63,7 +68,10 @@ class Dispatcher:
         self._last_command = 0.0
         self._unheard_since = 0.0
         self._listens = False
-        self._unhandled: dict[str, float] = {}
+        self._tenants = Tenants(self._board)
+        self._held = HeldJobs(topology, self._roster, partition)
+        self._unhandled = UnhandledTypes(topology, self._held, self._roster)
+        self._strangers = Strangers(topology)
 
     def restored(self, ctx: Context) -> Iterator[None]:
         """A lease gets a whole term: its heartbeats went to another process.
@@ -72,7 +80,10 @@ class Dispatcher:
         them are read.
         """
         self._listens, self._unheard_since = False, ctx.monotonic
-        self._parked.update(self._store(ctx).parked())
+        store = self._store(ctx)
+        self._parked.update(store.parked())
+        self._tenants.restored(ctx.store("jobs"))
+        self._look_up_rounds(ctx)
         found = live_index.entries(ctx.store("jobs"))
         while part := list(islice(found, _RESTORED_AT_ONCE)):
             whole_term = ctx.monotonic + self._topology.leases.term_seconds
@@ -80,32 +91,38 @@ class Dispatcher:
                 if live.status == "pending":
                     self._board.put(job_id, live)
                 elif live.status == "running":
-                    self._board.resume(job_id, live, ctx.monotonic, whole_term)
+                    confirmed = store.confirmed(job_id, live.epoch)
+                    self._board.resume(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
             yield
 
     def undone(self, ctx: Context) -> None:
         """Look up again what the record changed that was poison, or all since the last commit."""
         changed = self._board.recent if self._poisoned else self._board.changed
         whole_term = ctx.monotonic + self._topology.leases.term_seconds
+        store = self._store(ctx)
         for job_id, live in live_index.look_up(ctx.store("jobs"), list(changed)):
-            self._board.restore(job_id, live, ctx.monotonic, whole_term)
-        self._parked.undone(self._store(ctx).parked_for, recent=self._poisoned)
+            confirmed = live is not None and store.confirmed(job_id, live.epoch)
+            self._board.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
+        self._parked.undone(store.parked_for, recent=self._poisoned)
+        self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
             self._leasing.undone()
             self._asking.undone()
+            self._look_up_rounds(ctx)
         self._poisoned = False
 
     def committed(self) -> None:
         """What was done so far is durable."""
         self._purged_for_good = self._purged
-        for part in (self._board, self._parked, self._leasing, self._asking):
+        for part in (self._board, self._parked, self._leasing, self._asking, self._tenants):
             part.committed()
 
     def closed(self) -> None:
         """The partition is another process's now."""
         metrics.forget_partition(self._partition)
         self._leasing.closed()
+        self._held.closed()
 
     def process(self, record: Record, ctx: Context) -> None:
         """Handle one event or command; see `Commands` for what each does."""
@@ -116,14 +133,18 @@ class Dispatcher:
         self._step(((record, _decode(record)) for record in records), ctx)
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """Take back what workers lost, purge what is old."""
+        """Take back what workers lost, see to what waits, purge what is old."""
         life = self._begin(ctx)
+        self._commands(life).events.tidy(_ENDED_AT_ONCE)
         self._expire(life, ctx)
-        self._end_unknown_types(life, ctx)
-        if not self._listens:
-            self._listens = ctx.read_through("jobs.commands", self._unheard_since)
+        self._hear_out(ctx)
+        if self._listens:
+            self._held.look(life, self._leasing.paused())
+            self._unhandled.go_on(life)
+            self._sweep.go_on(life)
+        life.take_back(_ENDED_AT_ONCE)
         life.store.flush()
-        awaited, self._purged = life.store.purge(_PURGED_AT_ONCE, self._purged)
+        awaited, self._purged = life.store.purge(_ENDED_AT_ONCE, self._purged)
         for job_id in awaited:
             self._parked.discard(job_id)
         self._observe(now)
@@ -149,39 +170,37 @@ class Dispatcher:
         self._leasing.refused(topic, (key or b"").decode(), detail, missing, life)
         life.store.flush()
 
-    def _step(self, decoded: Iterable[tuple[Record, Envelope | Command]], ctx: Context) -> None:
+    def _step(self, decoded: Iterable[tuple[Record, Input]], ctx: Context) -> None:
         life = self._begin(ctx)
         self._poisoned = True
-        commands = Commands(life, self._roster, self._topology, self._parked)
+        commands = self._commands(life)
         for record, value in decoded:
             if isinstance(value, Envelope):
-                self._event(record, value, life, commands)
+                commands.events.arrived(record, value)
+            elif isinstance(value, bytes):
+                commands.events.came_again(value, record.timestamp)
+            elif value is None:
+                if self._tenants.apply(record, ctx.store("jobs")):
+                    self._sweep.begin()
             else:
                 commands.apply(value, record.timestamp)
                 self._last_command = ctx.monotonic
+        life.take_back(_ENDED_AT_ONCE)
         life.store.flush()
         self._poisoned = False
 
-    def _event(
-        self, record: Record, envelope: Envelope, life: Lifecycle, commands: Commands
-    ) -> None:
-        route = self._topology.route(envelope.source, envelope.event_type)
-        if route is None:
-            metrics.UNROUTED.inc()
-            return
-        job_id = event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
-        place = life.place(job_id, record.timestamp)
-        if place is None:
-            metrics.TWINS.inc()
-            return
-        headers = dict(record.headers)
-        traceparent = headers["traceparent"].decode() if "traceparent" in headers else None
-        job = jobs.from_event(
-            job_id, envelope, route, self._topology,
-            place=place, traceparent=traceparent,
-            event_time=record.timestamp, now=life.now,
-        )  # fmt: skip
-        commands.admit(job)
+    def _look_up_rounds(self, ctx: Context) -> None:
+        """What goes round in parts finds its place again in the store."""
+        store = ctx.store("jobs")
+        self._sweep.restored(store)
+        self._held.restored(store, ctx.monotonic)
+        self._unhandled.restored(store)
+
+    def _hear_out(self, ctx: Context) -> None:
+        """Heartbeats and tenants that lay in the logs at the start are read before anything is."""
+        since, inputs = self._unheard_since, ("jobs.commands", "tenants")
+        if not self._listens:
+            self._listens = all(ctx.read_through(topic, since) for topic in inputs)
 
     def _ask(self, ctx: Context) -> Iterator[None]:
         for question, partition in self._asking.questions(ctx.monotonic):
@@ -190,7 +209,7 @@ class Dispatcher:
 
     def _expire(self, life: Lifecycle, ctx: Context) -> None:
         """Nothing ends before all that was sent until its deadline has been read."""
-        overdue = self._roster.overdue(ctx.monotonic, _LOST_AT_ONCE)
+        overdue = self._roster.overdue(ctx.monotonic, _ENDED_AT_ONCE)
         if not overdue:
             self._expiring = None
             return
@@ -217,18 +236,6 @@ class Dispatcher:
         why = f"LeaseExpired: worker {lease.worker_id} did not renew it for {term:g} s"
         life.lose(lease, why, "expired")
 
-    def _end_unknown_types(self, life: Lifecycle, ctx: Context) -> None:
-        missing: dict[str, float] = {}
-        for pool, type_ in self._board.waiting():
-            known = self._roster.types(pool)
-            if not known or type_ in known:
-                continue
-            since = missing[type_] = self._unhandled.get(type_, ctx.monotonic)
-            if ctx.monotonic - since >= _UNKNOWN_TYPE_GRACE:
-                for job_id in self._board.queues[pool].some(type_, _LOST_AT_ONCE):
-                    life.bury_unknown(job_id, pool, sorted(known))
-        self._unhandled = missing
-
     def _observe(self, now: int) -> None:
         partition, oldest = str(self._partition), self._board.oldest()
         metrics.READY.labels(partition).set(self._board.depth())
@@ -238,13 +245,24 @@ class Dispatcher:
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms)
 
+    def _commands(self, life: Lifecycle) -> Commands:
+        return Commands(life, self._roster, self._topology, self._parked, self._strangers)
+
     def _begin(self, ctx: Context) -> Lifecycle:
         self._board.mark()
         self._parked.mark()
-        return Lifecycle(ctx, self._store(ctx), self._board, self._topology.window_ms)
+        return Lifecycle(ctx, self._store(ctx), self._board, self._topology, self._tenants)
 
 
-def _decode(record: Record) -> Envelope | Command:
+def _decode(record: Record) -> Input:
+    """An event, a command, or the fingerprint of an event that came again.
+
+    None is a record of `tenants`: most hold what is none of the dispatcher's business.
+    """
+    if record.topic == "tenants":
+        return None
+    if record.topic == "duplicates":
+        return record.key or b""
     if record.topic == "events":
         return ENVELOPE.decode(record.value)
     return COMMAND.decode(record.value)

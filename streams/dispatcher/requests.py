@@ -1,4 +1,4 @@
-"""What people and timers ask of a job: submit, replay, cancel, wake."""
+"""What people and timers ask of a job: submit, cancel, wake. See `replays` and `settling`, too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streams.dispatcher import jobs, metrics
-from streams.dispatcher.answers import answer
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
 from streams.errors import PoisonRecord
-from streams.serde.records import Cancel, Command, Job, Replay, Reply, Submit, Wake
+from streams.serde.records import Cancel, Command, Job, Move, Submit, Wake
 from streams.topology.model import Topology
-
-_REPLAYABLE = ("failed", "dead", "needs_review")
 
 
 class Requests:
@@ -36,53 +33,59 @@ class Requests:
         self._admitted = admitted
 
     def submit(self, command: Command, body: Submit, at: int) -> None:
-        place = self._life.place(command.job_id, self._life.now)
+        """A job, unless one of its id stands for it at the time of the record."""
+        known = self._store.get(command.job_id)
+        if known is not None and known.tenant_id != command.tenant_id:
+            raise PoisonRecord("id_taken", f"{command.job_id} is a job of another tenant")
+        place = self._life.place(command.job_id, at)
         if place is None:
             metrics.TWINS.inc()
             return
-        now = self._life.now
-        self._admitted(jobs.from_submission(command, body, self._topology, place=place, now=now))
-
-    def replay(self, command: Command, body: Replay, at: int) -> None:
-        if self._store.get(command.job_id) is not None:
-            metrics.TWINS.inc()
-            return
-        old = self._store.get(body.replay_of)
-        if old is None or old.tenant_id != command.tenant_id:
-            raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
-        if old.status not in _REPLAYABLE:
-            raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
-        if old.status == "needs_review":
-            self._life.end(old, "cancelled", error=f"replayed as {command.job_id}: {body.note}")
-        job = jobs.from_replay(command, body, old, self._life.now)
-        if not body.fresh_scope:
-            self._store.inherit_steps(job, old)
+        job = jobs.from_submission(
+            command, body, self._topology, place=place, at=at, now=self._life.now
+        )
         self._admitted(job)
 
     def cancel(self, command: Command, body: Cancel, at: int) -> bool:
-        """False where its job is not known yet."""
+        """End a job, or ask its worker to; False where the job that is meant is not known yet."""
         job = self._store.get(command.job_id)
         if job is not None and job.tenant_id != command.tenant_id:
             raise PoisonRecord("cancel_of_unknown", f"no job {command.job_id} of this tenant")
-        if job is None:
+        if job is None or (body.incarnation or 0) > job.incarnation:
             return False
-        if job.status == "running":
-            self._store.put(replace(job, cancel_requested=True, updated_at=self._life.now))
-            self._tell_worker(job, body.reason)
+        if not _is_meant(job, body, at):
+            metrics.STALE.labels("Cancel").inc()
         elif jobs.is_live(job):
-            self._life.end(job, "cancelled", error=f"Cancelled: {body.reason}")
+            self._life.stop(job, body.reason)
+        elif jobs.is_live(job):
+            self._life.end(replace(job, cancel_reason=body.reason), "cancelled")
         return True
 
     def wake(self, command: Command, body: Wake) -> None:
+        """A timer fired; one that was set to another time, or doubled, wakes nobody."""
         job = self._store.get(command.job_id)
-        timer = (command.epoch, body.attempts)
-        if job is None or job.status != "scheduled" or timer != (job.incarnation, job.attempts):
+        if job is None or not jobs.awaits(job, command.epoch, body):
             metrics.STALE.labels("Wake").inc()
-            return
-        self._life.requeue(job)
+        else:
+            self._life.requeue(job)
 
-    def _tell_worker(self, job: Job, reason: str) -> None:
-        worker = self._roster.worker(job.worker_id)
-        if worker is not None:
-            reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=reason)
-            answer(self._life.ctx, reply, worker.work_partition)
+    def move(self, command: Command, body: Move) -> None:
+        """To another pool, for as long as that is declared; a job that ended stays as it is."""
+        job = self._store.get(command.job_id)
+        if job is None or job.tenant_id != command.tenant_id:
+            raise PoisonRecord("move_of_unknown", f"no job {command.job_id} of this tenant")
+        if body.pool not in self._topology.pools:
+            raise PoisonRecord(
+                "pool_undeclared", f"{body.pool!r} is none of: {', '.join(self._topology.pools)}"
+            )
+        if not jobs.is_live(job):
+            metrics.STALE.labels("Move").inc()
+            return
+        self._life.move(job, body.pool)
+
+
+def _is_meant(job: Job, body: Cancel, at: int) -> bool:
+    """By its incarnation, or, where the record names none, as the job that lived at its time."""
+    if body.incarnation is None:
+        return job.event_time <= at
+    return body.incarnation == job.incarnation

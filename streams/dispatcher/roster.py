@@ -10,8 +10,9 @@ once a minute. Nothing here walks over all workers or all leases.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from streams.dispatcher.boots import Boots
 from streams.dispatcher.leases import Leases, Running, split_worker
@@ -22,6 +23,15 @@ from streams.topology.model import LeasePolicy
 _FRESH_HEARTBEATS = 2.5
 _INTRODUCED_SECONDS = 60.0
 """How often a worker announces itself to a partition that it has nothing to do with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A lease that is over with its worker; `reason` is one word for the metric."""
+
+    lease: Running
+    why: str
+    reason: str
 
 
 class Roster:
@@ -38,6 +48,8 @@ class Roster:
         self._busy: OrderedDict[str, float] = OrderedDict()  # when to forget those heard often
         self._idle: OrderedDict[str, float] = OrderedDict()  # and those heard seldom
         self.leases = Leases()
+        self.given_up: deque[GivenUp] = deque()
+        """Leases of processes that are gone, yet to be taken back."""
         self.strangers: dict[str, int] = {}
         """Work partitions of workers that were heard and whose handlers are not known."""
 
@@ -66,7 +78,6 @@ class Roster:
         self._expect(worker_id, now, often=bool(heartbeat.free or heartbeat.leases))
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
-            lease.confirmed = True
         boots = self.leases.boots(split_worker(worker_id)[0])
         others = [other for other in boots if other != worker_id]
         return [lease for other in others for lease in self.leases.of(other)]
@@ -85,12 +96,25 @@ class Roster:
         self._forget(worker_id)
         return self.leases.of(worker_id)
 
+    def give_up(self, leases: Iterable[Running], why: str, reason: str) -> None:
+        """Have leases taken back, in parts: a process may have held thousands."""
+        for lease in leases:
+            if not lease.given_up:
+                lease.given_up = True
+                self.given_up.append(GivenUp(lease, why, reason))
+
     def announced(self, worker_id: str, free: int, received: int) -> None:
         """A worker told its credits outside of a heartbeat."""
         worker = self._workers.get(worker_id)
         if worker:
             worker.told(free, received)
             self._pools[worker.pool].place(worker)
+
+    def withdraw(self, worker_id: str) -> None:
+        """A worker has no credits until it announces some."""
+        worker = self._workers.get(worker_id)
+        if worker:
+            self.announced(worker_id, 0, worker.received)
 
     def forget_type(self, worker_id: str, job_type: str) -> None:
         """A worker turned out not to have a handler that it announced."""
@@ -109,6 +133,7 @@ class Roster:
         lease = _lease(job, worker.worker_id, worker.read_at + self._term)
         lease.number = worker.sent
         self.leases.add(lease)
+        self.cancelled(job)
 
     def resume(self, lease: Running, now: float) -> None:
         """A lease that is found in the store; its worker counts as heard now."""
@@ -132,21 +157,16 @@ class Roster:
             self._pools[worker.pool].place(worker)
         return lease
 
-    def confirm(self, job_id: str) -> None:
-        """The worker that holds the lease spoke for it."""
-        lease = self.running.get(job_id)
+    def cancelled(self, job: Job) -> None:
+        """Remember whether, and why, the job of a living lease is being cancelled."""
+        lease = self.running.get(job.job_id)
         if lease is not None:
-            lease.confirmed = True
+            lease.cancel = (job.cancel_reason or "cancelled") if job.cancel_requested else None
+            lease.cancel_known = True
 
-    def disowned(self, job_id: str, by: str) -> bool:
-        """Whether the word of `by`, that a lease is not its own, takes it from its holder.
-
-        Not from one that has spoken for it: `by` read again what the holder had taken.
-        """
-        lease = self.running.get(job_id)
-        if lease is None or not lease.confirmed or lease.worker_id == by:
-            return True
-        return self._boots.succeeds(by, lease.worker_id)
+    def succeeds(self, worker_id: str, other: str) -> bool:
+        """Whether `worker_id` is a process that took the place of `other`."""
+        return self._boots.succeeds(worker_id, other)
 
     def fresh_terms(self, now: float) -> None:
         """Give every lease a whole term: for a while nobody could be heard."""

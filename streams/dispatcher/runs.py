@@ -6,10 +6,12 @@ What speaks for a lease that is over changes nothing and is counted.
 from __future__ import annotations
 
 from streams import ledger
-from streams.dispatcher import metrics
+from streams.dispatcher import attempts, metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
+from streams.dispatcher.leases import Running
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
+from streams.dispatcher.strangers import Strangers
 from streams.serde import keys
 from streams.serde.records import (
     Checkpoint,
@@ -18,7 +20,9 @@ from streams.serde.records import (
     Declined,
     Ended,
     Heartbeat,
+    HeldLease,
     Job,
+    LedgerEntry,
     Outcome,
     Reply,
     ReplyKind,
@@ -29,18 +33,33 @@ from streams.topology.model import Topology
 class Runs:
     """Applies what workers say in one step."""
 
-    def __init__(self, life: Lifecycle, roster: Roster, topology: Topology) -> None:
+    def __init__(
+        self, life: Lifecycle, roster: Roster, topology: Topology, strangers: Strangers
+    ) -> None:
         self._life = life
         self._store = life.store
         self._roster = roster
         self._topology = topology
+        self._strangers = strangers
 
     def heartbeat(self, command: Command, body: Heartbeat) -> None:
-        check_partition(self._topology, f"jobs.work.{body.pool}", body.work_partition)
-        monotonic = self._life.ctx.monotonic
-        for lease in self._roster.heard(body, command.command_id, monotonic):
-            why = f"WorkerRestarted: {lease.worker_id} is gone, {body.worker_id} took its place"
-            self._life.lose(lease, why, "restarted")
+        if body.leaving:
+            self._left(body)
+            return
+        if self._strangers.turned_away(body, self._life.ctx):
+            return
+        for lease in self._roster.listed(body):
+            self._life.confirm(lease.job_id)
+            lease.accompanied = len(body.leases) > 1
+        gone = self._roster.heard(body, command.command_id, self._life.ctx.monotonic)
+        why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
+        self._roster.give_up(gone, why, "restarted")
+        self._answer_listed(body)
+
+    def _left(self, body: Heartbeat) -> None:
+        """A process ended in order: what it was sent meanwhile goes elsewhere at once."""
+        why = f"WorkerLeft: {body.worker_id} ended before it was done"
+        self._roster.give_up(self._roster.left(body.worker_id), why, "left")
 
     def claim(self, command: Command, body: Claim) -> None:
         check_partition(self._topology, TOPIC, body.reply_partition)
@@ -53,7 +72,7 @@ class Runs:
             reply = _plain(body, command, "cancel", "the job is being cancelled")
         else:
             store = self._life.ctx.store("ledger")
-            reply = ledger.claim(store, job, command, body, now)
+            reply = ledger.claim(store, job, command, body, now, lives=self._lives)
         answer(self._life.ctx, reply, body.reply_partition)
 
     def outcome(self, command: Command, body: Outcome) -> None:
@@ -61,6 +80,8 @@ class Runs:
         store = self._life.ctx.store("ledger")
         if job is None or not ledger.outcome(store, job, body, self._life.now):
             metrics.STALE.labels("Outcome").inc()
+        elif job.status != "running":  # told late: a job of the scope may be in review for it
+            settling.go_on(self._life, job)
 
     def checkpoint(self, command: Command, body: Checkpoint) -> None:
         job = self._living(command, body.run_id)
@@ -70,24 +91,26 @@ class Runs:
 
     def ended(self, command: Command, body: Ended) -> None:
         self._roster.announced(body.worker_id, body.free, body.received)
-        job = self._living(command, body.run_id)
+        job = self._living(command, body.run_id, last_word=True)
         if job is None:
             return
+        life, now = self._life, self._life.now
         match body.status:
             case "succeeded":
-                self._life.end(job, "succeeded", result=body.result)
+                life.end(job, "succeeded", result=body.result)
             case "review":
-                self._life.end(job, "needs_review", error=body.error)
+                # The earlier call's outcome may have come meanwhile: then nobody need decide.
+                job = attempts.failed(job, body.error, now)
+                settling.go_on(life, life.end(job, "needs_review", error=body.error))
             case "failed":
-                self._life.bury(job, "failed", body.error)
-            case "cancelled":
-                self._life.end(job, "cancelled", error=body.error)
-            case _ if job.cancel_requested:
-                self._life.end(job, "cancelled", error=body.error)
+                life.bury(attempts.failed(job, body.error, now), "failed", body.error)
+            case _ if body.status == "cancelled" or job.cancel_requested:
+                life.end(job, "cancelled", error=body.error)
             case "released":
-                self._life.requeue(job, body.error, uncount=True)
+                job = attempts.noted(job, "released", body.error, now)
+                life.requeue(job, body.error, uncount=True)
             case "retry":
-                self._life.failed_attempt(job, body.error, body.retry_after_seconds)
+                life.failed_attempt(job, body.error, body.retry_after_seconds)
 
     def declined(self, command: Command, body: Declined) -> None:
         """The job goes elsewhere at once; the attempt was none."""
@@ -96,10 +119,32 @@ class Runs:
             free = 0 if body.reason == "bad_lease" else body.free
             self._roster.announced(body.worker_id, free, body.received)
         job = self._store.get(command.job_id)
-        stale = job is None or job.status != "running" or job.epoch != command.epoch
-        if job is None or stale or not self._roster.disowned(job.job_id, body.worker_id):
+        if job is None or job.status != "running" or job.epoch != command.epoch:
+            metrics.STALE.labels("Declined").inc()
+        elif body.reason == "not_mine":
+            self._disowned(job, body)
+        elif body.worker_id != job.worker_id:
+            metrics.STALE.labels("Declined").inc()
+        else:
+            self._refused(job, body)
+
+    def _disowned(self, job: Job, body: Declined) -> None:
+        """Another's lease was read: its worker may run it, unless a later boot says that.
+
+        The worker that it is of reads that partition no more, so it gets no further lease until it
+        is heard again: the one that reads there now would turn each of them away.
+        """
+        lease = self._roster.running.get(job.job_id)
+        if lease is not None:
+            self._roster.withdraw(lease.worker_id)
+        if lease is None or not self._roster.succeeds(body.worker_id, lease.worker_id):
             metrics.STALE.labels("Declined").inc()
             return
+        why = f"WorkerRestarted: {body.worker_id} took the place of {lease.worker_id}"
+        self._life.lose(lease, why, "restarted")
+
+    def _refused(self, job: Job, body: Declined) -> None:
+        """The worker that the lease is of does not run it."""
         if body.reason == "unknown_type":
             self._roster.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
@@ -108,8 +153,34 @@ class Runs:
         else:
             self._life.requeue(job, uncount=True)
 
-    def _living(self, command: Command, run_id: str) -> Job | None:
-        """The job, if the command speaks for its living lease."""
+    def _answer_listed(self, body: Heartbeat) -> None:
+        """Tell a worker which of the leases that it lists are to end, or are no longer its own."""
+        for held in body.leases:
+            lease = self._roster.running.get(held.job_id)
+            theirs = lease is not None and lease.worker_id == body.worker_id
+            if lease is None or not theirs or lease.epoch != held.epoch:
+                self._tell(body, held, "lost", "the lease of this run is over")
+            elif (reason := self._cancelled(lease)) is not None:
+                self._tell(body, held, "cancel", reason)
+
+    def _tell(self, body: Heartbeat, held: HeldLease, kind: ReplyKind, why: str) -> None:
+        reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
+        answer(self._life.ctx, reply, body.work_partition)
+
+    def _cancelled(self, lease: Running) -> str | None:
+        """Why the job of a lease is being cancelled; of one found in the store it is read once."""
+        if not lease.cancel_known:
+            job = self._store.get(lease.job_id)
+            if job is not None:
+                self._roster.cancelled(job)
+        return lease.cancel
+
+    def _lives(self, entry: LedgerEntry) -> bool:
+        job = self._store.get(entry.job_id)
+        return job is not None and (job.status, job.run_id) == ("running", entry.run_id)
+
+    def _living(self, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
+        """The job, if the command speaks for its living lease, which that confirms."""
         job = self._store.get(command.job_id)
         if (
             job is None
@@ -118,7 +189,8 @@ class Runs:
         ):
             metrics.STALE.labels(type(command.body).__name__).inc()
             return None
-        self._roster.confirm(job.job_id)
+        if not last_word:
+            self._life.confirm(job.job_id)
         return job
 
 

@@ -24,6 +24,7 @@ from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.task import Task
+from streams.runtime.task_stores import close_backend
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend
 
@@ -86,10 +87,12 @@ class Assignment:
 
         Raises:
             KafkaException: not answered in time: `keep`, and try again.
+            ConfigError: the process may not open enough files.
         """
         new = sorted(set(partitions) - self.tasks.keys())
         if not new:
             return
+        self._directory.make_room(len(self.tasks) + len(new))
         self._positions = self._committed(new)
         stores = []
         for partition in new:
@@ -146,8 +149,8 @@ class Assignment:
             self._restore.close()
             self._restore = None
         for backends in self._opened.values():
-            for backend in backends.values():
-                backend.close()
+            for name, backend in backends.items():
+                close_backend(name, backend)
         self._opened = {}
         for task, parts in self._building:
             parts.close()

@@ -79,11 +79,13 @@ class _StageRun:
         self._executor = Executor(self.commits)
         self.tasks: dict[int, Task] = {}
         self.due_ms = 0.0
+        self._failed = False
         self.start()
 
     def start(self) -> None:
         """Restore every store from its changelog, then the processors."""
         self._close_tables()
+        self._failed = False
         self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
         for task in self.tasks.values():
             task.restored()
@@ -108,6 +110,8 @@ class _StageRun:
 
     def step(self, *, punctuate: bool) -> bool:
         """Whether there was anything to process."""
+        if self._failed:
+            self.start()
         records = self.unprocessed()
         due = list(self.tasks.values()) if punctuate else []
         try:
@@ -115,7 +119,7 @@ class _StageRun:
         except Crashed:
             self.start()
         except StageFailed:
-            self.start()  # as whoever runs its process does
+            self._failed = True
             raise
         return bool(records)
 
@@ -148,7 +152,7 @@ class TopologyTestDriver:
     """Feeds records to stages and shows what came of it.
 
     Forwarded records flow on to every stage that reads their topic before `pipe` and `advance`
-    return. They raise `StageFailed` where a stage ends; it is started again at once. A topic has
+    return. They raise `StageFailed` where a stage ends; the next step starts it again. A topic has
     the partitions its topology gives it, or `partitions` where it shares the topology's number.
     `unread` names inputs for which `read_through` answers False, and `set_aside` the records
     (topic, partition, offset) that go to `dlq` unseen. Stores lie in memory unless `open_tables`

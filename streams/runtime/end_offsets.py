@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streams.runtime.clock import boot_seconds
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import Place, latest, offset_in, request_offsets
 
@@ -48,7 +48,7 @@ class EndOffsets:
         self._answered = self._pending = None
 
     def read_through(self, topic: str, partition: int, moment: float) -> bool:
-        """Whether all that stood there at monotonic `moment` has been read and processed."""
+        """Whether all that stood there at `moment` of the boot clock has been processed."""
         self._collect()
         answered = self._answered
         if answered is None or answered.asked_at < moment:
@@ -61,7 +61,7 @@ class EndOffsets:
         self._collect()
         if self._pending is not None or not self.inputs:
             return
-        asked_at = time.monotonic()
+        asked_at = boot_seconds()
         answers = request_offsets(
             self._admin, self._prefix, self.inputs, latest(), _PATIENCE_SECONDS
         )

@@ -7,11 +7,12 @@ vouches for, so it is replaced.
 
 from __future__ import annotations
 
-import time
 from enum import Enum, auto
 
 import structlog
 from confluent_kafka import KafkaError
+
+from streams.runtime.clock import boot_seconds
 
 log = structlog.get_logger(__name__)
 
@@ -114,11 +115,11 @@ class Outage:
     @property
     def recent(self) -> bool:
         """Whether a request failed within the last minute."""
-        return time.monotonic() - self.failed_at < _RECENT_SECONDS
+        return boot_seconds() - self.failed_at < _RECENT_SECONDS
 
     def failed(self, error: object) -> None:
         """A request was not answered."""
-        self.failed_at = time.monotonic()
+        self.failed_at = boot_seconds()
         if self._down_since is None:
             log.warning("kafka does not answer: trying on", error=str(error))
             self._down_since = self.failed_at
@@ -128,6 +129,6 @@ class Outage:
         if self._down_since is not None:
             if asked_at is not None and asked_at < self._down_since:
                 return
-            log.info("kafka answers", after_seconds=round(time.monotonic() - self._down_since, 1))
+            log.info("kafka answers", after_seconds=round(boot_seconds() - self._down_since, 1))
             self._down_since = None
         self.seen = True

@@ -30,4 +30,9 @@ RESTORE_LEFT = Gauge("tidegate_stage_restore_records_left", "Changelog offsets t
 RESTORE_SECONDS_LEFT = Gauge(
     "tidegate_stage_restore_seconds_left", "Until restored, at the pace so far", _STAGE
 )
+WALL_CLOCK_AHEAD = Gauge(
+    "tidegate_stage_wall_clock_ahead_seconds",
+    "This machine's wall clock less the broker's time; nothing is decided by the former",
+    _STAGE,
+)
 STORE_WRITES = Counter("tidegate_stage_store_writes", "Changes of stores committed", _STAGE)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
+from streams.serde.headers import traceparent
 from streams.serde.records import DeadLetter
 
 TOPIC = "dlq"
 VALUE_CAP = 900 * 1024
 KEY_CAP = 64 * 1024
+HEADERS_CAP = 8 * 1024
 _DETAIL_CAP = 2 * 1024
-_TRACE_CAP = 256
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
 
 
@@ -19,16 +20,19 @@ def dead_letter(
 ) -> tuple[bytes, bytes]:
     """Key and value of what takes a poison record's place; `at` in milliseconds.
 
-    The tenant is left empty: what cannot be read cannot say whose it is.
+    The tenant is left empty: what cannot be read cannot say whose it is. Unless it is `cut`, the
+    record can be sent again as it was.
     """
     key, cut_key = _cut(record.key, KEY_CAP, "key")
     value, cut_value = _cut(record.value, VALUE_CAP, "value")
+    headers, cut_headers = _headers(record)
+    cut = cut_key + cut_value + cut_headers
     letter = DeadLetter(
         id=f"{stage}:{record.topic}:{record.partition}:{record.offset}",
         kind="record",
         tenant_id="",
         reason=reason,
-        detail=detail[:_DETAIL_CAP] + cut_key + cut_value,
+        detail=_whole_text(detail) + cut,
         stage=stage,
         at=at,
         topic=record.topic,
@@ -36,7 +40,10 @@ def dead_letter(
         offset=record.offset,
         key=key,
         value=value,
-        traceparent=_traceparent(record),
+        traceparent=traceparent(record.headers),
+        timestamp=record.timestamp,
+        headers=headers,
+        cut=bool(cut),
     )
     return letter.id.encode(), DEAD_LETTER.encode(letter)
 
@@ -47,8 +54,18 @@ def _cut(data: bytes | None, cap: int, what: str) -> tuple[bytes | None, str]:
     return data[:cap], f" ({what} cut from {len(data)} to {cap} bytes)"
 
 
-def _traceparent(record: Record) -> str | None:
+def _headers(record: Record) -> tuple[dict[str, bytes], str]:
+    """By name, as many as fit; none of our readers tells an empty one from one without a value."""
+    kept: dict[str, bytes] = {}
+    left = HEADERS_CAP
     for name, value in record.headers:
-        if name == "traceparent" and value:
-            return value[:_TRACE_CAP].decode("ascii", "replace")
-    return None
+        left -= len(name.encode()) + len(value or b"")
+        if left >= 0 and name not in kept:
+            kept[name] = value or b""
+    lost = len(record.headers) - len(kept)
+    return kept, f" ({lost} headers cut)" if lost else ""
+
+
+def _whole_text(detail: str) -> str:
+    """As much as is kept, without what UTF-8 cannot say: errors quote what they were given."""
+    return detail.encode(errors="replace")[:_DETAIL_CAP].decode(errors="ignore")

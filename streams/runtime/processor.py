@@ -45,11 +45,14 @@ class Context(Protocol):
 
     @property
     def now(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
+        """The broker's time in milliseconds, or a little less; it never runs backwards."""
 
     @property
     def monotonic(self) -> float:
-        """Seconds on a clock that never steps; comparable within one process only."""
+        """Seconds on a clock that never steps, comparable within one machine's boot only.
+
+        It counts the time that the machine is suspended.
+        """
 
     @property
     def stream_time(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from streams.errors import PoisonRecord, StageFailed, StoreDamaged, TidegateError
+from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
 from streams.runtime.processor import Context, Processor, Record
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class ProcessorCalls:
         except (PoisonRecord, StoreDamaged):
             raise
         except Exception as error:
-            self._fail(_at(record), error, _set_aside(record))
+            self._fail(_at(record), error, _way_out(record, error))
 
     def undo(self, ctx: Context) -> None:
         """Run `undone`, which is there."""
@@ -85,7 +85,10 @@ class ProcessorCalls:
             if self._closed is not None:
                 self._closed()
         except Exception:
-            log.exception("processor raised while it was closed", partition=self._partition)
+            error = traceback.format_exc()
+            log.error(
+                "processor raised", where=f"partition {self._partition} (`closed`)", error=error
+            )
 
     def _optional(self, name: str) -> Callable[..., Any] | None:
         found: Callable[..., Any] | None = getattr(self._processor, name, None)
@@ -118,7 +121,10 @@ def _at(record: Record) -> str:
     return f"{record.topic}-{record.partition}@{record.offset}"
 
 
-def _set_aside(record: Record) -> str:
+def _way_out(record: Record, error: Exception) -> str:
+    """Not offered where the machine fails: the next record would fail as well."""
+    if isinstance(error, ConfigError | OSError | MemoryError):
+        return ""
     place = f"{record.topic}:{record.partition}:{record.offset}"
     return f"; or start it once with TIDEGATE_SET_ASIDE={place}, which sends this record to dlq"
 

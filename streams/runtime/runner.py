@@ -21,7 +21,7 @@ from streams.kafka import consumer_config, producer_config
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.blocked import BlockedInputs
-from streams.runtime.clock import SystemClock
+from streams.runtime.broker_time import broker_clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
@@ -54,6 +54,7 @@ def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
 
     Raises:
         ConfigError: topics that do not fit the stage, or a state directory in use.
+        ClockStepped: the broker's time cannot be believed any more.
         Fenced: another process runs as this instance.
         StageFailed: the stage cannot go on; the message names the way out.
     """
@@ -108,9 +109,15 @@ class StageLoop:
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
         if known is None:
             return
+        with broker_clock(self._settings, self._stage.name) as self._clock:
+            if self._clock.awaited(self._pause):
+                self._serve(known)
+
+    def _serve(self, known: dict[str, Changelog]) -> None:
         self._connect(known)
         try:
             while not self._stop.is_set():
+                self._clock.check()
                 self._round()
         finally:
             self._assignment.close()
@@ -123,7 +130,8 @@ class StageLoop:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
         # Before the group hears of this process: it takes the place of any other of its name.
-        directory = StateDirectory(settings, stage.name, self._topics.width(stage.inputs[0]))
+        width = self._topics.width(stage.inputs[0])
+        directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
@@ -147,7 +155,7 @@ class StageLoop:
             directory,
             changelogs,
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
-            SystemClock(),
+            self._clock,
             self._ends.read_through,
             settings.set_aside,
         )

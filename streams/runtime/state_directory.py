@@ -13,6 +13,7 @@ from streams.runtime.backends import backend_for
 from streams.runtime.processor import StoreSpec
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
+from streams.state.open_files import share_out
 from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend
@@ -21,7 +22,9 @@ log = structlog.get_logger(__name__)
 
 
 class StateDirectory:
-    """Opens the stores of one process; they share its memory for caches and write buffers.
+    """Opens the stores of one process; they share its caches, write buffers and descriptors.
+
+    `stores` is how many there are to each of the `partitions`.
 
     It is this process's alone from the start: a second process of the instance would otherwise
     fence the first, in the group and in its transactions, and only then find the stores in use.
@@ -30,11 +33,21 @@ class StateDirectory:
         ConfigError: another process has it, or the disk denies it.
     """
 
-    def __init__(self, settings: Settings, stage: str, partitions: int) -> None:
+    def __init__(self, settings: Settings, stage: str, partitions: int, stores: int = 1) -> None:
         self._root = settings.data_dir / "state" / stage / settings.instance
         self._claim = _claim(self._root)
         self._partitions = partitions
-        self._memory = RocksMemory()
+        self._files = share_out(partitions * stores)
+        self._memory = RocksMemory(max_open_files=self._files.each)
+        self._stores = stores
+
+    def make_room(self, partitions: int) -> None:
+        """See that the stores of so many partitions can be open at once.
+
+        Raises:
+            ConfigError: the process may not open enough files; the message names the remedy.
+        """
+        self._files.refuse_more(partitions * self._stores)
 
     def open(self, spec: StoreSpec, partition: int, changelog: Changelog) -> Backend:
         """The store as its disk has it; one that cannot be trusted is begun anew.

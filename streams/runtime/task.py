@@ -6,25 +6,25 @@ a list, positions beside the committed ones. `rollback` forgets all of it.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import itemgetter
 
 import structlog
 
-from streams.errors import PoisonRecord, StoreDamaged
+from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
-from streams.state.overlay import Overlay
-from streams.state.store import Backend, Checkpoint, Logged
+from streams.runtime.task_stores import QUIET_MS, TaskStores
+from streams.state.store import Backend, Logged
 
 log = structlog.get_logger(__name__)
 
-_QUIET_MS = 21_600_000  # a quarter of the time for which Kafka, by default, keeps tombstones
 _TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
 _PLACE = itemgetter(0, 1, 2)
 
@@ -49,7 +49,8 @@ class Task:
     ) -> None:
         self.stage = stage
         self.partition = partition
-        self.stores = {name: Overlay(backend) for name, backend in backends.items()}
+        self._stores = TaskStores(stage, backends)
+        self.stores = self._stores.by_name
         self.ctx = TaskContext(partition, clock, self.stores, read_through)
         self.positions = dict(positions)
         self.poisoned = 0
@@ -57,12 +58,12 @@ class Task:
         self._clock = clock
         # Old ones are dated anew by the first commit: until then a process that was frozen since it
         # restored them cannot know that they are still its own.
-        dates = (checkpoint.written_at_ms for checkpoint in self._checkpoints())
+        dates = (checkpoint.written_at_ms for checkpoint in self._stores.checkpoints())
         self._worked_at = self._current_at = min(dates, default=clock.now())
         self._processor = ProcessorCalls(stage.name, partition, stage.processor(partition))
         self._set_aside = set_aside
         self._outputs_before = 0
-        self._stream_time = max((c.stream_time for c in self._checkpoints()), default=0)
+        self._stream_time = max((c.stream_time for c in self._stores.checkpoints()), default=0)
         self.ctx.stream_time = self._stream_time
 
     def restoring(self) -> Generator[None]:
@@ -136,7 +137,7 @@ class Task:
         subscribed to (KIP-496), and a group subscribes to a stage's first input alone; and stores
         that nobody dates anew are taken for old ones (`restore.distrust`).
         """
-        stale = self._clock.now() - self._current_at > _QUIET_MS
+        stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self.positions != self._committed or self._pending() != (0, 0)
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
@@ -145,15 +146,13 @@ class Task:
         It is the stream time, so that a rebuilt store knows it.
         """
         at = self.ctx.stream_time or self._clock.now()
-        for spec in self.stage.stores:
-            store = self.stores[spec.name]
-            if store.changes:
-                yield spec.name, spec.changelog, store.backend.to_changelog(store.changes), at
+        for name, topic, records in self._stores.changelog():
+            yield name, topic, records, at
 
     @property
     def changes(self) -> int:
         """How many entries of its stores are to be changed."""
-        return sum(len(store.changes) for store in self.stores.values())
+        return self._stores.changes
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         """The transaction is committed: write it to the backends.
@@ -163,12 +162,14 @@ class Task:
         since a process may be frozen between the broker's answer and now.
         """
         self._current_at = self._worked_at
-        for name, store in self.stores.items():
-            offset = changelog_offsets[name] if store.changes else self._quiet_at(store)
-            if offset is not None:
-                dated = Checkpoint(offset, self._current_at, self.ctx.stream_time)
-                store.backend.write(store.changes, dated)
-            store.drop()
+        try:
+            self._stores.commit(changelog_offsets, self._current_at, self.ctx.stream_time)
+        except ConfigError as denied:
+            raise StageFailed(
+                f"stage {self.stage.name} cannot write the state of partition {self.partition}, "
+                f"which Kafka has committed: {denied}. Then start the stage again: it takes from "
+                "the changelogs what is missing"
+            ) from denied
         self.ctx.outputs.clear()
         self._committed = dict(self.positions)
         self._stream_time = self.ctx.stream_time
@@ -176,8 +177,7 @@ class Task:
 
     def rollback(self) -> None:
         """The transaction is aborted: be as after the last commit."""
-        for store in self.stores.values():
-            store.drop()
+        self._stores.drop()
         self.ctx.outputs.clear()
         self.positions = dict(self._committed)
         self.ctx.stream_time = self._stream_time
@@ -193,16 +193,7 @@ class Task:
         Not now: a process that was frozen may close what has long been another's.
         """
         self.closed()
-        for name, store in self.stores.items():
-            try:
-                checkpoint = store.backend.checkpoint()
-                if checkpoint is not None:
-                    dated = Checkpoint(checkpoint.offset, self._current_at, self._stream_time)
-                    store.backend.write({}, dated)
-            except StoreDamaged as damaged:
-                log.warning("store is damaged", store=name, why=str(damaged))
-            finally:
-                store.backend.close()
+        self._stores.close(self._current_at, self._stream_time)
 
     def _handled_together(self, records: Sequence[Record]) -> bool:
         if self._processor.batch is None or self._asked_aside(records):
@@ -214,7 +205,8 @@ class Task:
             raise
         except Exception as error:
             if not isinstance(error, PoisonRecord):
-                log.warning("a batch raised: its records are tried one by one", exc_info=True)
+                raised = traceback.format_exc()  # not rendered: that would take descriptors
+                log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
@@ -255,27 +247,12 @@ class Task:
 
     def _mark(self) -> None:
         self._outputs_before = len(self.ctx.outputs)
-        for store in self.stores.values():
-            store.mark()
+        self._stores.mark()
 
     def _undo(self) -> bool:
         changed = len(self.ctx.outputs) > self._outputs_before
         del self.ctx.outputs[self._outputs_before :]
-        for store in self.stores.values():
-            changed |= store.undo()
-        return changed
-
-    def _quiet_at(self, store: Overlay) -> int | None:
-        checkpoint = store.backend.checkpoint()
-        if checkpoint is None or self._current_at - checkpoint.written_at_ms <= _QUIET_MS:
-            return None
-        return checkpoint.offset
+        return self._stores.undo() or changed
 
     def _pending(self) -> tuple[int, int]:
         return len(self.ctx.outputs), self.changes
-
-    def _checkpoints(self) -> Iterator[Checkpoint]:
-        for store in self.stores.values():
-            checkpoint = store.backend.checkpoint()
-            if checkpoint is not None:
-                yield checkpoint

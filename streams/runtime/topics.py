@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -11,9 +11,11 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams.errors import ConfigError
+from streams.runtime.broker_time import TOPIC as CLOCK
 from streams.runtime.failures import Outage
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Stage
+from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
@@ -68,6 +70,22 @@ class Topics:
             return True  # nobody can say: let the transaction find out
         return 0 <= partition < self.width(topic)
 
+    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The settings of those topics that are there, by logical name.
+
+        Raises:
+            KafkaException: not answered in time.
+        """
+        names = [self._prefix + topic for topic in topics if self.width(topic)]
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        answers = self._admin.describe_configs(asked, request_timeout=_TIMEOUT)
+        return {
+            resource.name.removeprefix(self._prefix): {
+                name: str(entry.value) for name, entry in future.result().items()
+            }
+            for resource, future in answers.items()
+        }
+
     def changelogs(self, stage: Stage) -> dict[str, Changelog]:
         """The stage's changelogs by logical name.
 
@@ -100,11 +118,12 @@ def await_topics(
     `pause` waits a moment and answers whether to give up: then None is returned.
 
     Raises:
-        ConfigError: an input or changelog has other than its declared number of partitions.
+        ConfigError: an input or changelog has other than its declared number of partitions, or a
+            topic is set so that it would refuse records or carry another's time.
     """
     declared = topology.stages.get(stage.name)
     writes = declared.writes if declared else (DLQ,)
-    needed = {*stage.inputs, *(s.changelog for s in stage.stores)}
+    needed = {CLOCK, *stage.inputs, *(s.changelog for s in stage.stores)}
     needed |= {topic for topic in writes if "*" not in topic}
     said = False
     while True:
@@ -114,6 +133,7 @@ def await_topics(
             missing = sorted(topic for topic in needed if not topics.width(topic))
             if not missing:
                 _check_widths(topics, stage, topology)
+                refuse_unfit(stage, topology, topics.settings(checked(stage, topology)))
                 found = topics.changelogs(stage)
             outage.answered()
         except KafkaException as error:

@@ -15,6 +15,8 @@ from uuid import UUID
 from confluent_kafka import murmur2
 from uuid_utils import uuid7
 
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
 
 def fingerprint(tenant_id: str, source: str, dedup_key: str) -> bytes:
     """16 bytes that are equal exactly for deliveries of one event (BLAKE2b-128)."""
@@ -51,6 +53,23 @@ def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
     return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
 
 
+def scope_of(job_id: str, incarnation: int, born_ms: int) -> str:
+    """The idempotency scope of a job's own effects; `born_ms` is its event time, milliseconds.
+
+    A purged job's id begins again at incarnation 1, so its birth tells one life from the next.
+    The same record read again gives the same scope.
+    """
+    return f"{job_id}.{incarnation}.{_base36(max(0, born_ms))}"
+
+
+def scope_owner(scope: str) -> str:
+    """The job whose own scope this is; any other job that works in it shares it.
+
+    Scopes made before births were part of them are `job_id.incarnation`.
+    """
+    return scope.partition(".")[0]
+
+
 def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
     """What a tool gets as its `Idempotency-Key`: equal for every repetition of one effect."""
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
@@ -79,6 +98,14 @@ def _hash(*parts: str) -> bytes:
         digest.update(len(raw).to_bytes(4, "big"))
         digest.update(raw)
     return digest.digest()
+
+
+def _base36(number: int) -> str:
+    text = ""
+    while number or not text:
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+    return text
 
 
 def _encode(raw: bytes) -> str:

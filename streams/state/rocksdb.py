@@ -6,6 +6,8 @@ database is not synced: what a lost power supply takes, the changelog gives back
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,15 +29,27 @@ _IDENTITY = b"identity"
 _POSITION = struct.Struct(">qqq")
 _MARKER = "DAMAGED"
 _WRITABLE = "give the process a disk it may write"
-_DENIED = {
-    "No space left": _WRITABLE,
-    "Disk quota exceeded": _WRITABLE,
-    "Permission denied": _WRITABLE,
-    "Read-only": _WRITABLE,
-    "Input/output error": "the disk fails, put the state on another",
-    "Too many open files": "raise the limit on open files, as `ulimit -n` does",
+_FAILS = "the disk fails, put the state on another"
+_DESCRIPTORS = "raise the limit on open files, as `ulimit -n` does"
+_REMEDIES = {
+    errno.ENOSPC: _WRITABLE,
+    errno.EDQUOT: _WRITABLE,
+    errno.EACCES: _WRITABLE,
+    errno.EPERM: _WRITABLE,
+    errno.EROFS: _WRITABLE,
+    errno.EFBIG: "raise the limit on the size of files, as `ulimit -f` does",
+    errno.EIO: _FAILS,
+    errno.EREMOTEIO: _FAILS,
+    errno.ENXIO: _FAILS,
+    errno.ENODEV: _FAILS,
+    errno.ESTALE: "mount the disk again, or put the state on a local one",
+    errno.ETIMEDOUT: "mount the disk again, or put the state on a local one",
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: "raise the machine's limit on open files, `fs.file-max`",
+    errno.ENOMEM: "give the process more memory",
 }
-"""Errors that say nothing of the store, and what to do."""
+_DENIED = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
+"""Errors that say nothing of the store, as RocksDB quotes them, and what to do."""
 
 
 class RocksTables:
@@ -124,7 +138,7 @@ class RocksTables:
             self.drop(number)
 
     def close(self) -> None:
-        """Closed it is, also where the last flush fails: a damaged one is told of when opened."""
+        """Always close, even if the last flush fails; damage is reported on the next open."""
         # Each table object holds the database open; the entries stay, so that a late read
         # raises and does not look like a miss.
         failures = [_close(table) for table in self._tables.values()]
@@ -196,19 +210,22 @@ class RocksTables:
         return self._handles[number]
 
     def _failed(self, error: Exception) -> NoReturn:
-        if isinstance(error, DbClosedError):
+        if isinstance(error, DbClosedError | MemoryError):
             raise error
         text = str(error)
+        for reason, remedy in _DENIED.items():
+            if reason in text:
+                raise ConfigError(f"{self.path}: {text}: {remedy}") from error
         if "/LOCK" in text:
             raise ConfigError(
                 f"{self.path} is in use by another process: "
                 "give each process of a stage its own --instance"
             ) from error
-        for reason, remedy in _DENIED.items():
-            if reason in text:
-                raise ConfigError(f"{self.path}: {text}: {remedy}") from error
-        self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / _MARKER).touch()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / _MARKER).touch()
+        except OSError as denied:
+            raise ConfigError(f"{self.path}: {text}, and {denied.strerror}: {_WRITABLE}") from error
         raise StoreDamaged(f"{self.path}: {text}") from error
 
 

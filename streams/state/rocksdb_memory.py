@@ -1,4 +1,4 @@
-"""How the databases of a process use memory, and how their tables are laid out in it."""
+"""How the databases of a process use memory and files, and how their tables are laid out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rocksdict import (
     WriteBufferManager,
 )
 
+from streams.state.open_files import MOST
+
 _MIB = 1024 * 1024
 _HASHED_BYTES = 16
 _BUCKETS = 32_768
@@ -22,12 +24,16 @@ _BUCKETS = 32_768
 
 @dataclass(frozen=True)
 class RocksMemory:
-    """The memory that all databases of a process share: block cache and write buffers."""
+    """What all databases of a process share: block cache, write buffers, and open files.
+
+    Each may hold `max_open_files` open.
+    """
 
     cache: Cache = field(default_factory=lambda: Cache(128 * _MIB))
     write_buffers: WriteBufferManager = field(
         default_factory=lambda: WriteBufferManager(128 * _MIB, False)
     )
+    max_open_files: int = MOST
 
     def walked(self) -> Options:
         """For tables whose entries are also read in their order: skip lists."""
@@ -74,5 +80,5 @@ class RocksMemory:
         options.set_max_total_wal_size(128 * _MIB)
         options.set_compression_type(DBCompressionType.lz4())
         options.set_keep_log_file_num(2)
-        options.set_max_open_files(512)
+        options.set_max_open_files(self.max_open_files)
         return options

@@ -16,7 +16,6 @@ REPLICATION = 3
 MIN_IN_SYNC = 2
 TIMEOUT_SECONDS = 15
 
-_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _MIB = 1024 * 1024
 _ANY_DISTANCE_MS = 2**63 - 1
 
@@ -70,11 +69,8 @@ def topic_config(topic: Topic, replicated: bool) -> dict[str, str]:
 
 
 def _segments(topic: Topic) -> dict[str, str]:
-    """A segment closes after an hour, or after an eighth of the retention up to a day."""
-    if topic.retention_ms is None:
-        return {"segment.ms": str(_HOUR_MS), "segment.bytes": str(64 * _MIB)}
-    span = min(_DAY_MS, max(_MINUTE_MS, topic.retention_ms // 8))
-    return {"segment.ms": str(span), "segment.bytes": str(256 * _MIB)}
+    mib = 64 if topic.retention_ms is None else 256
+    return {"segment.ms": str(topic.segment_ms), "segment.bytes": str(mib * _MIB)}
 
 
 def _compaction(topic: Topic) -> dict[str, str]:

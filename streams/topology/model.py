@@ -15,6 +15,14 @@ A store on disk that is older than this may have missed deletions; see the runti
 MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's own default of `max.message.bytes`: 1 MiB and the overhead of one batch."""
 
+PRODUCER_BATCH_BYTES = 1_000_000
+"""The most that a producer sends as one batch, framing included: see `streams/kafka.py`.
+
+A broker measures whole batches: a topic that takes less refuses records that are small themselves.
+"""
+
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+
 LimitScope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
 
 
@@ -30,6 +38,16 @@ class Topic:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     compaction_lag_ms: int | None = None
     """A replaced or deleted record of a compacted topic leaves the disk about so soon."""
+
+    @property
+    def segment_ms(self) -> int:
+        """Kafka deletes and compacts closed segments only, and closes one after so long.
+
+        So a record of a topic that deletes can be read for that much longer than it is kept.
+        """
+        if self.retention_ms is None:
+            return _HOUR_MS
+        return min(_DAY_MS, max(_MINUTE_MS, self.retention_ms // 8))
 
     @property
     def addressed(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION, Cluster, ClusterTopic, topic_config
 from streams.topology.model import Topic, Topology
+from streams.topology.pools import pool_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,4 +212,6 @@ def _notes(topology: Topology, cluster: Cluster, prefix: str, consent: Consent) 
     declared = {prefix + name for name in (*topology.topics, *consent.delete)}
     strangers = [name for name in cluster.topics if prefix and name.startswith(prefix)]
     for name in sorted(set(strangers) - declared):
-        yield f"{name} carries the prefix but is not declared: left alone"
+        if not name.startswith(prefix + "jobs.work."):
+            yield f"{name} carries the prefix but is not declared: left alone"
+    yield from pool_notes(topology, cluster, prefix, consent.delete)

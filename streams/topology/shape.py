@@ -30,7 +30,7 @@ class TopicShape(Shape):
     partitions: Count | None = None
     cleanup: Literal["delete", "compact", "compact,delete"] = "delete"
     retention_days: Positive | None = None
-    timestamp: Literal["create", "append"] = "create"
+    timestamp: Literal["create", "append"] | None = None
     max_message_kib: Positive | None = None
     compaction_lag_minutes: Positive | None = None
 
@@ -143,7 +143,8 @@ def _topic(shape: TopicShape, partitions: int) -> model.Topic:
         partitions=shape.partitions or partitions,
         cleanup=shape.cleanup,
         retention_ms=None if days is None else _days(days),
-        timestamp=shape.timestamp,
+        # What is deleted by the time of its records is deleted by the broker's clock.
+        timestamp=shape.timestamp or ("append" if shape.cleanup == "delete" else "create"),
         max_message_bytes=model.MAX_MESSAGE_BYTES if kib is None else round(kib * 1024),
         compaction_lag_ms=None if lag is None else max(1, round(lag * 60_000)),
     )

@@ -9,88 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from streams.topology.lifetimes import clocks, days, lifetimes, outlives, retention
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 from streams.topology.problems import Problem, near, problem
+from streams.topology.sizes import LEAST_KIB, too_small
 
 _ENFORCED_SCOPES = ("global", "job_type", "tenant")
-_DAY_MS = 86_400_000
-
 Found = Iterator[Problem]
 
 
 def validate(topology: Topology) -> list[Problem]:
     """Every broken rule, none for a sound topology."""
-    return [
-        found
-        for rule in (_lifetimes, _retention, _partitions, _stages, _jobs, _limits, _leases)
-        for found in rule(topology)
-    ]
+    return [found for rule in _RULES for found in rule(topology)]
 
 
-def _lifetimes(topology: Topology) -> Found:
-    """What must be kept at least as long as something else."""
-    yield from _outlives(
-        topology, "events.received", 2 * topology.window_ms, ("window_days",),
-        f"twice the window of {_days(topology.window_ms)} days",
-    )  # fmt: skip
-    for topic in ("dlq", "events.received", "quarantine"):
-        if topic in topology.topics:
-            yield from _outlives(
-                topology, "payloads", topology.topics[topic].retention_ms or 0, _days_of(topic),
-                f"the retention of {topic}, whose records refer to payloads",
-            )  # fmt: skip
-    if topology.finished_jobs_ms < topology.window_ms:
-        yield problem(
-            f"finished jobs are kept {_days(topology.finished_jobs_ms)} days, less than the window "
-            f"of {_days(topology.window_ms)} days: a repeated submission would run a purged job "
-            "again; set finished_jobs_days to the window or more",
-            ("retention", "finished_jobs_days"), ("window_days",),
-        )  # fmt: skip
-    dlq = topology.topics.get("dlq")
-    if dlq and topology.finished_jobs_ms < (dlq.retention_ms or 0):
-        yield problem(
-            f"finished jobs are kept {_days(topology.finished_jobs_ms)} days, less than dlq's "
-            f"{_days(dlq.retention_ms or 0)}: a dead letter would outlive the job it can replay; "
-            "set finished_jobs_days to dlq's retention_days or more",
-            ("retention", "finished_jobs_days"), _days_of("dlq"),
-        )  # fmt: skip
-
-
-def _outlives(
-    topology: Topology, topic: str, least_ms: int, other: tuple[str, ...], why: str
-) -> Found:
-    found = topology.topics.get(topic)
-    if found and found.retention_ms is not None and found.retention_ms < least_ms:
-        yield problem(
-            f"{topic} keeps {_days(found.retention_ms)} days, less than {why}; "
-            f"set retention_days of {topic} to {_days(least_ms)} or more",
-            _days_of(topic), other,
-        )  # fmt: skip
-
-
-def _retention(topology: Topology) -> Found:
-    """Each topic says how long it keeps, and a topic that keeps for ever says no time."""
+def _sizes(topology: Topology) -> Found:
     for topic in topology.topics.values():
-        path = _days_of(topic.name)
-        if "delete" in topic.cleanup and topic.retention_ms is None:
-            yield problem(f"cleanup {topic.cleanup} needs a time; set retention_days", path)
-        if topic.compaction_lag_ms is not None and "compact" not in topic.cleanup:
+        why = too_small(topic.name, topic.max_message_bytes)
+        if why is not None:
             yield problem(
-                f"cleanup {topic.cleanup} compacts nothing; remove compaction_lag_minutes",
-                ("topics", topic.name, "compaction_lag_minutes"),
+                f"{topic.name} {why}; set max_message_kib to {LEAST_KIB} or more",
+                ("topics", topic.name, "max_message_kib"),
             )
-        if topic.cleanup == "compact" and topic.retention_ms is not None:
-            yield problem(
-                "a compacted topic keeps the last value of each key for ever; remove "
-                "retention_days, or set cleanup to 'compact,delete'",
-                path, ("topics", topic.name, "cleanup"),
-            )  # fmt: skip
-    received = topology.topics.get("events.received")
-    if received and received.timestamp != "append":
-        yield problem(
-            "event time is the broker's: one wrong clock would move every tenant's window; "
-            "set timestamp: append", ("topics", "events.received", "timestamp"),
-        )  # fmt: skip
 
 
 def _partitions(topology: Topology) -> Found:
@@ -164,9 +104,9 @@ def _window_changelog(topology: Topology, stage: StageDeclaration, changelog: To
         ((t.retention_ms or 0, t.name) for t in map(topology.topics.get, stage.reads) if t),
         default=(0, ""),
     )
-    yield from _outlives(
+    yield from outlives(
         topology, changelog.name, topology.window_ms + lag_ms, ("window_days",),
-        f"the window of {_days(topology.window_ms)} days and the {_days(lag_ms)} of {read}, by "
+        f"the window of {days(topology.window_ms)} days and the {days(lag_ms)} of {read}, by "
         f"which {stage.name} may lag: a rebuilt store would let duplicates pass",
     )  # fmt: skip
 
@@ -255,9 +195,6 @@ def _leases(topology: Topology) -> Found:
         )  # fmt: skip
 
 
-def _days_of(topic: str) -> tuple[str, ...]:
-    return ("topics", topic, "retention_days")
-
-
-def _days(milliseconds: int) -> str:
-    return f"{milliseconds / _DAY_MS:g}"
+_RULES = (
+    lifetimes, retention, clocks, _sizes, _partitions, _stages, _jobs, _limits, _leases,
+)  # fmt: skip

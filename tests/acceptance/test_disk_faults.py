@@ -36,7 +36,8 @@ def ended_by_a_full_disk(stage: FaultyProcess) -> bool:
     """What ended it is what `tidegate dedup` would print: one of our errors, with its remedy."""
     assert stage.exit_code(30) > 0
     *_, last = stage.lines.splitlines()
-    return last.startswith("streams.errors.ConfigError") and FULL in last and REMEDY in last
+    ours = ("streams.errors.StageFailed", "streams.errors.ConfigError")
+    return last.startswith(ours) and FULL in last and REMEDY in last
 
 
 def test_a_full_disk_ends_the_stage_with_a_clear_word_and_loses_nothing(

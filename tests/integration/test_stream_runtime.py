@@ -109,9 +109,10 @@ def test_what_only_the_broker_refuses_is_found_in_a_large_batch(
 ) -> None:
     """The refusal comes while the rest of the batch is still being sent, or its positions are."""
     cluster.create()
+    process = start()
+    process.wait_for("running")
     cluster.configure("out", "max.message.bytes", "500000")
     cluster.send("in", [(b"a", b"large"), *[COUNT] * 9_000])
-    process = start()
     eventually(lambda: len(counts(cluster)) == 9_000, 60, what="the good records counted")
     assert counts(cluster) == counted(9_000)
     (letter,) = [DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq")]
@@ -171,7 +172,7 @@ def test_a_changelog_that_was_made_anew_is_not_that_of_the_store(
         lambda: cluster.prefix + CHANGELOG not in cluster.admin.list_topics(timeout=5).topics,
         what="the changelog is gone",
     )
-    cluster.create("in", "out", "dlq")
+    cluster.create("in", "out", "dlq", "clock")
     start().wait_for("store is rebuilt")
     cluster.send("in", [COUNT])
     again = [*counted(3), *counted(1)]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+import starved_dedup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,3 +180,17 @@ def test_what_goes_on_is_what_a_plain_model_says(
             seen[key] = now
             expected.append((envelope(key), now))
     assert [(record.value, record.timestamp) for record in driver.output("events")] == expected
+
+
+def test_a_process_without_descriptors_loses_no_event(tmp_path: Path) -> None:
+    """A store that cannot open its files says nothing of the records that are looked up in it."""
+    program = Path(starved_dedup.__file__)
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert "stage dedup cannot go on at events.received-0@80: " in told["failed"]
+    assert "Too many open files: raise the limit on open files" in told["failed"]
+    assert "SET_ASIDE" not in told["failed"]
+    assert told["starved"] == [told["before"], 0], "something was committed"
+    assert (told["events"], told["dlq"]) == (told["before"] + 10, 0)

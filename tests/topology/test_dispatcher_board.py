@@ -209,6 +209,7 @@ def test_a_lease_fits_the_topic_that_it_goes_to() -> None:
     desk = Desk()
     small = dataclasses.replace(desk.topology.topics[WORK], max_message_bytes=256 * 1024)
     desk.deploy(topics={**desk.topology.topics, WORK: small})
+    desk.driver.advance(0.2)
     ScriptedWorker(desk).heartbeat()
     desk.submit("job_x", input=f'"{"x" * 300_000}"')
     assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]

@@ -28,12 +28,31 @@ def letters(driver: TopologyTestDriver) -> list[DeadLetter]:
 
 
 def test_a_dead_letter_keeps_no_more_than_a_message_can_carry(driver: TopologyTestDriver) -> None:
-    driver.pipe("in", b"k" * 2_000_000, b"v" * 2_000_000)
+    headers = [(f"h{n}", b"x" * 1_000) for n in range(20)]
+    driver.pipe("in", b"k" * 2_000_000, b"v" * 2_000_000, headers=headers)
     (letter,) = letters(driver)
     assert (len(letter.key or b""), len(letter.value or b"")) == (KEY_CAP, VALUE_CAP)
     assert "key cut from 2000000" in letter.detail
     assert "value cut from 2000000" in letter.detail
+    assert "12 headers cut" in letter.detail
+    assert letter.cut
     assert len(driver.output("dlq")[0].value or b"") < 1_000_000
+
+
+def test_a_dead_letter_keeps_all_that_it_takes_to_send_the_record_again(
+    driver: TopologyTestDriver,
+) -> None:
+    headers = [("ce_id", b"evt_1"), ("odd", b"\xff"), ("empty", b"")]
+    driver.pipe("in", b"a", b"poison", timestamp=77, headers=headers)
+    (letter,) = letters(driver)
+    assert (letter.topic, letter.key, letter.value) == ("in", b"a", b"poison")
+    assert (letter.timestamp, letter.headers, letter.cut) == (77, dict(headers), False)
+
+
+def test_a_dead_letter_tells_of_what_a_map_cannot_hold(driver: TopologyTestDriver) -> None:
+    driver.pipe("in", b"a", b"poison", headers=[("a", b"1"), ("a", b"2")])
+    (letter,) = letters(driver)
+    assert (letter.headers, letter.cut) == ({"a": b"1"}, True)
 
 
 def test_a_dead_letter_keeps_the_trace(driver: TopologyTestDriver) -> None:

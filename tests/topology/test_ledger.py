@@ -134,7 +134,7 @@ def test_past_its_lifetime_a_key_protects_no_more(
     run = next_run(desk, worker, lease)
     assert worker.claim(run, lifetime_ms=300_000).repeat
     worker.end(run, "retry", after=250, error="TransientError: x")
-    desk.driver.advance(251)
+    desk.driver.advance(276)
     worker.heartbeat()
     late = worker.claim(desk.lease(lease.job_id), lifetime_ms=300_000)
     assert late.kind == "review", "it would reach its tool too close to the end"
@@ -175,7 +175,10 @@ def test_a_replay_in_the_old_scope_repeats_nothing_a_fresh_one_does_all(
     worker.step(lease, "draft", '"hello"')
     worker.end(lease, "failed", error="PermanentError: x")
     desk.replay("job_same", lease.job_id)
-    desk.replay("job_fresh", lease.job_id, fresh_scope=True)
+    desk.replay(
+        "job_fresh", lease.job_id, fresh_scope=True, again=True,
+        repeat_effects=("email:send/reply",),
+    )  # fmt: skip
     assert desk.lease("job_same").checkpoints == {"draft": '"hello"'}
     assert desk.lease("job_fresh").checkpoints == {}
     assert worker.claim(desk.lease("job_same")).kind == "done"

@@ -32,7 +32,7 @@ def board(topology: Topology = TOPOLOGY) -> Board:
 def job(id_: str, type_: str = "draft", tenant: str = "acme") -> Job:
     submit = Submit(type_, "{}", None, None, None, None, None, None, b"", None)
     command = Command("c", tenant, id_, 0, 0, submit)
-    return from_submission(command, submit, TOPOLOGY, place=FIRST, now=0)
+    return from_submission(command, submit, TOPOLOGY, place=FIRST, at=0, now=0)
 
 
 def lease_out(made: Board, jobs: dict[str, Job], closed: tuple[str, ...] = ()) -> list[str]:

@@ -135,7 +135,9 @@ def test_a_type_is_taken_once_a_worker_handles_it_and_no_longer_when_none_does()
     ready.handle({"unknown"}, 5)
     assert [one.job_id for one in (ready.take(5, ["unknown", "draft"]),) if one] == ["x"]
     assert ready.take(5, ["unknown", "draft"]) is None
-    assert (ready.by_type(), ready.some("draft", 9)) == ({"draft": 1}, ["y"])
+    assert (ready.by_type(), ready.ready_since("draft", 1, 9)) == ({"draft": 1}, ["y"])
+    assert ready.ready_since("draft", 0, 9) == []
+    assert (ready.by_type_of("other"), ready.by_type_of("acme")) == ({"draft": 1}, {})
 
 
 def test_tenants_without_waiting_or_running_jobs_are_forgotten() -> None:

@@ -54,6 +54,7 @@ async def test_a_submitted_event_is_a_normal_envelope_with_its_payload_sealed() 
         "ticket.created", "123", 1_700_000_000_000,
     )  # fmt: skip
     assert (made.attributes, made.callback_url) == ({"status": "OPEN"}, EVENT.callback_url)
+    assert made.routed, "its answer named a job"
     assert (made.payload_hash, made.content_type) == (
         hashlib.sha256(EVENT.payload).digest(), "application/json",
     )  # fmt: skip
@@ -88,6 +89,7 @@ async def test_a_released_body_gets_the_job_that_its_delivery_would_get_now() ->
     made = envelope(log)
     assert admitted.job_id == ids.event_job_id("acme", "zendesk", "e1")
     assert (made.event_id, made.event_type) == (record.event_id, "ticket.created")
+    assert made.routed
     assert (made.content_type, made.request_id) == ("text/plain", "r-1")
     assert made.received_at > record.received_at
     [payload] = log.on("payloads")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
+from streams.runtime.clock import boot_seconds
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.failures import (
@@ -29,6 +29,7 @@ from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.runtime.watched import Hung, WatchedThread
 from streams.serde.codec import DEAD_LETTER
+from streams.serde.headers import traceparent
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
@@ -129,9 +130,9 @@ def ends(position: int) -> EndOffsets:
 
 def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answers) -> None:
     asked = ends(position=7)
-    assert not asked.read_through("in", 0, time.monotonic())
+    assert not asked.read_through("in", 0, boot_seconds())
     answers.answer(7)
-    moment = time.monotonic()
+    moment = boot_seconds()
     assert not asked.read_through("in", 0, moment), "the answer is older than the moment"
     assert len(answers.open) == 2
     answers.answer(7)
@@ -140,7 +141,7 @@ def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answ
 
 def test_read_through_waits_for_the_position(answers: Answers) -> None:
     asked = ends(position=6)
-    moment = time.monotonic()
+    moment = boot_seconds()
     asked.read_through("in", 0, moment)
     answers.answer(7)
     assert not asked.read_through("in", 0, moment)
@@ -149,7 +150,7 @@ def test_read_through_waits_for_the_position(answers: Answers) -> None:
 
 def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
     asked = ends(position=7)
-    moment = time.monotonic()
+    moment = boot_seconds()
     asked.read_through("in", 0, moment)
     answers.answer(-1001)
     assert not asked.read_through("in", 0, moment), "-1001 was taken for an end"
@@ -161,11 +162,11 @@ def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
 
 def test_an_answer_asked_before_the_outage_does_not_end_it() -> None:
     outage = Outage()
-    asked_at = time.monotonic()
+    asked_at = boot_seconds()
     outage.failed("gone")
     outage.answered(asked_at)
     assert not outage.seen
-    outage.answered(time.monotonic())
+    outage.answered(boot_seconds())
     assert outage.seen
 
 
@@ -225,3 +226,18 @@ def test_a_header_without_a_value_is_no_second_accident() -> None:
     record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
     _, value = dead_letter("s", record, 1, "undecodable", "x")
     assert DEAD_LETTER.decode(value).traceparent is None
+
+
+def test_a_dead_letter_is_written_whatever_an_error_says() -> None:
+    """An error may quote what cannot be encoded, or be as long as what it was given."""
+    record = Record("in", 0, 7, 1, b"k", b"v")
+    _, value = dead_letter("s", record, 1, "undecodable", "\ud800" + "\U0001f600" * 5_000)
+    letter = DEAD_LETTER.decode(value)
+    assert letter.detail.startswith("?\U0001f600")
+    assert len(letter.detail.encode()) <= 2_048
+    assert not letter.cut
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\xff\xfe", b"x" * 300])
+def test_what_cannot_be_a_trace_is_none(raw: bytes | None) -> None:
+    assert traceparent([("other", b"00"), ("traceparent", raw)]) is None

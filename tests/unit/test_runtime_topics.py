@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ class Admin:
     def __init__(self, **widths: int) -> None:
         self.widths = widths
         self.isolation: IsolationLevel | None = None
+        self.settings: dict[str, dict[str, str]] = {}
 
     def describe_topics(self, names: TopicCollection, request_timeout: float) -> Any:
         return {
@@ -42,8 +44,14 @@ class Admin:
         }
 
     def describe_configs(self, asked: Collection[ConfigResource], request_timeout: float) -> Any:
-        kept = SimpleNamespace(value=str(HOUR_MS))
-        return {resource: answered({"delete.retention.ms": kept}) for resource in asked}
+        entries = {"delete.retention.ms": str(HOUR_MS)}
+        return {
+            resource: answered({
+                name: SimpleNamespace(value=value)
+                for name, value in {**entries, **self.settings.get(resource.name, {})}.items()
+            })
+            for resource in asked
+        }  # fmt: skip
 
     def list_topics(self, timeout: float) -> Any:
         found = {
@@ -73,6 +81,40 @@ def test_another_number_of_partitions_than_declared_is_refused(odd: str) -> None
     topics = Topics(cast(AdminClient, Admin(**widths | {odd: 7})), "")
     with pytest.raises(ConfigError, match=f"{odd} has 7 partitions, topology.yaml says"):
         await_topics(topics, stage, topology, Outage(), lambda: True)
+
+
+def unfit(settings: dict[str, dict[str, str]], inputs: tuple[str, ...] = ("in",)) -> str:
+    """What a stage is refused with where the cluster's topics are set so."""
+    topology = counting_topology(inputs=inputs)
+    topology.topics["in"] = replace(topology.topics["in"], timestamp="append")
+    admin = Admin(**{name: topic.partitions for name, topic in topology.topics.items()})
+    admin.settings = settings
+    topics = Topics(cast(AdminClient, admin), "")
+    with pytest.raises(ConfigError) as refused:
+        await_topics(topics, counting_stage(inputs=inputs), topology, Outage(), lambda: True)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("topic", ["out", "dlq", "counting.counts.changelog"])
+def test_a_topic_that_would_refuse_what_the_stage_sends_is_refused_itself(topic: str) -> None:
+    why = unfit({topic: {"max.message.bytes": "999999"}})
+    assert why.startswith(f"stage counting: {topic} takes messages of 999,999 bytes at most")
+    assert why.endswith("Run `tidegate topology apply`, then start it again")
+
+
+def test_an_input_that_carries_its_writers_time_is_refused() -> None:
+    why = unfit({"in": {"message.timestamp.type": "CreateTime", "max.message.bytes": "1"}})
+    assert "in has message.timestamp.type CreateTime, not LogAppendTime" in why
+    assert "\n" not in why, "an input's size is its writers' matter"
+
+
+def test_a_stage_waits_for_the_topic_of_the_brokers_time() -> None:
+    topology = counting_topology()
+    widths = {n: t.partitions for n, t in topology.topics.items() if n != "clock"}
+    topics = Topics(cast(AdminClient, Admin(**widths)), "")
+    with capture_logs() as logs:
+        assert await_topics(topics, counting_stage(), topology, Outage(), lambda: True) is None
+    assert [line["topics"] for line in logs] == [["clock"]]
 
 
 def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> None:

@@ -39,9 +39,26 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
     assert topology.topics["payloads"].max_message_bytes == 1024 * 1024
     assert topology.topics["jobs.work.default"].partitions == 16
     assert topology.topics["ledger"].retention_ms is None
-    assert topology.stages["dispatcher"].reads == ("events", "jobs.commands")
+    assert topology.stages["dispatcher"].reads == (
+        "events", "duplicates", "jobs.commands", "tenants",
+    )  # fmt: skip
     assert topology.default_priority == "webhook"
     assert topology.route("zendesk", "ticket.created") is None
+
+
+def test_what_is_deleted_by_its_time_carries_the_brokers_unless_told(overlay: Overlay) -> None:
+    mine = overlay(
+        "topics:\n"
+        "  - {name: jobs.work.gpu, partitions: 2, retention_days: 1}\n"
+        "  - {name: mine.changelog, cleanup: compact}\n"
+    )
+    topics = load(mine).topics
+    assert topics["jobs.work.gpu"].timestamp == "append"
+    assert topics["mine.changelog"].timestamp == "create"
+    by_their_writers = {t.name for t in load().topics.values() if t.timestamp == "create"}
+    assert {name for name in by_their_writers if load().topics[name].cleanup == "delete"} == {
+        "events"
+    }
 
 
 def test_an_application_writes_only_its_routes_and_limits() -> None:
@@ -97,7 +114,9 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
     changelogs = {s.name: s.changelog for s in topology.stages["dispatcher"].stores}
     assert changelogs["ledger"] == "ledger.v2"
     assert changelogs["jobs"] == "dispatcher.jobs.changelog"
-    assert topology.stages["dispatcher"].reads == ("events", "jobs.commands")
+    assert topology.stages["dispatcher"].reads == (
+        "events", "duplicates", "jobs.commands", "tenants",
+    )  # fmt: skip
 
 
 def test_the_partitions_of_the_topology_are_those_of_its_topics(overlay: Overlay) -> None:

@@ -88,7 +88,7 @@ def test_a_topic_with_one_replica_never_waits_for_two_in_sync() -> None:
 def test_a_changed_setting_is_changed_back_and_others_are_left_alone() -> None:
     config = {**as_declared(load())["events"].config, "retention.ms": "5", "flush.ms": "1"}
     planned = compare(load(), cluster(altered("events", config=config)), "", Consent())
-    assert planned.steps == (ChangeConfig("events", "retention.ms", "5", "604800000"),)
+    assert planned.steps == (ChangeConfig("events", "retention.ms", "5", "1814400000"),)
 
 
 def test_settings_are_compared_by_meaning() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import replace
 
 import pytest
 
 from streams.topology.load import load
 from streams.topology.model import (
+    PRODUCER_BATCH_BYTES,
     JobType,
     LeasePolicy,
     Limit,
@@ -18,9 +20,12 @@ from streams.topology.model import (
     Topic,
     Topology,
 )
+from streams.topology.sizes import largest
 from streams.topology.validate import validate
 
 DAY = 86_400_000
+FRAMING = 4 * 1024
+"""What a record needs beside its key and value, and a dead letter beside its record's."""
 
 
 def with_topic(name: str, of: Topology | None = None, **changes: object) -> Topology:
@@ -35,8 +40,16 @@ def with_stage(stage: StageDeclaration) -> Topology:
 
 
 def remembering() -> Topology:
-    """Dedup's changelog outlives whatever the window and its input are set to."""
-    return with_topic("dedup.seen.changelog", retention_ms=90 * DAY)
+    """All that must outlive the window and its input does, whatever they are set to."""
+    topology = with_topic("dedup.seen.changelog", retention_ms=90 * DAY)
+    topology = with_topic("events", topology, retention_ms=60 * DAY)
+    return replace(topology, finished_jobs_ms=90 * DAY)
+
+
+def short_lived() -> Topology:
+    """A window of seven days, over topics that nothing else asks to keep as long."""
+    topology = with_topic("dlq", retention_ms=5 * DAY)
+    return replace(topology, stages={"dedup": topology.stages["dedup"]})
 
 
 def with_limit(limit: Limit) -> Topology:
@@ -75,10 +88,23 @@ BROKEN = {
         "topics.payloads.retention_days",
         "the retention of events.received",
     ),
+    "events are gone before a late dispatcher reads them": (
+        with_topic("events", retention_ms=20 * DAY),
+        "topics.events.retention_days",
+        "less than the 14 of events.received, by which dedup may lag, and the 7 of jobs.commands, "
+        "by which the dispatcher may: an event would be deleted before it has its job; set "
+        "retention_days of events to 21",
+    ),
     "finished jobs are purged within the window": (
-        replace(with_topic("dlq", retention_ms=5 * DAY), finished_jobs_ms=6 * DAY),
+        replace(short_lived(), finished_jobs_ms=6 * DAY),
         "retention.finished_jobs_days",
         "kept 6 days, less than the window of 7 days",
+    ),
+    "finished jobs are purged while their events can be read again": (
+        replace(with_topic("dlq", retention_ms=5 * DAY), finished_jobs_ms=21 * DAY),
+        "retention.finished_jobs_days",
+        "kept 21 days, but events can be read for 22: read again after its job was purged, an "
+        "event would have another; set finished_jobs_days to 22 or more",
     ),
     "finished jobs are purged before their dead letters": (
         replace(load(), finished_jobs_ms=29 * DAY),
@@ -99,6 +125,43 @@ BROKEN = {
         with_topic("events.received", timestamp="create"),
         "topics.events.received.timestamp",
         "set timestamp: append",
+    ),
+    "commands by the clock of whoever writes them": (
+        with_topic("jobs.commands", timestamp="create"),
+        "topics.jobs.commands.timestamp",
+        "a submission of long ago run again; set timestamp: append",
+    ),
+    "bodies kept by the clock of whoever writes them": (
+        with_topic("quarantine", timestamp="create"),
+        "topics.quarantine.timestamp",
+        "set timestamp: append",
+    ),
+    "the broker's time by the clock of whoever asks": (
+        with_topic("clock", timestamp="create"),
+        "topics.clock.timestamp",
+        "stages learn the broker's time from it; set timestamp: append",
+    ),
+    "timers deleted by the clock of whoever writes them": (
+        with_topic("schedule", timestamp="create"),
+        "topics.schedule.timestamp",
+        "one that is wrong has records deleted at once, or never; set timestamp: append",
+    ),
+    "a work topic that takes no lease": (
+        with_topic("jobs.work.default", max_message_bytes=256 * 1024),
+        "topics.jobs.work.default.max_message_kib",
+        "jobs.work.default takes messages of 262,144 bytes at most, less than the 1,000,000 that a "
+        "producer sends in one batch: the broker would refuse records that are small themselves, "
+        "and a lease with its input and steps (921,600 bytes); set max_message_kib to 977 or more",
+    ),
+    "payloads that take no chunk": (
+        with_topic("payloads", max_message_bytes=512 * 1024),
+        "topics.payloads.max_message_kib",
+        "and a sealed chunk of a body (524,300 bytes)",
+    ),
+    "a topic that takes each record and no batch": (
+        with_topic("jobs.progress", max_message_bytes=512 * 1024),
+        "topics.jobs.progress.max_message_kib",
+        "the broker would refuse records that are small themselves; set max_message_kib to 977",
     ),
     "an input with other partitions": (
         with_topic("events", partitions=8),
@@ -217,4 +280,15 @@ def test_caps_that_are_enforced_may_overlap(scope: str) -> None:
 
 def test_the_bounds_themselves_are_allowed() -> None:
     topology = with_topic("payloads", retention_ms=30 * DAY)
+    topology = with_topic("dlq", topology, max_message_bytes=1_000_000)
     assert validate(topology) == []
+
+
+def test_no_record_is_larger_than_what_a_producer_sends() -> None:
+    """The producer would refuse it: no topic could be declared that takes it."""
+    assert max(size for _, size, _ in largest()) + FRAMING <= PRODUCER_BATCH_BYTES
+
+
+def test_every_topic_with_a_known_largest_record_is_declared() -> None:
+    globs = [glob for glob, _, _ in largest()]
+    assert [glob for glob in globs if not fnmatch.filter(load().topics, glob)] == []

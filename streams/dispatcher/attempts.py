@@ -1,0 +1,69 @@
+"""What a run that did not succeed leaves with its job: history, losses, suspicion.
+
+A loss is no attempt: the worker ended while it held a lease that it had confirmed. A job that was
+lost twice, or whose leases were never confirmed three times, is a suspect and runs alone, so that
+what it does to its worker is its own doing and costs no other job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from streams.serde.records import Attempt, Job
+
+KEPT_RUNS = 10
+ERROR_CHARS = 300
+LOSSES_OF_A_SUSPECT = 2
+LOSSES_ALONE = 2
+_UNCONFIRMED_OF_A_SUSPECT = 3
+_UNCONFIRMED = 0
+"""In place of an attempt's number: the worker never said that it had the lease."""
+_TIMEOUT = "TimeoutError: ran past its "  # a worker says so of its own timeout
+
+Kind = Literal["failed", "timeout", "lost", "released"]
+
+
+def noted(job: Job, kind: Kind, error: str | None, now: int) -> Job:
+    """With its newest run in the history."""
+    return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error))
+
+
+def failed(job: Job, error: str | None, now: int) -> Job:
+    """With a failed run in the history; it is a timeout where the worker says so."""
+    timeout = error is not None and error.startswith(_TIMEOUT)
+    return noted(job, "timeout" if timeout else "failed", error, now)
+
+
+def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
+    """The worker that ran it is gone: the attempt is given back and a loss counted.
+
+    A suspect that still waited for the end of other runs (`accompanied`) was not lost alone.
+    """
+    return replace(
+        noted(job, "lost", why, now),
+        attempts=max(0, job.attempts - 1),
+        lost=job.lost + 1,
+        lost_alone=job.lost_alone + (is_suspect(job) and not accompanied),
+    )
+
+
+def unconfirmed(job: Job, why: str, now: int) -> Job:
+    """With a lease in the history that its worker never confirmed; nothing is counted."""
+    return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, "lost", why))
+
+
+def is_suspect(job: Job) -> bool:
+    """Whether the job runs alone."""
+    never_confirmed = sum(run.attempt == _UNCONFIRMED for run in job.history)
+    return job.lost >= LOSSES_OF_A_SUSPECT or never_confirmed >= _UNCONFIRMED_OF_A_SUSPECT
+
+
+def is_given_up(job: Job) -> bool:
+    """Whether one more loss was one too many: of a job with one attempt, the first."""
+    return job.lost_alone >= LOSSES_ALONE or job.max_attempts == 1
+
+
+def _with(job: Job, run: Attempt) -> Job:
+    cut = replace(run, error=run.error and run.error[:ERROR_CHARS])
+    return replace(job, history=(*job.history, cut)[-KEPT_RUNS:])

@@ -1,0 +1,45 @@
+"""Jobs that are dead because no worker handled their type, so that the first that does has them.
+
+The store `jobs` keeps each under `B` type, the pool an operator asked for (or nothing), job_id.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Job
+from streams.state.store import KeyValueStore
+
+_BURIED = b"B"
+
+Waiting = tuple[str, str | None]
+"""A type, and the pool that was asked for."""
+
+
+def key(job: Job) -> bytes:
+    """The store key of a buried job."""
+    return _BURIED + join(job.type, job.asked_pool or "", job.job_id)
+
+
+def all_waiting(store: KeyValueStore) -> set[Waiting]:
+    """For which types and pools there are buried jobs; costs a look for each of them."""
+    found: set[Waiting] = set()
+    start = _BURIED
+    while entry := next(store.range(start, after(_BURIED)), None):
+        type_, asked, _ = split(entry[0][1:])
+        found.add((type_, asked or None))
+        start = after(_prefix((type_, asked or None)))
+    return found
+
+
+def some(store: KeyValueStore, waiting: Waiting, limit: int) -> list[tuple[bytes, str]]:
+    """Keys and ids of at most `limit` buried jobs, in the order of their ids."""
+    prefix = _prefix(waiting)
+    found = islice(store.range(prefix, after(prefix)), limit)
+    return [(key, key[len(prefix) :].decode()) for key, _ in found]
+
+
+def _prefix(waiting: Waiting) -> bytes:
+    type_, asked = waiting
+    return _BURIED + join(type_, asked or "") + SEPARATOR

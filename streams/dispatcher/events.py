@@ -1,0 +1,163 @@
+"""Events become jobs: at once where a route matches, else when one does and they come again.
+
+No answer names a job that will not be. So an event that no route matches is kept for the window.
+It gets its job when
+
+- a delivery of it comes again (`duplicates`) and a route matches now;
+- the answer to its delivery named a job, because the ingress knew the route first, and this
+  stage's own topology has the route now;
+- an operator says so (`Reroute`) and a route matches.
+
+The job is the same whoever asks: its id follows from the event, and `Lifecycle.place` lets one in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+import orjson
+
+from streams import dead_letter
+from streams.dispatcher import jobs, metrics
+from streams.dispatcher.kept_events import FOR_EVER, Kept, KeptEvents
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.errors import PoisonRecord
+from streams.runtime.processor import Record
+from streams.serde.codec import DEAD_LETTER, ENVELOPE
+from streams.serde.headers import traceparent
+from streams.serde.ids import event_job_id
+from streams.serde.records import Command, Envelope, Job, Reroute
+from streams.topology.model import Route, Topology
+
+_ROLLOUT_MS = 3_600_000
+"""A redelivery whose event has no route here may have been answered by an ingress that has it
+already: if this stage gets the route within that time, the event gets its job."""
+
+
+class Events:
+    """The events of one step; `admitted` takes each new job in."""
+
+    def __init__(
+        self, life: Lifecycle, topology: Topology, admitted: Callable[[Job], None]
+    ) -> None:
+        self._life = life
+        self._topology = topology
+        self._admitted = admitted
+        self._kept = KeptEvents(life.ctx.store("jobs"), topology.window_ms)
+
+    def arrived(self, record: Record, envelope: Envelope) -> None:
+        """An event of `events`: its job, or a place among the kept."""
+        trace = traceparent(record.headers)
+        event = Kept(record.timestamp, record.offset, trace, record.value or b"")
+        route = self._route(envelope)
+        if route is not None:
+            self._make(envelope, event, route)
+            return
+        metrics.UNROUTED.inc()
+        self._kept.keep(envelope.fingerprint, event)
+        if envelope.routed:
+            metrics.PROMISED.inc()
+            self._kept.expect(envelope.fingerprint, FOR_EVER)
+
+    def came_again(self, fingerprint: bytes, at: int) -> None:
+        """A record of `duplicates`, written `at`: an event was delivered again."""
+        event = self._kept.get(fingerprint) if self._kept.count() else None
+        # An older record is of a delivery before this event, whose window was over.
+        if event is not None and event.at <= at and not self._give(fingerprint, event):
+            self._kept.expect(fingerprint, at + _ROLLOUT_MS)
+
+    def reroute(self, command: Command, body: Reroute, at: int) -> None:
+        """An operator wants the job of an event that was kept when the command was written."""
+        event = self._kept.get(body.fingerprint)
+        if event is not None and event.at > at:
+            event = None
+        if event is None and self._has_job(command):
+            metrics.TWINS.inc()
+            return
+        name = body.fingerprint.hex()
+        envelope = None if event is None else ENVELOPE.decode(event.value)
+        if event is None or envelope is None or envelope.tenant_id != command.tenant_id:
+            raise PoisonRecord(
+                "event_not_kept",
+                f"no event {name} without a job: it has one, or its window is over",
+            )
+        if not self._give(body.fingerprint, event):
+            raise PoisonRecord(
+                "no_route",
+                f"no route matches event {name} ({envelope.source}, {envelope.event_type}): "
+                "add one to the topology, restart, then send the command again",
+            )
+
+    def tidy(self, limit: int) -> None:
+        """Hold expected events against routes that changed, and forget those past their window."""
+        if not self._kept.count():
+            return
+        for fingerprint, event in self._kept.overdue(self._life.now, limit):
+            if self._kept.expected_until(fingerprint) == FOR_EVER:
+                self._bury(event)
+            self._kept.drop(fingerprint, event)
+        self._hold_against_routes(limit)
+
+    def _hold_against_routes(self, limit: int) -> None:
+        routes = _digest(self._topology)
+        behind = self._kept.held_against(routes)
+        if behind is None:
+            return
+        part = self._kept.expected(behind, limit)
+        for fingerprint, until in part:
+            event = self._kept.get(fingerprint)
+            if event is not None and until >= self._life.now:
+                self._give(fingerprint, event)
+        self._kept.hold_against(routes, part[-1][0] if len(part) == limit else None)
+
+    def _give(self, fingerprint: bytes, event: Kept) -> bool:
+        envelope = ENVELOPE.decode(event.value)
+        route = self._route(envelope)
+        if route is None:
+            return False
+        self._kept.drop(fingerprint, event)
+        self._make(envelope, event, route)
+        return True
+
+    def _make(self, envelope: Envelope, event: Kept, route: Route) -> None:
+        job_id = _job_id(envelope)
+        place = self._life.place(job_id, event.at)
+        if place is None:
+            metrics.TWINS.inc()
+            return
+        job = jobs.from_event(
+            job_id, envelope, route, self._topology,
+            place=place, traceparent=event.traceparent,
+            event_time=event.at, now=self._life.now,
+        )  # fmt: skip
+        self._admitted(job)
+
+    def _bury(self, event: Kept) -> None:
+        """The answer to its delivery named a job, and no route came: tell who looks for it."""
+        envelope = ENVELOPE.decode(event.value)
+        if self._life.store.get(_job_id(envelope)) is not None:
+            return
+        letter = dead_letter.of_event(
+            envelope, event.value, event.traceparent,
+            partition=self._life.ctx.partition, offset=event.offset, event_time=event.at,
+            now=self._life.now,
+        )  # fmt: skip
+        metrics.DEAD_LETTERS.labels(letter.reason).inc()
+        self._life.ctx.forward("dlq", letter.id.encode(), DEAD_LETTER.encode(letter))
+
+    def _has_job(self, command: Command) -> bool:
+        job = self._life.store.get(command.job_id)
+        return job is not None and job.tenant_id == command.tenant_id
+
+    def _route(self, envelope: Envelope) -> Route | None:
+        return self._topology.route(envelope.source, envelope.event_type)
+
+
+def _job_id(envelope: Envelope) -> str:
+    return event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
+
+
+def _digest(topology: Topology) -> bytes:
+    routes = [[r.source, r.event_type, r.job, r.priority] for r in topology.routes]
+    return blake2b(orjson.dumps(routes), digest_size=16).digest()

@@ -1,0 +1,158 @@
+"""Jobs for which no lease can be made, and why: told on `jobs.held`, in the log, in a gauge.
+
+A type without a worker, a pool that is not declared, a tenant that is disabled: such jobs wait,
+and whoever looks has to see it. What was told lies in the store `jobs`, too, under `H` and the
+record's key: since when a type has had no worker outlives a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import structlog
+
+from streams.dispatcher import metrics
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.roster import Roster
+from streams.serde.codec import HELD
+from streams.serde.keys import after, held_key
+from streams.serde.records import Held
+from streams.state.store import KeyValueStore
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "jobs.held"
+Reason = Literal["no_worker", "no_pool", "no_topic", "tenant_disabled"]
+_REASONS: tuple[Reason, ...] = ("no_worker", "no_pool", "no_topic", "tenant_disabled")
+_HELD = b"H"
+_LOOK_SECONDS = 2.0
+_GRACE_SECONDS = 10.0
+"""A type without a worker is told of after this long: a deployment may be rolling."""
+_RECOUNT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Jobs that are held now, seen first at `at` (monotonic); `told_at` is of the newest record."""
+
+    held: Held
+    at: float
+    told_at: float | None = None
+
+
+class HeldJobs:
+    """What is held in one partition, as it was last seen and told."""
+
+    def __init__(self, topology: Topology, roster: Roster, partition: int) -> None:
+        self._topology = topology
+        self._roster = roster
+        self._partition = partition
+        self._seen: dict[bytes, _Seen] = {}
+        self._looked_at = float("-inf")
+
+    def restored(self, store: KeyValueStore, monotonic: float) -> None:
+        """Take in what was told; what was only seen stays so."""
+        records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
+        told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
+        self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
+
+    def closed(self) -> None:
+        """The partition is another process's now: drop its gauge."""
+        for reason in _REASONS:
+            metrics.HELD.remove(str(self._partition), reason)
+
+    def without_worker(self) -> dict[tuple[str, str], int]:
+        """Pools and types that had no worker at the last look, and since when (milliseconds)."""
+        return {
+            (seen.held.pool, seen.held.type): seen.held.since
+            for seen in self._seen.values()
+            if seen.held.reason == "no_worker"
+        }
+
+    def look(self, life: Lifecycle, without_topic: Collection[str]) -> None:
+        """Tell of what began, went on or ended since the last look, now and then.
+
+        `without_topic` are pools whose work topic the broker does not have.
+        """
+        monotonic = life.ctx.monotonic
+        if monotonic - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = monotonic
+        found = {_key(held): held for held in self._found(life, without_topic)}
+        for key in self._seen.keys() - found.keys():
+            self._over(key, life)
+        for key, held in found.items():
+            self._seen[key] = self._told(key, self._noticed(key, held, monotonic), life)
+        self._observe()
+
+    def _found(self, life: Lifecycle, without_topic: Collection[str]) -> Iterator[Held]:
+        types = {pool: self._roster.types(pool) for pool in self._topology.pools}
+        for (pool, type_), jobs in life.board.waiting().items():
+            if jobs and pool not in types:
+                yield self._held(pool, type_, None, "no_pool", jobs, life)
+            elif jobs and pool in without_topic:
+                yield self._held(pool, type_, None, "no_topic", jobs, life)
+            elif jobs and type_ not in types[pool]:
+                yield self._held(pool, type_, None, "no_worker", jobs, life)
+        for (pool, type_, tenant_id), jobs in life.board.blocked().items():
+            if tenant_id in life.tenants.disabled:
+                yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, life)
+
+    def _held(
+        self, pool: str, type_: str, tenant_id: str | None, reason: Reason, jobs: int,
+        life: Lifecycle,
+    ) -> Held:  # fmt: skip
+        hours = self._topology.unhandled_ms / 3_600_000
+        detail = {
+            "no_worker": f"no worker of pool {pool!r} handles {type_!r}: start one that does, or "
+            f"mend the route; after {hours:g} h without one its jobs are dead",
+            "no_pool": f"pool {pool!r} is not declared: declare it in the topology, give the type "
+            "another one, or move its jobs",
+            "no_topic": f"the broker has no topic jobs.work.{pool}: create it as "
+            "`tidegate topology plan` says",
+            "tenant_disabled": f"tenant {tenant_id} is disabled: PUT it again, or cancel its jobs",
+        }[reason]
+        return Held(self._partition, pool, type_, tenant_id, reason, life.now, jobs, detail)
+
+    def _noticed(self, key: bytes, held: Held, monotonic: float) -> _Seen:
+        before = self._seen.get(key)
+        if before is None or before.held.reason != held.reason:
+            return _Seen(held, monotonic)
+        return replace(before, held=replace(held, since=before.held.since))
+
+    def _told(self, key: bytes, seen: _Seen, life: Lifecycle) -> _Seen:
+        now, store = life.ctx.monotonic, life.ctx.store("jobs")
+        if seen.told_at is None:
+            if seen.held.reason == "no_worker" and now - seen.at < _GRACE_SECONDS:
+                return seen
+            log.warning(
+                "jobs are held", reason=seen.held.reason, pool=seen.held.pool,
+                type=seen.held.type, tenant_id=seen.held.tenant_id, detail=seen.held.detail,
+            )  # fmt: skip
+        elif now - seen.told_at < _RECOUNT_SECONDS:
+            return seen
+        value = HELD.encode(seen.held)
+        if store.get(_HELD + key) != value:
+            store.put(_HELD + key, value)
+            life.ctx.forward(TOPIC, key, value)
+        return replace(seen, told_at=now)
+
+    def _over(self, key: bytes, life: Lifecycle) -> None:
+        seen = self._seen.pop(key)
+        if seen.told_at is not None:
+            life.ctx.store("jobs").delete(_HELD + key)
+            life.ctx.forward(TOPIC, key, None)
+            log.info("jobs are held no more", pool=seen.held.pool, type=seen.held.type)
+
+    def _observe(self) -> None:
+        for reason in _REASONS:
+            told = (seen.held for seen in self._seen.values() if seen.told_at is not None)
+            jobs = (held.jobs for held in told if held.reason == reason)
+            metrics.HELD.labels(str(self._partition), reason).set(sum(jobs))
+
+
+def _key(held: Held) -> bytes:
+    return held_key(held.partition, held.pool, held.type, held.tenant_id)

@@ -1,0 +1,136 @@
+"""Events that no route matched when they came, kept for as long as a redelivery is a duplicate.
+
+In the store `jobs`: `u` fingerprint, the event; `w` fingerprint, until when a route that appears
+gives it its job without a redelivery; `y` time fingerprint, when it may go; `n`, how many there
+are and how far they have gone; `r`, the routes that the kept events were last held against.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from streams.serde.keys import after
+from streams.state.store import KeyValueStore
+
+_EVENT, _EXPECTED, _EXPIRY, _NUMBER, _ROUTES = b"u", b"w", b"y", b"n", b"r"
+_TIME = struct.Struct(">Q")
+_STATE = struct.Struct(">QQ")
+_HEAD = struct.Struct(">qqH")
+_ALL, _PART = b"all", b"to:"
+_LATE_MS = 86_400_000
+"""A redelivery at the end of the window may be read so much later, and its event is still there."""
+
+FOR_EVER = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An event as it stood on `events`; `at` is its event time in milliseconds."""
+
+    at: int
+    offset: int
+    traceparent: str | None
+    value: bytes
+
+
+class KeptEvents:
+    """The kept events of one partition during one step; all that it knows is in the store."""
+
+    def __init__(self, store: KeyValueStore, window_ms: int) -> None:
+        self._store = store
+        self._keep_ms = window_ms + _LATE_MS
+        self._state: tuple[int, int] | None = None
+
+    def count(self) -> int:
+        """How many events are kept: one lookup a step."""
+        return self._known()[0]
+
+    def get(self, fingerprint: bytes) -> Kept | None:
+        value = self._store.get(_EVENT + fingerprint)
+        return None if value is None else _unpacked(value)
+
+    def keep(self, fingerprint: bytes, event: Kept) -> None:
+        """Keep an event until its window is over; one of the same fingerprint is replaced."""
+        count, gone = self._known()
+        known = self._store.get(_EVENT + fingerprint) is not None
+        self._store.put(_EVENT + fingerprint, _packed(event))
+        due = max(event.at + self._keep_ms, gone)
+        self._store.put(_EXPIRY + _TIME.pack(due) + fingerprint, b"")
+        self._set(count + (not known), gone)
+
+    def drop(self, fingerprint: bytes, event: Kept) -> None:
+        """Forget a kept event."""
+        count, gone = self._known()
+        self._store.delete(_EVENT + fingerprint)
+        self._store.delete(_EXPIRY + _TIME.pack(event.at + self._keep_ms) + fingerprint)
+        if self._store.get(_EXPECTED + fingerprint) is not None:
+            self._store.delete(_EXPECTED + fingerprint)
+        self._set(count - 1, gone)
+
+    def expect(self, fingerprint: bytes, until: int) -> None:
+        """Until this time (milliseconds) the event gets its job as soon as a route matches."""
+        if until > (self.expected_until(fingerprint) or 0):
+            self._store.put(_EXPECTED + fingerprint, _TIME.pack(until))
+
+    def expected_until(self, fingerprint: bytes) -> int | None:
+        value = self._store.get(_EXPECTED + fingerprint)
+        return None if value is None else int(_TIME.unpack(value)[0])
+
+    def expected(self, behind: bytes, limit: int) -> list[tuple[bytes, int]]:
+        """Fingerprints behind one, in their order, and until when each event's job is expected."""
+        start = _EXPECTED + behind + b"\0" if behind else _EXPECTED
+        found = islice(self._store.range(start, after(_EXPECTED)), limit)
+        return [(key[1:], _TIME.unpack(value)[0]) for key, value in found]
+
+    def overdue(self, now: int, limit: int) -> Iterator[tuple[bytes, Kept]]:
+        """Events whose time is over, at most `limit`; the caller drops each."""
+        count, gone = self._known()
+        if not count:
+            return
+        due = self._store.range(_EXPIRY + _TIME.pack(gone), _EXPIRY + _TIME.pack(now + 1))
+        for key in [key for key, _ in islice(due, limit)]:
+            self._store.delete(key)
+            gone, fingerprint = _TIME.unpack_from(key, 1)[0], key[1 + _TIME.size :]
+            # From here on, next time: before it lie only the tombstones of what is gone.
+            self._set(self.count(), gone)
+            event = self.get(fingerprint)
+            if event is not None and event.at + self._keep_ms <= now:
+                yield fingerprint, event
+
+    def held_against(self, routes: bytes) -> bytes | None:
+        """The last fingerprint held against these routes (a digest), None: all of them were."""
+        value = self._store.get(_ROUTES) or b""
+        if not value.startswith(routes):
+            return b""
+        progress = value[len(routes) :]
+        return None if progress == _ALL else progress.removeprefix(_PART)
+
+    def hold_against(self, routes: bytes, cursor: bytes | None) -> None:
+        """Remember the progress that `held_against` tells."""
+        progress = _ALL if cursor is None else _PART + cursor
+        self._store.put(_ROUTES, routes + progress)
+
+    def _known(self) -> tuple[int, int]:
+        if self._state is None:
+            value = self._store.get(_NUMBER)
+            self._state = (0, 0) if value is None else _STATE.unpack(value)
+        return self._state
+
+    def _set(self, count: int, gone: int) -> None:
+        self._state = count, gone
+        self._store.put(_NUMBER, _STATE.pack(count, gone))
+
+
+def _packed(event: Kept) -> bytes:
+    trace = (event.traceparent or "").encode()
+    return _HEAD.pack(event.at, event.offset, len(trace)) + trace + event.value
+
+
+def _unpacked(value: bytes) -> Kept:
+    at, offset, length = _HEAD.unpack_from(value)
+    begin = _HEAD.size + length
+    trace = value[_HEAD.size : begin].decode() or None
+    return Kept(at, offset, trace, value[begin:])

@@ -1,0 +1,99 @@
+"""Replays: a new job does the work of one that ended badly, by a person's decision.
+
+Each rule that refuses one names what stands in its way. The operator checks the same rules before
+it writes the command; what is refused here is a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from streams import dead_letter, ledger
+from streams.dispatcher import jobs, metrics
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.errors import PoisonRecord
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import Command, Job, Replay
+from streams.topology.model import Topology
+
+_REPLAYABLE = ("failed", "dead", "needs_review")
+_NAMED = 20
+"""Effects that a refusal lists: a dead letter has to fit a message."""
+
+
+class Replays:
+    """Applies the replays of one step; `admitted` takes each new job in."""
+
+    def __init__(
+        self, life: Lifecycle, topology: Topology, admitted: Callable[[Job], None]
+    ) -> None:
+        self._life = life
+        self._store = life.store
+        self._topology = topology
+        self._admitted = admitted
+
+    def replay(self, command: Command, body: Replay, at: int) -> None:
+        """A new job from an old one; the command read again changes nothing."""
+        if self._store.get(command.job_id) is not None:
+            metrics.TWINS.inc()
+            return
+        old = self._replayable(command, body, at)
+        if body.fresh_scope:
+            self._check_effects(old, body)
+        else:
+            self._check_scope(old)
+        job = jobs.from_replay(command, body, old, self._topology, at=at, now=self._life.now)
+        self._close(old, body, job, at)
+        if not body.fresh_scope:
+            self._store.share(job)
+            self._store.inherit_steps(job, old)
+        self._admitted(job)
+
+    def _replayable(self, command: Command, body: Replay, at: int) -> Job:
+        old = self._store.get(body.replay_of)
+        if old is None or old.tenant_id != command.tenant_id or old.event_time > at:
+            raise PoisonRecord("replay_of_unknown", f"no job {body.replay_of} to replay")
+        if old.replayed_as is not None and not body.again:
+            raise PoisonRecord(
+                "already_replayed",
+                f"job {old.job_id} was replayed as {old.replayed_as}: see what became of that "
+                "one, or ask for another replay with `again`",
+            )
+        if old.status not in _REPLAYABLE:
+            raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
+        return old
+
+    def _check_scope(self, old: Job) -> None:
+        """One live job a scope: two would each take the other's claims for ones that are over."""
+        for job in self._store.in_scope(old.scope):
+            if job.job_id != old.job_id and jobs.is_live(job):
+                raise PoisonRecord(
+                    "scope_in_use",
+                    f"job {job.job_id} is {job.status} and works in the scope of {old.job_id}: "
+                    "wait for its end, or cancel it",
+                )
+
+    def _check_effects(self, old: Job, body: Replay) -> None:
+        """A fresh scope begins every effect again: also those that happened, or may have."""
+        entries = ledger.entries(self._life.ctx.store("ledger"), old)
+        begun = [entry for entry in entries if entry.status != "failed"]
+        unnamed = [each for each in begun if each.action not in body.repeat_effects]
+        if unnamed:
+            listed = ", ".join(f"{each.action} ({each.status})" for each in unnamed[:_NAMED])
+            more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
+            raise PoisonRecord(
+                "effects_done",
+                f"a fresh scope would begin these effects of {old.job_id} again: {listed}{more}; "
+                "name each in `repeat_effects`, or replay in the old scope",
+            )
+
+    def _close(self, old: Job, body: Replay, job: Job, at: int) -> None:
+        """The old job tells what became of it, and so does its dead letter."""
+        if old.status == "needs_review":
+            old = self._life.end(old, "cancelled", error=f"replayed as {job.job_id}: {body.note}")
+        old = replace(old, replayed_as=job.job_id)
+        self._store.put(old)
+        if old.status != "cancelled":
+            letter = dead_letter.of_replayed(old, body, at)
+            self._life.ctx.forward("dlq", letter.id.encode(), DEAD_LETTER.encode(letter))

@@ -1,0 +1,47 @@
+"""The type, priority and pool that the topology of now gives a job that waits.
+
+Routes decide what has not begun: a job that was ever leased keeps its type, and so does a replay,
+whose type was chosen when it was made. The pool follows the type at any time, unless an operator
+asked for another one that is declared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+
+from streams.serde.records import Job
+from streams.topology.model import Topology
+
+
+def routed(job: Job, topology: Topology) -> Job:
+    """A waiting job as the topology wants it; equal to what it was if nothing changed."""
+    if job.event is not None and job.replay_of is None and not has_begun(job):
+        route = topology.route(job.event.source, job.event.event_type)
+        if route is not None:
+            job = replace(job, type=route.job, priority=route.priority)
+    return in_pool(job, topology)
+
+
+def in_pool(job: Job, topology: Topology) -> Job:
+    """A job in the pool where it waits from now on."""
+    pool = pool_of(job.type, job.asked_pool, topology)
+    return job if pool == job.pool else replace(job, pool=pool)
+
+
+def pool_of(type_: str, asked_pool: str | None, topology: Topology) -> str:
+    """The pool of a type's jobs; `asked_pool` comes first as long as it is declared."""
+    if asked_pool is not None and asked_pool in topology.pools:
+        return asked_pool
+    return topology.job_type(type_).pool
+
+
+def has_begun(job: Job) -> bool:
+    """Whether the job was ever leased."""
+    return job.run_id is not None or job.attempts > 0 or job.lost > 0
+
+
+def digest(topology: Topology) -> bytes:
+    """Equal for two topologies that route every job alike."""
+    types = sorted((declared.name, declared.pool) for declared in topology.job_types.values())
+    return blake2b(repr((topology.routes, types, topology.pools)).encode(), digest_size=16).digest()

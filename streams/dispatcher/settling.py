@@ -1,0 +1,112 @@
+"""A job in review goes on once it is known what became of its effects.
+
+Either a person found out (`Settle`), or the run that made the call tells it late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import orjson
+
+from streams import ledger
+from streams.dispatcher import metrics
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
+from streams.serde.records import Command, Job, LedgerEntry, Settle
+from streams.topology.model import LeasePolicy
+
+_MOST_RESULT_BYTES = 256 * 1024
+"""As of a result that a run records: the answer to a claim holds it."""
+
+
+def settle(life: Lifecycle, command: Command, body: Settle, policy: LeasePolicy, at: int) -> None:
+    """Record what a person found out, `at` in milliseconds; the job goes on if it can.
+
+    Raises:
+        PoisonRecord: it cannot be settled, or not yet; nothing was changed.
+    """
+    job = life.store.get(command.job_id)
+    if job is None or job.tenant_id != command.tenant_id:
+        raise PoisonRecord("settle_of_unknown", f"no job {command.job_id} of this tenant")
+    if body.status not in ("done", "failed"):
+        raise PoisonRecord("not_supported", f"{body.status!r} is neither done nor failed")
+    store = life.ctx.store("ledger")
+    entry = ledger.get(store, job.tenant_id, job.scope, body.action)
+    if entry is None:
+        raise PoisonRecord("no_such_effect", f"job {job.job_id} began no effect {body.action}")
+    settled = _settled(entry, body, life.now)
+    if replace(settled, updated_at=entry.updated_at) == entry:
+        metrics.TWINS.inc()
+        return
+    _check(entry, job, policy, at)
+    ledger.put(store, settled)
+    go_on(life, job)
+
+
+def go_on(life: Lifecycle, job: Job) -> None:
+    """Let the job of this one's scope that is in review go on, unless an effect still is.
+
+    It keeps its place in the queue, its steps and its effects; the attempt is given back.
+    """
+    if any(entry.status == "review" for entry in ledger.entries(life.ctx.store("ledger"), job)):
+        return
+    for each in life.store.in_scope(job.scope):
+        if each.status != "needs_review":
+            continue
+        if each.cancel_requested:
+            life.end(each, "cancelled")
+        else:
+            life.requeue(each, uncount=True)
+
+
+def settleable_at(entry: LedgerEntry, job: Job, policy: LeasePolicy) -> int:
+    """From when on (milliseconds) no call of the effect can be under way any more."""
+    timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS)
+    return entry.updated_at + round(max(policy.term_seconds, timeout) * 1000)
+
+
+def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
+    done = body.status == "done"
+    return replace(
+        entry,
+        status=body.status,
+        claims=entry.claims if done else 0,
+        result=_result(body) if done else None,
+        error=None,
+        updated_at=now,
+        settled_by=body.submitted_by or "unknown",
+        note=body.note,
+    )
+
+
+def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
+    """Judge by the time of the command's record: read again, it says nothing of a later claim."""
+    name = f"effect {entry.action} of job {job.job_id}"
+    if entry.status not in ledger.UNSETTLED:
+        raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
+    if job.status != "needs_review":
+        raise PoisonRecord(
+            "not_in_review", f"{name} is {entry.status} and its job {job.status}: only the effects "
+            "of a job in needs_review are settled",
+        )  # fmt: skip
+    possible_at = settleable_at(entry, job, policy)
+    if at < possible_at:
+        when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
+        raise PoisonRecord(
+            "too_early", f"a call of {name} may still be under way: settle it after {when}"
+        )
+
+
+def _result(body: Settle) -> str:
+    result = body.result or "null"
+    if len(result.encode()) > _MOST_RESULT_BYTES:
+        raise PoisonRecord(
+            "result_too_large", f"a result has {_MOST_RESULT_BYTES:,} bytes at most: shorten it"
+        )
+    try:
+        orjson.loads(result)
+    except orjson.JSONDecodeError:
+        raise PoisonRecord("result_not_json", "a result is JSON, as a run returns it") from None
+    return result

@@ -1,0 +1,62 @@
+"""Heartbeats of workers whose pool or work partition the topology does not declare.
+
+It is a state, not an error of the record: the topology of the dispatcher may be older than the
+workers'. The worker is told, at most once a minute, and asked again by its own next heartbeat.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from streams.dispatcher import metrics
+from streams.dispatcher.answers import TOPIC, answer
+from streams.runtime.processor import Context
+from streams.serde.records import Heartbeat, Reply
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+_SILENCE_SECONDS = 60.0
+_LOGGED = 100
+
+
+class Strangers:
+    """Who was told, and when (monotonic); of one partition."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._told: dict[str, float] = {}
+        self._logged: set[str] = set()
+
+    def turned_away(self, heartbeat: Heartbeat, ctx: Context) -> bool:
+        """Whether the heartbeat is of no declared place; if so its worker is told."""
+        missing = self._missing(heartbeat)
+        if missing is None:
+            return False
+        metrics.NO_POOL.inc()
+        message = (
+            f"{missing} in the dispatcher's topology, so this worker gets no jobs: declare it, "
+            "run `tidegate topology apply`, and restart dispatcher and worker with the same file"
+        )
+        if missing not in self._logged and len(self._logged) < _LOGGED:
+            self._logged.add(missing)
+            log.warning("a worker is turned away", worker=heartbeat.worker_id, detail=message)
+        self._tell(heartbeat, message, ctx)
+        return True
+
+    def _missing(self, heartbeat: Heartbeat) -> str | None:
+        topic = self._topology.topics.get(f"jobs.work.{heartbeat.pool}")
+        if heartbeat.pool not in self._topology.pools or topic is None:
+            return f"pool {heartbeat.pool!r} is not declared"
+        if not 0 <= heartbeat.work_partition < topic.partitions:
+            return f"{topic.name}-{heartbeat.work_partition} is not declared"
+        return None
+
+    def _tell(self, heartbeat: Heartbeat, message: str, ctx: Context) -> None:
+        now = ctx.monotonic
+        self._told = {who: at for who, at in self._told.items() if now - at < _SILENCE_SECONDS}
+        replies = self._topology.topics[TOPIC].partitions
+        if heartbeat.worker_id not in self._told and 0 <= heartbeat.work_partition < replies:
+            self._told[heartbeat.worker_id] = now
+            reply = Reply(heartbeat.worker_id, "", 0, "", "no_pool", message=message)
+            answer(ctx, reply, heartbeat.work_partition)

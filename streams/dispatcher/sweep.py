@@ -1,0 +1,97 @@
+"""A round over all live jobs, a part in each punctuation: what no command will ever mend.
+
+It wakes jobs whose timer was lost, has waiting jobs follow a changed topology, and ends those of
+erased tenants. A round begins at the start, every five minutes, and when a tenant is erased.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from streams.dispatcher import live_index, metrics, routing
+from streams.dispatcher.jobs import due_at
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.tenants import ERASED_REASON
+from streams.serde.records import Job
+from streams.state.store import KeyValueStore
+from streams.topology.model import Topology
+
+_ROUTING = b"R"
+"""The store key of the digest of the routing that every live job follows."""
+_ROUND_SECONDS = 300.0
+_LOOKED_AT = 500
+_CHANGED = 200
+_LATE_MS = 60_000
+_START = ""
+
+
+class Sweep:
+    """Goes over the live jobs of one partition; `rerouting` until all follow the topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._digest = routing.digest(topology)
+        self._behind: str | None = _START  # the id behind which it goes on; None between rounds
+        self._before: str | None = _START
+        self._due = 0.0
+        self.rerouting = True
+
+    def restored(self, store: KeyValueStore) -> None:
+        """Go over the last part again: it may have been undone."""
+        self._behind = self._before
+        self.rerouting = store.get(_ROUTING) != self._digest
+
+    def begin(self) -> None:
+        """Begin a round, as soon as the one that is under way has ended."""
+        self._due = 0.0
+
+    def go_on(self, life: Lifecycle) -> None:
+        """Look at the next part of the jobs."""
+        self._before = self._behind
+        if self._behind is None:
+            if life.ctx.monotonic < self._due:
+                return
+            self._behind = _START
+        if self._behind == _START:
+            self._due = life.ctx.monotonic + _ROUND_SECONDS
+        found = live_index.entries(life.ctx.store("jobs"), self._behind)
+        part = list(islice(found, _LOOKED_AT))
+        changed = 0
+        for job_id, live in part:
+            self._behind = job_id
+            if self._is_due(live, life):
+                changed += self._mended(life.store.get(job_id), life)
+            if changed == _CHANGED:
+                return
+        if len(part) < _LOOKED_AT:
+            self._finish(life.ctx.store("jobs"))
+
+    def _finish(self, store: KeyValueStore) -> None:
+        self._behind = None
+        if self.rerouting:
+            store.put(_ROUTING, self._digest)
+            self.rerouting = False
+
+    def _is_due(self, live: Live, life: Lifecycle) -> bool:
+        """Whether the job itself has to be looked at; most need not be decoded."""
+        late = live.status == "scheduled" and live.at + _LATE_MS < life.now
+        return late or self.rerouting or live.tenant_id in life.tenants.erased
+
+    def _mended(self, job: Job | None, life: Lifecycle) -> bool:
+        if job is None:
+            return False
+        if job.tenant_id in life.tenants.erased:
+            return _stopped(job, life)
+        if job.status == "scheduled" and due_at(job) + _LATE_MS < life.now:
+            metrics.TIMERS_LOST.inc()
+            life.requeue(job)
+            return True
+        waits = job.status in ("pending", "scheduled")
+        return waits and self.rerouting and life.reroute(job)
+
+
+def _stopped(job: Job, life: Lifecycle) -> bool:
+    if job.cancel_requested or job.status in ("succeeded", "failed", "cancelled", "dead"):
+        return False
+    life.stop(job, ERASED_REASON)
+    return True

@@ -1,0 +1,127 @@
+"""Types that no worker handles: their jobs wait for long, then are dead, and come back.
+
+A job is buried after `topology.unhandled_ms` without a worker for its type. Before that, this
+process listens for a while without a break, so that no pause of its own, of the machine or of
+Kafka counts as the workers' silence. The first worker that handles the type brings its jobs back.
+"""
+
+from __future__ import annotations
+
+from streams.dispatcher import buried, metrics
+from streams.dispatcher.held import HeldJobs
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.roster import Roster
+from streams.dispatcher.routing import pool_of
+from streams.runtime.processor import Context
+from streams.serde.records import Job
+from streams.state.store import KeyValueStore
+from streams.topology.model import Topology
+
+REASON = "unknown_type"
+_AT_ONCE = 200
+_LISTENING_SECONDS = 120.0
+_PAUSE_SECONDS = 15.0
+_REST_SECONDS = 2.0
+_NOTE = "its type is handled again"
+
+
+class UnhandledTypes:
+    """Buries and brings back the jobs of one partition, a part in each punctuation."""
+
+    def __init__(self, topology: Topology, held: HeldJobs, roster: Roster) -> None:
+        self._topology = topology
+        self._held = held
+        self._roster = roster
+        self._buried: set[buried.Waiting] = set()
+        self._rests_until = 0.0
+        self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
+
+    def restored(self, store: KeyValueStore) -> None:
+        """Look up anew for which types there are buried jobs."""
+        self._buried = buried.all_waiting(store)
+
+    def go_on(self, life: Lifecycle) -> None:
+        """Bury and bring back a part of the jobs; look around now and then."""
+        if life.ctx.monotonic >= self._rests_until:
+            self._rests_until = life.ctx.monotonic + _REST_SECONDS
+            self._bury_due(life)
+            self._bring_back(life)
+
+    def _bury_due(self, life: Lifecycle) -> None:
+        latest = life.now - self._topology.unhandled_ms
+        due = [place for place, since in self._held.without_worker().items() if since <= latest]
+        if not due:
+            self._listening.stop()
+        elif self._listening.heard_out(life.ctx):
+            left = _AT_ONCE
+            for pool, type_ in due:
+                found = life.board.ready_since(pool, type_, latest, left)
+                self._bury(found, life)
+                left -= len(found)
+            if left == 0:
+                self._rests_until = 0.0  # the rest in the next punctuation
+
+    def _bring_back(self, life: Lifecycle) -> None:
+        for waiting in [waiting for waiting in self._buried if self._is_handled(waiting)]:
+            store = life.ctx.store("jobs")
+            found = buried.some(store, waiting, _AT_ONCE)
+            for key, job_id in found:
+                store.delete(key)
+                job = life.store.get(job_id)
+                if job is not None and _comes_back(job, life):
+                    life.revive(job, _NOTE)
+                    metrics.BROUGHT_BACK.inc()
+            if len(found) == _AT_ONCE:
+                self._rests_until = 0.0
+                return
+            self._buried.discard(waiting)
+
+    def _bury(self, job_ids: list[str], life: Lifecycle) -> None:
+        for job_id in job_ids:
+            job = life.store.get(job_id)
+            if job is None or job.status != "pending":
+                continue
+            error = (
+                f"UnknownJobType: no worker of pool {job.pool!r} handled {job.type!r} for "
+                f"{self._topology.unhandled_ms / 3_600_000:g} h (handled there: "
+                f"{', '.join(sorted(self._roster.types(job.pool))) or 'nothing'}): start a worker "
+                "that does and the job goes on, or mend the route and replay"
+            )
+            life.bury(job, "dead", error, reason=REASON)
+            life.ctx.store("jobs").put(buried.key(job), b"")
+            self._buried.add((job.type, job.asked_pool))
+
+    def _is_handled(self, waiting: buried.Waiting) -> bool:
+        type_, asked = waiting
+        return type_ in self._roster.types(pool_of(type_, asked, self._topology))
+
+
+class Listening:
+    """Whether the commands were read without a break for long enough to know who is there."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.stop()
+
+    def stop(self) -> None:
+        """There is nothing to listen for."""
+        self._since: float | None = None
+        self._asked = self._called = 0.0
+
+    def heard_out(self, ctx: Context) -> bool:
+        """To be asked at each punctuation; a gap between two calls, or silence, begins anew."""
+        now = ctx.monotonic
+        paused = now - self._called > _PAUSE_SECONDS or now - self._asked > 2 * _PAUSE_SECONDS
+        self._called = now
+        if self._since is None or paused:
+            self._since = self._asked = now
+        read = ctx.read_through("jobs.commands", self._asked)
+        heard = read and self._asked - self._since >= self._seconds
+        if read and now - self._asked >= 1:
+            self._asked = now
+        return heard
+
+
+def _comes_back(job: Job, life: Lifecycle) -> bool:
+    is_buried = job.status == "dead" and job.end_reason == REASON and job.replayed_as is None
+    return is_buried and job.tenant_id not in life.tenants.erased

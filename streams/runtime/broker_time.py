@@ -1,0 +1,210 @@
+"""The broker's time in a stage's process, known without trusting the process's wall clock.
+
+A small record is sent to the topic `clock`, whose records carry the time at which the broker
+appended them. The append lies between sending and acknowledgement, so each record bounds how far
+the broker's time is ahead of this machine's boot clock. Between two records time runs on the boot
+clock alone: a step of the wall clock changes nothing, a suspended machine loses nothing, and a
+broker that is away is waited for without standing still.
+
+`now` is the lower bound of what `Estimate` knows: a timer may fire a round trip late, never early
+(G4). What is known is kept for the next process, lest a start after `ClockStepped` forgets it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import structlog
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
+
+from streams.errors import ClockStepped, ConfigError, TidegateError
+from streams.runtime import metrics
+from streams.runtime.clock import boot_seconds
+from streams.runtime.clock_memory import ClockMemory, clock_memory
+from streams.runtime.time_estimate import Estimate, Reading
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "clock"
+STEP_MS = 10_000
+"""How far the broker's clock may move, beyond drift, before nothing more is decided by it.
+
+Time services correct less than a second while they run. The ledger counts keys of tools as expired
+a minute early, which has to cover this.
+"""
+_EVERY_SECONDS = 10.0
+_RETRY_SECONDS = 1.0
+_PATIENCE_MS = 5_000
+"""A round trip that takes longer is not believed."""
+_TELL_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+class BrokerClock:
+    """`Clock` of one stage's process; a context that reads the broker's time on its own thread.
+
+    `now` and `monotonic` belong to the stage's thread and ask nobody.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        stage: str,
+        memory: ClockMemory,
+        boot: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self.monotonic = boot
+        self._producer = producer
+        self._topic = topic
+        self._stage = stage
+        self._memory = memory
+        self._known = memory.recall(boot() * 1000)
+        self._estimate: Estimate | None = None
+        self._latest = 0 if self._known is None else self._known.now(boot() * 1000)
+        self._failure: Exception | None = None
+        self._read_at = boot()
+        self._told = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="broker clock", daemon=True)
+
+    def now(self) -> int:
+        """The broker's time in milliseconds; it stands still rather than run backwards.
+
+        Raises:
+            TidegateError: the broker's time is not known yet; `awaited` was not called.
+        """
+        if self._estimate is None:
+            raise TidegateError("the broker's time is not known yet: wait for its first reading")
+        self._latest = max(self._latest, self._estimate.now(self.monotonic() * 1000))
+        return self._latest
+
+    def awaited(self, pause: Callable[[], bool]) -> bool:
+        """Wait for the first reading; False where `pause`, called meanwhile, says to give up.
+
+        Raises:
+            ConfigError: see `check`.
+        """
+        while self._estimate is None:
+            self.check()
+            if pause():
+                return False
+        return True
+
+    def check(self) -> None:
+        """See that the broker's time can be believed.
+
+        Raises:
+            ClockStepped: its clock was set, or this machine's stood still.
+            ConfigError: the topic does not carry the broker's time.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def read(self) -> None:
+        """Ask the broker for its time, and wait for the answer.
+
+        Raises:
+            ClockStepped, ConfigError: see `check`.
+        """
+        answers: list[tuple[float, KafkaError | None, Message]] = []
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            answers.append((self.monotonic() * 1000, error, message))
+
+        sent = self.monotonic() * 1000
+        try:
+            self._producer.produce(self._topic, b"", self._stage, 0, on_delivery=answered)
+        except (BufferError, KafkaException) as error:
+            self._missed(str(error))
+            return
+        while not answers and not self._closed.is_set():
+            self._producer.poll(_POLL_SECONDS)
+        for at, refused, message in answers:
+            if refused is not None:
+                self._missed(refused.str())
+            elif at - sent > _PATIENCE_MS:
+                self._missed(f"the answer took {(at - sent) / 1000:.1f} s")
+            else:
+                self._take(Reading(sent, at, self._append_time(message)))
+
+    def __enter__(self) -> BrokerClock:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                before = self._read_at
+                self.read()
+                self._closed.wait(_RETRY_SECONDS if self._read_at == before else _EVERY_SECONDS)
+        except Exception as error:
+            self._failure = error  # the stage's thread ends with it
+
+    def _take(self, reading: Reading) -> None:
+        known = self._known
+        found = Estimate.first(reading) if known is None else known.after(reading)
+        if known is not None and found.strayed > STEP_MS:
+            raise _stepped(found.low - known.low, self._memory)
+        self._known = self._estimate = found
+        self._memory.keep(found)
+        self._read_at, self._told = reading.answered / 1000, False
+        ahead = time.time() - found.now(reading.answered) / 1000
+        metrics.WALL_CLOCK_AHEAD.labels(self._stage).set(ahead)
+
+    def _append_time(self, message: Message) -> int:
+        kind, at = message.timestamp()
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise ConfigError(
+                f"{self._topic} does not carry the broker's time: its message.timestamp.type is "
+                "not LogAppendTime. Run `tidegate topology apply`, then start the stage again"
+            )
+        return at
+
+    def _missed(self, why: str) -> None:
+        silent = self.monotonic() - self._read_at
+        if not self._told and (self._estimate is None or silent > _TELL_SECONDS):
+            self._told = True
+            log.warning("the broker's time cannot be read: trying on", topic=self._topic, why=why)
+
+
+def broker_clock(settings: Settings, stage: str) -> BrokerClock:
+    """The clock of a stage's process.
+
+    Its producer is not idempotent: a record that is written twice does no harm, while an idempotent
+    producer can fail for good.
+    """
+    config: dict[str, Any] = {
+        "acks": "all",
+        "enable.idempotence": False,
+        "linger.ms": 0,
+        "message.timeout.ms": _PATIENCE_MS,
+    }
+    producer = Producer(settings.client(**config))
+    return BrokerClock(
+        producer, settings.topic_prefix + TOPIC, stage, clock_memory(settings, stage)
+    )
+
+
+def _stepped(moved_ms: float, memory: ClockMemory) -> ClockStepped:
+    return ClockStepped(
+        f"the broker's clock moved by {moved_ms / 1000:+.1f} s against this machine's boot clock: "
+        "it was set, the topic `clock` is led by another broker, or this virtual machine was "
+        "paused. Nothing was decided by the new time. Mend the time service of the brokers, and "
+        "the stage goes on when it is started again; or, if the new time is the right one, delete "
+        f"{memory.path} and start it"
+    )

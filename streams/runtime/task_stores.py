@@ -1,0 +1,104 @@
+"""The stores of one task: uncommitted writes in overlays, the committed state in backends.
+
+Writing what is committed, and closing, may fail as any disk may. Neither loses anything: the
+changelogs have it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import structlog
+
+from streams.errors import ConfigError, StoreDamaged
+from streams.runtime.processor import Stage
+from streams.state.overlay import Overlay
+from streams.state.store import Backend, Checkpoint, Logged
+
+log = structlog.get_logger(__name__)
+
+QUIET_MS = 21_600_000
+"""A quarter of the time for which Kafka, by default, keeps tombstones."""
+
+
+class TaskStores:
+    """Overlays `by_name`; the same steps for all of them."""
+
+    def __init__(self, stage: Stage, backends: Mapping[str, Backend]) -> None:
+        self.by_name = {name: Overlay(backend) for name, backend in backends.items()}
+        self._changelogs = {spec.name: spec.changelog for spec in stage.stores}
+
+    @property
+    def changes(self) -> int:
+        """How many entries are to be changed."""
+        return sum(len(store.changes) for store in self.by_name.values())
+
+    def mark(self) -> None:
+        """Begin what `undo` takes back."""
+        for store in self.by_name.values():
+            store.mark()
+
+    def undo(self) -> bool:
+        """Take back every write since the mark; whether there was any."""
+        undone = False
+        for store in self.by_name.values():
+            undone |= store.undo()
+        return undone
+
+    def drop(self) -> None:
+        """Forget all uncommitted writes."""
+        for store in self.by_name.values():
+            store.drop()
+
+    def changelog(self) -> Iterator[tuple[str, str, Logged]]:
+        """For each store that changed: its name, its changelog, and the records."""
+        for name, topic in self._changelogs.items():
+            store = self.by_name[name]
+            if store.changes:
+                yield name, topic, store.backend.to_changelog(store.changes)
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        for store in self.by_name.values():
+            checkpoint = store.backend.checkpoint()
+            if checkpoint is not None:
+                yield checkpoint
+
+    def commit(self, offsets: Mapping[str, int], at: int, stream_time: int) -> None:
+        """Write what changed to the backends, as of `at`.
+
+        `offsets` names, for each store that changed, the offset behind its last changelog record.
+        A store that did not for long is dated anew.
+        """
+        for name, store in self.by_name.items():
+            offset = offsets[name] if store.changes else _quiet_at(store, at)
+            if offset is not None:
+                store.backend.write(store.changes, Checkpoint(offset, at, stream_time))
+            store.drop()
+
+    def close(self, at: int, stream_time: int) -> None:
+        """Leave the committed state, dated; one that cannot be dated is as old as it was."""
+        for name, store in self.by_name.items():
+            try:
+                checkpoint = store.backend.checkpoint()
+                if checkpoint is not None:
+                    store.backend.write({}, Checkpoint(checkpoint.offset, at, stream_time))
+            except StoreDamaged as damaged:
+                log.warning("store is damaged", store=name, why=str(damaged))
+            except ConfigError as denied:
+                log.warning("store is not dated", store=name, why=str(denied))
+            close_backend(name, store.backend)
+
+
+def close_backend(name: str, backend: Backend) -> None:
+    """Close it; a disk that denies the last flush keeps no other store from being closed."""
+    try:
+        backend.close()
+    except ConfigError as denied:
+        log.warning("store is not flushed: its changelog has it", store=name, why=str(denied))
+
+
+def _quiet_at(store: Overlay, at: int) -> int | None:
+    checkpoint = store.backend.checkpoint()
+    if checkpoint is None or at - checkpoint.written_at_ms <= QUIET_MS:
+        return None
+    return checkpoint.offset

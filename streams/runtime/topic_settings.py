@@ -1,0 +1,65 @@
+"""Whether the cluster's topics are set as a stage needs them, whatever the topology declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from streams.errors import ConfigError
+from streams.runtime.poison import TOPIC as DLQ
+from streams.runtime.processor import Stage
+from streams.topology.model import Topology
+from streams.topology.sizes import too_small
+
+Settings = Mapping[str, Mapping[str, str]]
+"""By logical topic, its settings on the cluster."""
+
+
+def checked(stage: Stage, topology: Topology) -> set[str]:
+    """The declared topics whose settings matter to a stage: its inputs and all that it writes."""
+    return _written(stage, topology) | set(stage.inputs)
+
+
+def refuse_unfit(stage: Stage, topology: Topology, found: Settings) -> None:
+    """See that no topic refuses what the stage sends, or carries another time than declared.
+
+    Raises:
+        ConfigError: names each topic that must be changed.
+    """
+    written = _written(stage, topology)
+    unfit = [
+        f"stage {stage.name}: {topic} {why}. Run `tidegate topology apply`, then start it again"
+        for topic, settings in sorted(found.items())
+        for why in (
+            _size_fault(topic, settings) if topic in written else None,
+            _time_fault(settings) if _carries_time(topic, stage, topology) else None,
+        )
+        if why is not None
+    ]
+    if unfit:
+        raise ConfigError("\n".join(unfit))
+
+
+def _written(stage: Stage, topology: Topology) -> set[str]:
+    declared = topology.stages.get(stage.name)
+    globs = (DLQ, *(declared.writes if declared else ()), *(s.changelog for s in stage.stores))
+    return {name for name in topology.topics for glob in globs if fnmatchcase(name, glob)}
+
+
+def _carries_time(topic: str, stage: Stage, topology: Topology) -> bool:
+    return topic in stage.inputs and topology.topics[topic].timestamp == "append"
+
+
+def _size_fault(topic: str, settings: Mapping[str, str]) -> str | None:
+    limit = settings.get("max.message.bytes")
+    return None if limit is None else too_small(topic, int(limit))
+
+
+def _time_fault(settings: Mapping[str, str]) -> str | None:
+    kind = settings.get("message.timestamp.type", "LogAppendTime")
+    if kind == "LogAppendTime":
+        return None
+    return (
+        f"has message.timestamp.type {kind}, not LogAppendTime: whoever writes it would decide "
+        "what is old"
+    )

@@ -1,0 +1,53 @@
+"""Which messages a topic must take, and why.
+
+The broker measures whole batches, so every topic takes what a producer puts in one. No single
+record is larger than that: the producer itself would refuse it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from streams.topology.model import PRODUCER_BATCH_BYTES
+
+LEAST_KIB = math.ceil(PRODUCER_BATCH_BYTES / 1024)
+
+
+def too_small(topic: str, message_bytes: int) -> str | None:
+    """Why a topic must take more than messages of so many bytes; None where it need not."""
+    if message_bytes >= PRODUCER_BATCH_BYTES:
+        return None
+    why = (
+        f"takes messages of {message_bytes:,} bytes at most, less than the "
+        f"{PRODUCER_BATCH_BYTES:,} that a producer sends in one batch: the broker would refuse "
+        "records that are small themselves"
+    )
+    for glob, size, what in largest():
+        if fnmatchcase(topic, glob) and message_bytes < size:
+            why += f", and {what} ({size:,} bytes)"
+    return why
+
+
+def largest() -> Iterator[tuple[str, int, str]]:
+    """Topics (a glob), and the bytes and name of the largest record that is sent there.
+
+    The limits are imported here, and only to explain: a process of one stage loads no other.
+    """
+    from streams.data_key import CHUNK_BYTES
+    from streams.dispatcher.leasing import MAX_LEASE_BYTES
+    from streams.runtime.poison import KEY_CAP, VALUE_CAP
+    from streams.vault import NONCE_BYTES
+    from streams.worker.values import MAX_BYTES
+
+    yield "payloads", NONCE_BYTES + CHUNK_BYTES, "a sealed chunk of a body"
+    yield "jobs.work.*", MAX_LEASE_BYTES, "a lease with its input and steps"
+    yield "jobs.commands", MAX_BYTES, "a step's value"
+    yield "jobs.replies", MAX_BYTES, "a stored result"
+    yield "jobs.progress", MAX_BYTES, "a job's progress"
+    yield "jobs", 2 * MAX_BYTES, "a job with its input and result"
+    yield "dispatcher.jobs.changelog", 2 * MAX_BYTES, "a job with its input and result"
+    yield "dispatcher.checkpoints.changelog", MAX_BYTES, "a step's value"
+    yield "ledger", MAX_BYTES, "an effect's result"
+    yield "dlq", KEY_CAP + VALUE_CAP, "a dead letter with its record's key and value"

@@ -1,0 +1,233 @@
+"""Stages on a real broker decide by its time, whatever their own wall clocks say (G2, G4)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conditions import POLL_SECONDS, eventually
+from confluent_kafka import Message
+from counting import counting_topology
+from dispatching import CLUSTER_KEY, DIGEST
+from stage_process import Cluster, StageProcess
+
+from streams.errors import ConfigError
+from streams.runtime.broker_time import broker_clock
+from streams.serde.codec import COMMAND, JOB, REPLY, SCHEDULE
+from streams.serde.ids import new_id
+from streams.serde.lease_mac import open_lease
+from streams.serde.records import (
+    Cancel,
+    Claim,
+    Command,
+    CommandBody,
+    Handler,
+    Heartbeat,
+    Lease,
+    Outcome,
+    Reply,
+    Schedule,
+    Submit,
+    Wake,
+)
+from streams.settings import load_settings
+from streams.topology.load import load
+
+pytestmark = pytest.mark.broker
+
+HALF_A_DAY = 12 * 3600
+HOUR_MS = 3_600_000
+WORKER = "w1/b1"
+ACTION = "email:send/reply"
+TOPOLOGY = """
+partitions: 1
+window_days: 0.01
+topics:
+  - {name: events.received, retention_days: 0.05}
+  - {name: events, retention_days: 0.1}
+  - {name: duplicates, retention_days: 0.1}
+  - {name: jobs.commands, retention_days: 0.05}
+  - {name: jobs.work.default, partitions: 1}
+  - {name: jobs.replies, partitions: 1}
+  - {name: dlq, retention_days: 0.25}
+retention: {finished_jobs_days: 0.25}
+"""
+
+
+@dataclass
+class Machine:
+    """Runs stages under a wall clock that the test sets."""
+
+    cluster: Cluster
+    folder: Path
+    topology: Path
+
+    def environ(self, stage: str, wall_clock_off: float = 0) -> dict[str, str]:
+        return self.cluster.environ(self.folder / "data") | {
+            "STAGE": stage,
+            "WALL_CLOCK_OFF": str(wall_clock_off),
+            "TIDEGATE_TOPOLOGY": str(self.topology),
+        }
+
+    def log(self, name: str, wall_clock_off: float) -> Path:
+        return self.folder / f"{name}{wall_clock_off:+}.log"
+
+    @contextmanager
+    def stage(self, name: str, wall_clock_off: float) -> Iterator[StageProcess]:
+        environ = self.environ(name, wall_clock_off)
+        running = StageProcess("skewed_stage.py", self.log(name, wall_clock_off), environ)
+        try:
+            running.wait_for('"running"')
+            yield running
+            assert running.stop() == 0
+        finally:
+            running.kill()
+            print(running.lines)
+
+
+@pytest.fixture
+def machine(kafka: Any, tmp_path: Path) -> Machine:
+    file = tmp_path / "topology.yaml"
+    file.write_text(TOPOLOGY)
+    cluster = Cluster(kafka, load(file))
+    cluster.create()
+    return Machine(cluster, tmp_path, file)
+
+
+def soon() -> bool:
+    """A pause that never says to give up."""
+    time.sleep(POLL_SECONDS)
+    return False
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def say(cluster: Cluster, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
+    command = Command(new_id("cmd"), "acme", job_id, epoch, now_ms(), body)
+    cluster.send("jobs.commands", [(b"acme", COMMAND.encode(command))])
+
+
+def submit(cluster: Cluster, job_id: str) -> None:
+    say(cluster, Submit("reply", "{}", None, None, None, None, None, "ops", b"h", None), job_id)
+
+
+def heartbeat(cluster: Cluster) -> None:
+    handlers = (Handler("reply", 3, (10,), 300),)
+    say(cluster, Heartbeat(WORKER, "default", 0, 1, (), handlers))
+
+
+def claim(cluster: Cluster, lease: Lease, lifetime_ms: int) -> Reply:
+    """Ask whether the effect may begin, and wait for the answer."""
+    claim_id = new_id("clm")
+    asked = Claim(WORKER, 0, claim_id, lease.run_id, ACTION, DIGEST, lifetime_ms)
+    say(cluster, asked, lease.job_id, lease.epoch)
+
+    def answers() -> list[Reply]:
+        told = [REPLY.decode(m.value()) for m in cluster.read("jobs.replies")]
+        return [reply for reply in told if reply.claim_id == claim_id]
+
+    return eventually(answers, 30, what="an answer to the claim")[0]
+
+
+def statuses(cluster: Cluster, job_id: str) -> list[str | None]:
+    """What `jobs` said of a job; None for its tombstone."""
+    told = [m.value() for m in cluster.read("jobs") if m.key() == job_id.encode()]
+    return [None if value is None else JOB.decode(value).status for value in told]
+
+
+def fired(cluster: Cluster, key: bytes) -> list[Message]:
+    return [m for m in cluster.read("jobs.commands") if m.key() == key]
+
+
+def test_a_clock_learns_the_brokers_time(kafka: Any, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, counting_topology())
+    cluster.create()
+    settings = load_settings(cluster.environ(tmp_path))
+    with broker_clock(settings, "counting") as clock:
+        assert clock.awaited(soon)
+        assert abs(clock.now() - now_ms()) < 2_000
+        assert clock.now() <= now_ms()
+
+
+def test_a_topic_that_carries_the_writers_time_is_refused(kafka: Any, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, counting_topology())
+    cluster.create()
+    cluster.configure("clock", "message.timestamp.type", "CreateTime")
+    settings = load_settings(cluster.environ(tmp_path))
+    with broker_clock(settings, "counting") as clock, pytest.raises(ConfigError, match="apply"):
+        clock.awaited(soon)
+
+
+@pytest.mark.parametrize("off", [HALF_A_DAY, -HALF_A_DAY], ids=["ahead", "behind"])
+def test_a_timer_fires_when_it_is_due_and_not_before(machine: Machine, off: int) -> None:
+    with machine.stage("scheduler", off):
+        due = now_ms() + 3_000
+        wake = COMMAND.encode(Command("cmd_1", "acme", "job_1", 1, 0, Wake(0)))
+        timer = Schedule("job_1.1.0", "acme", due, "jobs.commands", b"timer", wake)
+        machine.cluster.send("schedule", [(b"acme", SCHEDULE.encode(timer))])
+        found = eventually(lambda: fired(machine.cluster, b"timer"), 30, what="the timer")
+    assert len(found) == 1
+    assert due <= found[0].timestamp()[1] < due + 5_000
+
+
+@pytest.mark.parametrize(
+    ("off", "lifetime_ms", "answer"),
+    [
+        pytest.param(HALF_A_DAY, 2 * HOUR_MS, "granted", id="ahead"),
+        pytest.param(-HALF_A_DAY, 61_000, "review", id="behind"),
+    ],
+)
+def test_a_process_with_a_wrong_clock_purges_nothing_and_keeps_the_life_of_keys(
+    machine: Machine, off: int, lifetime_ms: int, answer: str
+) -> None:
+    """A key counts as expired a minute early: of 61 seconds one is left."""
+    cluster = machine.cluster
+    with machine.stage("dispatcher", 0):
+        submit(cluster, "job_ended")
+        say(cluster, Cancel("not needed", "ops"), "job_ended")
+        submit(cluster, "job_runs")
+        heartbeat(cluster)
+        leases = eventually(lambda: cluster.read("jobs.work.default"), 30, what="a lease")
+        lease = open_lease(leases[0].value(), CLUSTER_KEY)
+        first = claim(cluster, lease, lifetime_ms)
+        assert (lease.job_id, first.kind) == ("job_runs", "granted")
+        unknown = Outcome(first.claim_id, lease.run_id, ACTION, "unknown", None, "timeout")
+        say(cluster, unknown, lease.job_id, lease.epoch)
+        eventually(lambda: statuses(cluster, "job_ended")[-1] == "cancelled", what="a job ended")
+    with machine.stage("dispatcher", off):
+        eventually(lambda: now_ms() > leases[0].timestamp()[1] + 2_000, what="a key to expire")
+        assert claim(cluster, lease, lifetime_ms).kind == answer
+        submit(cluster, "job_later")
+        eventually(lambda: statuses(cluster, "job_later"), what="a round after all timers")
+    assert None not in statuses(cluster, "job_ended"), "it was purged"
+    assert "is rebuilt" not in machine.log("dispatcher", off).read_text()
+
+
+def test_a_stage_that_finds_the_brokers_clock_moved_ends_until_a_person_takes_the_new_time(
+    machine: Machine,
+) -> None:
+    """What it knew is set half a day back here, which is the same as the broker's clock ahead."""
+    with machine.stage("scheduler", 0):
+        pass
+    kept = machine.folder / "data/state/scheduler/0/clock"
+    known = json.loads(kept.read_bytes())
+    moved = {name: known[name] - HALF_A_DAY * 1000 for name in ("low", "high")}
+    kept.write_text(json.dumps(known | moved))
+    for ends in (1, 2):
+        ended = StageProcess(
+            "skewed_stage.py", machine.log("moved", 0), machine.environ("scheduler")
+        )
+        assert ended.exit_code() == 1
+        assert ended.lines.count("ClockStepped: the broker's clock moved by +432") == ends
+    assert '"running"' not in machine.log("moved", 0).read_text()
+    kept.unlink()
+    with machine.stage("scheduler", 1):
+        assert kept.exists()

@@ -1,0 +1,5 @@
+"""`python -m simulation`: see `run.main`."""
+
+from simulation.command import main
+
+main()

@@ -1,0 +1,158 @@
+"""The stages and their broker, with the faults of processes, disks and clocks."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from simulation.clocks import ProcessClock, WallClock
+from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.processor import Record, Stage
+from streams.state.memory import MemoryTables
+from streams.topology.model import Topology
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+_UPTIMES_MS = (5_000.0, 40 * DAY_MS, 3 * HOUR_MS, 400 * DAY_MS)
+_SEGMENT_MS = 7 * DAY_MS
+"""Kafka deletes whole segments: a record can be read so long past its retention."""
+
+
+class Cluster(TopologyTestDriver):
+    """A driver whose stages are stopped, frozen, moved and rewired; time passes in ticks."""
+
+    def __init__(self, stages: Sequence[Stage], topology: Topology, partitions: int) -> None:
+        self._disks: dict[tuple[str, str, int], MemoryTables] = defaultdict(MemoryTables)
+        self._old: dict[tuple[str, str, int], MemoryTables] = {}
+        self.frozen: dict[str, float] = {}
+        self.missing: set[str] = set()
+        self.narrow: dict[str, int] = {}
+        self.appended = 0
+        self._boots = 0
+        super().__init__(stages, topology, partitions, lambda *place: self._disks[place])
+        self.partitions = partitions
+        self.wall = WallClock(self._clock)
+        for name in self._runs:
+            self.reboot(name)
+
+    @property
+    def true_ms(self) -> int:
+        return int(self._clock.ms)
+
+    @property
+    def records(self) -> dict[tuple[str, int], list[Record]]:
+        return self._broker.records
+
+    def append(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> Record:
+        """A producer's record, stamped by the broker; it flows at the next tick."""
+        log = self._broker.records[topic, partition]
+        log.append(Record(topic, partition, len(log), self.now, key, value, []))
+        self.appended += 1
+        return log[-1]
+
+    def tick(self, seconds: float) -> None:
+        """Time passes in one go; then each stage is punctuated, and all that can flow does."""
+        self._clock.ms += seconds * 1000
+        for name, run in self._runs.items():
+            # Dedup does nothing because time passes.
+            if name != "dedup" and self.frozen.get(name, 0) <= self._clock.ms:
+                run.step(punctuate=True)
+        self.flow()
+
+    def flow(self) -> None:
+        """All that can flow without time passing does."""
+        moved = True
+        while moved:
+            moved = False
+            for name, run in self._runs.items():
+                if self.frozen.get(name, 0) <= self._clock.ms and self._has_input(run):
+                    moved |= run.step(punctuate=False)
+
+    def _has_input(self, run: Any) -> bool:
+        """Cheaper than a step in vain."""
+        return any(
+            len(self.records[topic, partition]) > run._offsets.get((topic, partition), 0)
+            for topic in run.stage.inputs
+            for partition in range(self.partitions)
+        )
+
+    def reboot(self, stage: str) -> None:
+        """A stage goes on on another machine, which has been up for another time."""
+        self._boots += 1
+        run = self._runs[stage]
+        run._clock = ProcessClock(self._clock, _UPTIMES_MS[self._boots % len(_UPTIMES_MS)])  # type: ignore[assignment]
+        run.start()
+
+    def declare(self, topology: Topology) -> None:
+        """The broker has the topics of a topology, but for what `missing` and `narrow` name."""
+        topics = {name: t for name, t in topology.topics.items() if name not in self.missing}
+        for name, size in self.narrow.items():
+            if name in topics:
+                topics[name] = replace(topics[name], max_message_bytes=size)
+        self._broker._topology = replace(topology, topics=topics)
+
+    def rewire(self, stages: Sequence[Stage], topology: Topology) -> None:
+        """Every process ends and starts under another topology; topics and disks stay."""
+        self.declare(topology)
+        for stage in stages:
+            self._runs[stage.name].stage = stage
+            self._runs[stage.name].start()
+
+    def rebalance(self, stage: str, partition: int) -> None:
+        """One partition goes to a process that has never had it."""
+        run = self._runs[stage]
+        run.tasks[partition] = run._task(partition)
+        run.tasks[partition].restored()
+
+    def photograph(self) -> None:
+        """Keep every disk as it is now."""
+        self._old = {place: copy.deepcopy(tables) for place, tables in self._disks.items()}
+
+    def lose(self, stage: str, store: str, how: str) -> None:
+        """A disk is empty, or as it was when it was photographed, at the next start."""
+        for place in [p for p in self._disks if p[:2] == (stage, store)]:
+            old = self._old.get(place) if how == "old" else None
+            self._disks[place] = copy.deepcopy(old) if old is not None else MemoryTables()
+        self._runs[stage].start()
+
+    def reset_offsets(self, stage: str) -> None:
+        """The group's offsets are lost: every input is read again from the oldest that is left."""
+        run = self._runs[stage]
+        for topic in run.stage.inputs:
+            retention = self._broker._topology.topics[topic].retention_ms
+            oldest = self._clock.ms - retention - _SEGMENT_MS if retention else 0
+            for partition in range(self.partitions):
+                log = self._broker.records[topic, partition]
+                first = next((r.offset for r in log if r.timestamp >= oldest), len(log))
+                run._offsets[topic, partition] = first
+        run.start()
+
+    def lose_timers(self) -> None:
+        """The scheduler's state and what waits in its input are gone."""
+        run = self._runs["scheduler"]
+        for place in [p for p in self._disks if p[0] == "scheduler"]:
+            self._disks[place] = MemoryTables()
+            self._old.pop(place, None)
+        for partition in range(self.partitions):
+            self._broker.records["scheduler.timers.changelog", partition].clear()
+            run._offsets["schedule", partition] = len(self._broker.records["schedule", partition])
+        run.start()
+
+    def position(self, stage: str, record: Record) -> int:
+        """The next offset that a stage reads of a record's partition; 0 if it reads none of it."""
+        run = self._runs[stage]
+        if record.topic not in run.stage.inputs:
+            return 0
+        return run._offsets.get((record.topic, record.partition), 0)
+
+    def stores(self) -> list[tuple[str, Any, int, Any, list[Record]]]:
+        """Of each store: its stage, spec, partition, task's overlay and changelog."""
+        return [
+            (name, spec, partition, task.stores[spec.name], self.records[spec.changelog, partition])
+            for name, run in self._runs.items()
+            for partition, task in run.tasks.items()
+            for spec in run.stage.stores
+        ]

@@ -1,0 +1,142 @@
+"""Faults put back into the product, to prove that the simulation sees them.
+
+Each plant is a fault that the product once had. It names the invariants that it breaks and the
+operations that lead to it most often, so that a test finds it within few seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from simulation.story import Story, draw
+from streams.dispatcher import attempts, jobs, replays, requests, runs, unhandled
+from streams.dispatcher.kept_events import KeptEvents
+from streams.dispatcher.lifecycle import Lifecycle
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """`put` is a context in which the product has the fault."""
+
+    put: Callable[[], Any]
+    breaks: tuple[str, ...]
+    favour: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    seeds: int = 400
+
+    def story(self, seed: int) -> Story:
+        return draw(seed, favour=self.favour, types=self.types)
+
+
+def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
+    """Call `changed(original, *args)` in place of a function."""
+    original = getattr(owner, name)
+    return patch.object(owner, name, lambda *args, **kw: changed(original, *args, **kw))
+
+
+def _submission_judged_by_now() -> Any:
+    """A submission that is read again after its window starts the job again."""
+
+    def submit(original: Any, self: Any, command: Any, body: Any, at: int) -> None:
+        original(self, command, body, self._life.now)
+
+    return _around(requests.Requests, "submit", submit)
+
+
+def _cancel_means_any_life() -> Any:
+    """An old cancel ends a later incarnation."""
+    return patch.object(requests, "_is_meant", lambda *_: True)
+
+
+def _scope_without_birth() -> Any:
+    """After a purge an id begins again in its scope of old."""
+    return patch.object(jobs, "scope_of", lambda job_id, incarnation, _: f"{job_id}.{incarnation}")
+
+
+def _two_live_jobs_a_scope() -> Any:
+    """Two replays of one letter run at once."""
+    return patch.object(replays.Replays, "_check_scope", lambda *_: None)
+
+
+def _impatient_with_types() -> Any:
+    """A type without a worker is buried after seconds."""
+
+    def made(original: Any, self: Any, topology: Any, *rest: Any) -> None:
+        original(self, replace(topology, unhandled_ms=10_000), *rest)
+
+    return _around(unhandled.UnhandledTypes, "__init__", made)
+
+
+def _cancel_told_once() -> Any:
+    """A worker that was not known when its job was cancelled is never told."""
+    return patch.object(runs.Runs, "_answer_listed", lambda *_: None)
+
+
+@contextmanager
+def _loss_is_an_attempt() -> Iterator[None]:
+    """What is lost with its worker counts as an attempt, and nobody runs alone."""
+
+    def lost(original: Any, job: Any, why: str, now: int, **_: Any) -> Any:
+        return attempts.noted(job, "lost", why, now)
+
+    with ExitStack() as stack:
+        stack.enter_context(_around(attempts, "lost", lost))
+        stack.enter_context(patch.object(attempts, "is_suspect", lambda _: False))
+        given_up = patch.object(attempts, "is_given_up", lambda j: j.attempts >= j.max_attempts)
+        stack.enter_context(given_up)
+        yield
+
+
+def _unrouted_is_forgotten() -> Any:
+    """An event that came before its route gets no job when it comes again."""
+    return patch.object(KeptEvents, "keep", lambda *_: None)
+
+
+def _unread_lease_counts() -> Any:
+    """A lease that nobody read costs an attempt."""
+
+    def lose(original: Any, self: Any, lease: Any, *rest: Any) -> None:
+        lease.confirmed = True
+        original(self, lease, *rest)
+
+    return _around(Lifecycle, "lose", lose)
+
+
+PLANTS = {
+    "4 submission judged by now": Plant(
+        _submission_judged_by_now, ("twin",), ("submit", "leap", "reset"), ("note", "mail"),
+    ),
+    "4 cancel means any life": Plant(
+        _cancel_means_any_life, ("cancelled_unasked",), ("submit", "cancel", "leap", "reset"),
+        ("slow",),
+    ),
+    "5 scope without birth": Plant(
+        _scope_without_birth, ("scope_reused", "scope_of_two", "effect_swallowed"),
+        ("deliver", "submit", "leap"),
+    ),
+    "6 two live jobs a scope": Plant(
+        _two_live_jobs_a_scope, ("two_in_scope", "two_runs"), ("deliver", "replay"), ("crm",),
+    ),
+    "8 impatient with types": Plant(
+        _impatient_with_types, ("dead_unread",), ("deliver", "wait"), ("late",),
+    ),
+    "9 cancel told once": Plant(
+        _cancel_told_once, ("cancel_lost",),
+        ("deliver", "cancel", "rebalance", "crash", "reboot"), ("nap",),
+    ),
+    "12 loss is an attempt": Plant(
+        _loss_is_an_attempt, ("buried_early",), ("deliver", "kill"),
+    ),
+    "17 unrouted is forgotten": Plant(
+        _unrouted_is_forgotten, ("no_job",), ("deliver", "route"), ("note",),
+    ),
+    "18 unread lease counts": Plant(
+        _unread_lease_counts, ("dead_unread", "buried_early"), ("deliver", "stop", "kill"),
+        ("crm",),
+    ),
+}  # fmt: skip
+"""By the number of what was once wrong."""

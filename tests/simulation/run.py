@@ -1,0 +1,91 @@
+"""Plays stories: one seed, many seeds, the shortest story that still fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from simulation.chance import certain
+from simulation.outside import Violation
+from simulation.story import KINDS, Story
+from simulation.world import World
+
+_SETTLE_SECONDS = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    story: Story
+    name: str
+    detail: str
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """The product's log lines cost more than its work."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def play(story: Story, tell: Callable[..., None] | None = None) -> Failure | None:
+    """One story, to its end or its first broken guarantee."""
+    with certain(story.seed):
+        try:
+            _play(story, tell)
+        except Violation as found:
+            return Failure(story, found.name, found.detail)
+        except Exception as error:
+            if tell is not None:
+                raise
+            return Failure(story, f"raised_{type(error).__name__}", str(error))
+    return None
+
+
+def _play(story: Story, tell: Callable[..., None] | None) -> None:
+    world = World(story.seed, story.setup, tell)
+    with world.cluster.wall.shown():
+        _go_on(world, story)
+
+
+def _go_on(world: World, story: Story) -> None:
+    for op in story.ops:
+        world.let_pass(op.gap)
+        world.tell("***", op.name, *op.args)
+        KINDS[op.name].act(world, *op.args)
+        world.tick(0.1)
+    world.heal()
+    world.judge.at_the_end(settled=world.settle(_SETTLE_SECONDS))
+    world.canary()
+    world.judge.folds()
+
+
+def shrink(failure: Failure, seconds: float) -> Failure:
+    """Leave operations out, in ever smaller parts, as long as the same invariant breaks."""
+    end = time.monotonic() + seconds
+    part = max(1, len(failure.story.ops) // 2)
+    while part and time.monotonic() < end:
+        failure, smaller = _without_parts(failure, part, end)
+        part = part if smaller and part > 1 else (part // 2 if part > 1 else int(smaller))
+    return failure
+
+
+def _without_parts(failure: Failure, part: int, end: float) -> tuple[Failure, bool]:
+    start, smaller = 0, False
+    while start < len(failure.story.ops) and time.monotonic() < end:
+        ops = failure.story.ops
+        rest = ops[:start] + ops[start + part :]
+        found = play(replace(failure.story, ops=rest))
+        if found is not None and found.name == failure.name:
+            failure, smaller = found, True
+        else:
+            start += part
+    return failure, smaller

@@ -1,0 +1,220 @@
+"""One run of a scripted handler, under the rules of `streams/worker`, as a coroutine of ticks.
+
+A run asks before each effect, calls out, records the outcome, in this order. It starts nothing
+once its lease is no longer valid or somebody has ended it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from simulation.handlers import SCRIPTS, fate, root_of
+from simulation.outside import TOOLS, Call
+from streams.serde.ids import new_id
+from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
+from streams.worker.holdings import Held
+
+if TYPE_CHECKING:
+    from simulation.worker_model import WorkerModel
+
+MARGIN, RESEND = 5.0, 2.0
+DIGEST = b"d" * 32
+Ticks = Generator[None, None, None]
+Answered = Generator[None, None, bool]
+"""A coroutine of ticks that says whether the run goes on."""
+
+
+class RunModel:
+    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it.
+
+    `renewals` is of the lease as it was when nothing but this run, which runs alone, was left.
+    """
+
+    def __init__(self, worker: WorkerModel, held: Held) -> None:
+        self.held = held
+        self.over = False
+        self.renewals: int | None = None
+        self.verdict: str | None = None
+        self._why = ""
+        self._worker = worker
+        self._ticks: Ticks = self._handle()
+        self._claim: Claim | None = None
+        self._reply: Reply | None = None
+        self._calling = False
+
+    @property
+    def lease(self) -> Lease:
+        return self.held.lease
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a slot."""
+        return self.held.running
+
+    @property
+    def started(self) -> bool:
+        return self.held.started_at != math.inf
+
+    @property
+    def active(self) -> bool:
+        """Whether it may begin something now."""
+        valid = self._worker.seconds < self.held.valid_until
+        return self.running and self.started and self.verdict is None and valid
+
+    def stop(self, verdict: str, why: str = "") -> None:
+        """End the run; the first verdict stands."""
+        if self.verdict is None and self.running:
+            self.verdict, self._why = verdict, why
+            self._worker.tell("stops", self.lease.job_id, self.lease.epoch, verdict, why)
+
+    def answered(self, reply: Reply) -> None:
+        if self._claim is not None and self._claim.claim_id == reply.claim_id:
+            self._reply = self._reply or reply
+
+    def advance(self) -> None:
+        """As far as it gets without time passing."""
+        now = self._worker.seconds
+        if self.running and now >= self.held.valid_until:
+            self.stop("lost", "no heartbeat was acknowledged in time")
+        elif self.running and now >= self.held.timeout_at:
+            self.stop("retry", "TimeoutError: it ran too long")
+        if self.running and self.verdict is not None:
+            self._interrupted(self.verdict)
+        if self.started or not self.running:
+            next(self._ticks, None)
+
+    def _interrupted(self, verdict: str) -> None:
+        """The handler is cancelled; what a call under way did is unknown."""
+        claim, self._claim = self._claim, None
+        if claim is not None and self._calling:
+            self._tell_outcome(claim, "unknown")
+        elif claim is not None and (self._reply is None or self._reply.kind == "granted"):
+            repeat = self._reply.repeat if self._reply else claim.key_lifetime_ms > 0
+            self._tell_outcome(claim, "unknown" if repeat else "failed")
+        if verdict == "lost":
+            self._worker.holdings.vacate(self.held)
+            self._worker.lost(self.lease)
+            self._ticks, self.over = _nothing(), True
+        else:
+            self._ticks = self._end(verdict, self._why)
+
+    def _handle(self) -> Ticks:
+        script = SCRIPTS[self.lease.type]
+        while self._worker.seconds < self.held.started_at + script.seconds:
+            yield
+        for action in script.actions:
+            if action == "die":
+                self._worker.killed_by(self.lease)
+                return
+            step = self._step if action.startswith("step:") else self._effect
+            if not (yield from step(action)):
+                return
+        yield from self._end(*fate(self._worker.dice, self.lease))
+
+    def _step(self, action: str) -> Answered:
+        name = action.partition(":")[2]
+        if name in self.lease.checkpoints:
+            return True
+        body = Checkpoint(self.lease.run_id, name, '"done"')
+        return (yield from self._said(body, lambda: self.held.valid_until))
+
+    def _effect(self, action: str) -> Answered:
+        claim = Claim(
+            self._worker.id, self._worker.work_partition, new_id("clm"), self.lease.run_id,
+            action, DIGEST, TOOLS[action.partition("/")[0]].key_ms,
+        )  # fmt: skip
+        reply = yield from self._ask(claim)
+        if reply.kind == "granted":
+            return (yield from self._perform(claim, reply))
+        self._claim = None
+        if reply.kind == "done":
+            return True
+        yield from self._turned_down(reply)
+        return False
+
+    def _ask(self, claim: Claim) -> Generator[None, None, Reply]:
+        """Claim again and again: a reply may be lost with the process that sends it."""
+        self._claim, self._reply, asked = claim, None, -RESEND
+        while self._reply is None:
+            if self._worker.seconds - asked >= RESEND:
+                asked = self._worker.seconds
+                now = replace(claim, reply_partition=self._worker.work_partition)
+                # No repetition of a claim may follow the word that it is not begun.
+                self._worker.post(
+                    self.lease, now, lambda: self.held.valid_until if self._claim is claim else -1.0
+                )
+            yield
+        return self._reply
+
+    def _perform(self, claim: Claim, reply: Reply) -> Answered:
+        worker, lease = self._worker, self.lease
+        tool, root = claim.action.partition("/")[0], root_of(lease)
+        self._calling = True
+        answer = worker.outside.call(Call(
+            worker.true_ms, tool, reply.idempotency_key, lease.tenant_id, lease.scope,
+            claim.action, root, worker.id,
+        ))  # fmt: skip
+        worker.tell("calls", claim.action, "of", lease.job_id, lease.epoch, answer)
+        for _ in range(worker.dice.of("lasts", root, claim.action).choice((0, 0, 1, 3))):
+            yield
+        self._claim, self._calling = None, False
+        if answer == "ok":
+            return (yield from self._record(claim, "done", '"done"'))
+        settled = answer == "refused" and not reply.repeat
+        if (yield from self._record(claim, "failed" if settled else "unknown")):
+            yield from self._end("retry", f"{answer}: {claim.action}")
+        return False
+
+    def _turned_down(self, reply: Reply) -> Ticks:
+        match reply.kind:
+            case "review":
+                yield from self._end("review", reply.message)
+            case "cancel":
+                yield from self._end("cancelled", reply.message)
+            case "held" | "refused":
+                yield from self._end("failed", f"{reply.kind}: {reply.message}")
+            case _:
+                self.stop("lost", reply.message)
+                yield
+
+    def _end(self, status: str, error: str) -> Ticks:
+        """Tell how it ended; nothing else of this run follows."""
+        told: Any = status
+        worker = self._worker
+        worker.world.spoke(self.lease, status)
+        worker.holdings.vacate(self.held)
+        free, received = worker.holdings.tell(self.lease.home_partition)
+        result = '"ok"' if status == "succeeded" else None
+        ended = Ended(
+            worker.id, self.lease.run_id, free, told, result, error or None, None, received
+        )
+        worker.pulse.tell()
+        yield from self._said(ended, lambda: self.held.valid_until)
+        self.over = True
+
+    def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:
+        body = Outcome(claim.claim_id, claim.run_id, claim.action, status, result, None)
+        return (yield from self._said(body, lambda: self.held.expires_at))
+
+    def _tell_outcome(self, claim: Claim, status: Any) -> None:
+        body = Outcome(claim.claim_id, claim.run_id, claim.action, status, None, "interrupted")
+        self._worker.post(self.lease, body, lambda: self.held.expires_at)
+
+    def _said(self, body: CommandBody, until: Callable[[], float]) -> Answered:
+        """Wait until it is durable; a run that cannot say it is lost."""
+        state: list[bool] = []
+        self._worker.post(self.lease, body, until, state.append)
+        while not state:
+            yield
+        if not state[0]:
+            self.stop("lost", f"{type(body).__name__} could not be sent in time")
+            if self.running:
+                yield
+        return state[0]
+
+
+def _nothing() -> Ticks:
+    yield from ()

@@ -1,0 +1,187 @@
+"""Stories: how a world is set up, what is done to it, and how both are drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from simulation.chance import Dice
+from simulation.handlers import SCRIPTS
+from simulation.world import STAGES, STORES, TENANTS, World
+
+POINTS = ("received", "positions_sent", "produced", "before_commit",
+          "after_commit", "between_writes", "after_write")  # fmt: skip
+_GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
+_TYPES = tuple(SCRIPTS)
+Args = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation: after so many seconds, this is done to the world."""
+
+    gap: float
+    name: str
+    args: Args
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    seed: int
+    setup: dict[str, Any]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """What operations are drawn with; each story speaks of few tenants, keys and types.
+
+    So it comes back to the same ids, which is where most faults are.
+    """
+
+    r: Random
+    tenants: tuple[str, ...]
+    keys: tuple[str, ...]
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, r: Random) -> Die:
+        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1), k=r.choice((1, 2, 4)))
+        keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
+        return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
+
+    def ask(self) -> Args:
+        return self.r.choice(self.tenants), self.r.choice(self.keys), self.r.choice(self.types)
+
+    def one(self, *options: Any) -> Any:
+        return self.r.choice(options)
+
+    def below(self, end: int) -> int:
+        return self.r.randrange(end)
+
+    def worker(self) -> Args:
+        return (self.below(3),)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How often an operation is drawn, its arguments, and what it does."""
+
+    weight: float
+    draw: Callable[[Die], Args]
+    act: Callable[..., None]
+
+
+def _which(world: World, index: int) -> str:
+    names = list(world.workers)
+    return names[index % len(names)]
+
+
+KINDS: dict[str, Kind] = {
+    # event: tenant, key, type. The same three again are a redelivery.
+    "deliver": Kind(14, Die.ask, lambda w, *a: w.desk.deliver(*a)),
+    # tenant, key, type, delay in seconds
+    "submit": Kind(6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)),
+                   lambda w, *a: w.desk.submit(*a)),
+    # the same with a large input, and how much the work topic takes: 0 is all
+    "large": Kind(0.7, Die.ask, lambda w, *a: w.desk.submit(*a, size=60_000)),
+    "narrow": Kind(0.7, lambda d: (d.one(0, 40_000, 40_000),), lambda w, n: w.narrow(n)),
+    "drop_topic": Kind(0.4, lambda d: (d.one("jobs.work.default", "jobs.work.heavy"),),
+                       lambda w, t: w.drop_topic(t)),
+    # two tenants want much at once: type
+    "flood": Kind(0.7, lambda d: (d.one("note", "mail", "crm"),), lambda w, t: w.flood(t)),
+    # the so-manieth job asked for
+    "cancel": Kind(3, lambda d: (d.below(6),), lambda w, i: w.desk.cancel(i)),
+    # the so-manieth replayable job, in a fresh scope, insisting
+    "replay": Kind(4, lambda d: (d.below(4), d.one(False, False, True), d.one(False, True)),
+                   lambda w, i, f, a: w.desk.replay(i, fresh=f, again=a)),
+    # the so-manieth job in review
+    "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.desk.settle(i)),
+    # the so-manieth event
+    "reroute": Kind(1, lambda d: (d.below(6),), lambda w, i: w.desk.reroute(i)),
+    "kill": Kind(3, Die.worker, lambda w, i: w.kill_worker(_which(w, i))),
+    "stop": Kind(2, Die.worker, lambda w, i: w.stop_worker(_which(w, i))),
+    # worker, seconds
+    "cut": Kind(2, lambda d: (d.below(3), d.one(4, 12, 40)),
+                lambda w, i, s: w.cut(_which(w, i), s)),
+    "lag": Kind(2, lambda d: (d.below(3), d.one(3, 9, 28)),
+                lambda w, i, s: w.lag(_which(w, i), s)),
+    "repeat": Kind(1.5, Die.worker, lambda w, i: w.repeat_next(_which(w, i))),
+    # worker, hours by which the clock of its next boot is behind
+    "reboot_behind": Kind(0.7, lambda d: (d.below(3), d.one(1, 12)),
+                          lambda w, i, h: w.reboot_behind(_which(w, i), h)),
+    "swap": Kind(1, lambda d: (), lambda w: w.swap_work(_which(w, 0), _which(w, 1))),
+    "deploy": Kind(0.7, Die.worker, lambda w, i: w.deploy(_which(w, i), "late")),
+    # stage, point of a commit, the so-manieth time that it is passed
+    "crash": Kind(6, lambda d: (d.one(*STAGES, "dispatcher"), d.one(*POINTS), d.one(1, 1, 2)),
+                  lambda w, *a: w.crash(*a)),
+    "freeze": Kind(2, lambda d: (d.one(*STAGES), d.one(2, 10, 33)),
+                   lambda w, s, n: w.freeze(s, n)),
+    # stage, store, how: empty or as photographed
+    "lose": Kind(2, lambda d: (*d.one(*STORES), d.one("lost", "old")),
+                 lambda w, *a: w.cluster.lose(*a)),
+    "photograph": Kind(1, lambda d: (), lambda w: w.cluster.photograph()),
+    "rebalance": Kind(2, lambda d: (d.one(*STAGES), d.below(4)),
+                      lambda w, s, p: w.cluster.rebalance(s, p % w.partitions)),
+    "deaf": Kind(1, lambda d: (d.one(3, 12, 40),), lambda w, n: w.deafen(n)),
+    "reset": Kind(0.8, lambda d: (d.one(*STAGES),), lambda w, s: w.reset_offsets(s)),
+    "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
+    # hours by which the machines' wall clocks are wrong from now on
+    "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
+    # stage: it goes on on another machine
+    "reboot": Kind(1, lambda d: (d.one(*STAGES),), lambda w, s: w.cluster.reboot(s)),
+    # hours
+    "leap": Kind(2, lambda d: (d.one(1, 12, 30, 24 * 3, 24 * 7.5, 24 * 8, 24 * 16, 24 * 31),),
+                 lambda w, h: w.leap(h)),
+    "garbage": Kind(0.7, lambda d: (d.one("events.received", "events", "jobs.commands",
+                    "schedule"), d.one(*TENANTS)), lambda w, *a: w.desk.garbage(*a)),
+    "route": Kind(1, lambda d: (d.one(*d.types),), lambda w, t: w.toggle_route(t)),
+    # tenant, what
+    "tenant": Kind(1, lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
+                   lambda w, *a: w.tenant(*a)),
+    "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
+    "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),
+    "wait": Kind(3, lambda d: (d.one(6, 15, 40),), lambda w, s: w.let_pass(s)),
+}  # fmt: skip
+"""Every operation by name."""
+
+
+def draw(
+    seed: int,
+    without: Collection[str] = (),
+    favour: Collection[str] = (),
+    types: tuple[str, ...] = (),
+) -> Story:
+    """The story of a seed, without some kinds of operations, and with many of others.
+
+    `types` are those that its jobs have, if it is not to choose.
+    """
+    r = Dice(seed).of("story")
+    kinds = {name: kind for name, kind in KINDS.items() if name not in without}
+    # Each seed prefers some kinds: a story of everything at once seldom goes deep.
+    weights = [
+        kind.weight * r.choice((0.2, 1, 1, 3)) * (6 if name in favour else 1)
+        for name, kind in kinds.items()
+    ]
+    names = r.choices(list(kinds), weights, k=r.choice((6, 10, 10, 16, 24, 40)))
+    die = replace(Die.of(r), types=types) if types else Die.of(r)
+    ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
+    return Story(seed, _setup(r, die.types), ops)
+
+
+def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
+    handled = [t for t in _TYPES if t != "late"]
+    workers = [("w1", "default", r.choice((1, 2, 4, 8)), handled)]
+    if r.random() < 0.7:
+        workers.append(("w2", "default", r.choice((1, 3, 6)), list(handled)))
+    if r.random() < 0.0:
+        workers.append(("w3", "heavy", 2, ["crm"]))
+    return {
+        "partitions": r.choice((1, 1, 1, 2)),
+        "rounds": r.choice((1, 2, 4, 6)),
+        "cap": r.choice((0, 0, 1, 2, 4)),
+        "unrouted": [types[0]] if r.random() < 0.25 else [],
+        "workers": workers,
+    }

@@ -1,0 +1,71 @@
+"""The simulation in `make test`: seeds hold, planted faults are found, stories shrink.
+
+`make simulate` plays as many seeds as one likes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from simulation.command import told
+from simulation.plants import PLANTS
+from simulation.run import Failure, play, shrink, silent
+from simulation.story import draw
+
+SEEDS = 200
+PARTS = 4
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with silent():
+        yield
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_guarantee_holds(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        failure = play(draw(seed))
+        assert failure is None, told(shrink(failure, 10))
+
+
+def test_a_seed_is_the_same_story_each_time() -> None:
+    assert _trace(7) == _trace(7) != _trace(8)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    failure = _planted(name)
+    plant = PLANTS[name]
+    assert failure is not None, f"not within {plant.seeds} seeds"
+    assert failure.name in plant.breaks, told(failure)
+
+
+def test_a_failure_is_told_by_its_shortest_story() -> None:
+    name = "8 impatient with types"
+    found = _planted(name)
+    assert found is not None
+    with PLANTS[name].put():
+        short = shrink(found, 10)
+        assert play(short.story) == short
+    assert len(short.story.ops) < len(found.story.ops)
+    assert f"--seed {found.story.seed}" in told(short)
+
+
+def _planted(name: str) -> Failure | None:
+    plant = PLANTS[name]
+    with plant.put():
+        for seed in range(plant.seeds):
+            failure = play(plant.story(seed))
+            if failure is not None:
+                return failure
+    return None
+
+
+def _trace(seed: int) -> str:
+    digest = hashlib.blake2b()
+    play(draw(seed), lambda *what: digest.update(repr(what).encode()))
+    return digest.hexdigest()

@@ -1,0 +1,231 @@
+"""A worker without an event loop: the product's own leases, credits and heartbeats, in ticks.
+
+Only its runs (`run_model.py`) and its producer are models. Its process may be killed, cut off from
+Kafka, or slow to reach it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from simulation.chance import Dice
+from simulation.handlers import handler, owner_of
+from simulation.outbox_model import Acked, Deadline, Letter, OutboxModel
+from simulation.outside import Outside, Violation
+from simulation.run_model import MARGIN, RunModel
+from streams.serde.codec import REPLY
+from streams.serde.records import CommandBody, Lease
+from streams.topology.model import LeasePolicy
+from streams.worker.holdings import Held, Holdings
+from streams.worker.notices import Notices
+from streams.worker.outbox import Outbox, command
+from streams.worker.pulse import Identity, Pulse
+from streams.worker.reception import Reception
+from streams.worker.transport import Incoming
+
+CLUSTER_KEY = b"k" * 32
+DRAIN = 20.0
+
+
+class Surroundings(Protocol):
+    """What a worker needs of the world."""
+
+    dice: Dice
+    outside: Outside
+    partitions: int
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def true_ms(self) -> int: ...
+
+    def send(self, letter: Letter) -> None: ...
+
+    def tell(self, *what: object) -> None: ...
+
+    def taken(self, lease: Lease) -> None: ...
+
+    def lost(self, lease: Lease) -> None: ...
+
+    def spoke(self, lease: Lease, status: str) -> None: ...
+
+    def killed_by(self, worker: WorkerModel, lease: Lease) -> None: ...
+
+
+class WorkerModel:
+    """One process of an instance."""
+
+    def __init__(
+        self, world: Surroundings, instance: str, boot: str, pool: str, slots: int,
+        types: tuple[str, ...], work_partition: int,
+    ) -> None:  # fmt: skip
+        self.id = f"{pool}-{instance}/{boot}"
+        self.instance, self.pool = instance, pool
+        self.world, self.dice, self.outside = world, world.dice, world.outside
+        self.alive = True
+        self.cut_until = self.lag_until = 0.0
+        self.runs: dict[tuple[str, int], RunModel] = {}
+        self.outbox = OutboxModel(world.send, self._now, self._connected)
+        policy, partitions = LeasePolicy(), world.partitions
+        self.holdings = Holdings(slots, MARGIN, partitions, self._now)
+        identity = Identity(self.id, pool, tuple(map(handler, types)))
+        self.pulse = Pulse(identity, self.holdings, self.outbox, partitions, policy, self._now)
+        self._notices = Notices(self.pulse, self.holdings, self._now).by_kind()
+        self._reception = Reception(
+            CLUSTER_KEY, partitions, self.holdings, self.pulse, Outbox(self.outbox, self._now),
+            self._taken, self._now,
+        )  # fmt: skip
+        self._early: OrderedDict[tuple[str, int], str] = OrderedDict()
+        self._every = policy.heartbeat_seconds
+        self._beat_at = self.seconds + self._every
+        self._drained_at = 0.0
+        self.pulse.announce(work_partition)
+
+    @property
+    def seconds(self) -> float:
+        return self.world.seconds
+
+    @property
+    def true_ms(self) -> int:
+        return self.world.true_ms
+
+    @property
+    def leaving(self) -> bool:
+        return self.holdings.draining
+
+    @property
+    def work_partition(self) -> int:
+        return self.pulse.work_partition or 0
+
+    @property
+    def reads(self) -> bool:
+        return self.alive and self.seconds >= self.cut_until
+
+    def kill(self) -> None:
+        """It says nothing more; of what was on its way a part arrives."""
+        self.alive = False
+        arrived = self.dice.of("kill", self.id).randint(0, len(self.outbox))
+        self.outbox.die(arrived)
+        for run in self.runs.values():
+            self.world.lost(run.lease)
+        self.runs.clear()
+
+    def stop(self) -> None:
+        """SIGTERM: take nothing more, let what runs end."""
+        if self.alive and not self.leaving:
+            self.holdings.draining = True
+            self._drained_at = self.seconds + DRAIN
+            self.pulse.tell()
+
+    def move(self, work_partition: int) -> None:
+        """The pool's group gives it another work partition."""
+        self.pulse.announce(work_partition)
+
+    def act(self) -> None:
+        """Go on with every run, beat if it is time, send what can be sent."""
+        self.outbox.flush()
+        self._begin_alone()
+        for run in list(self.runs.values()):
+            run.advance()
+            if not self.alive:
+                return
+            if run.over:
+                del self.runs[run.held.id]
+                self.holdings.drop(run.held)
+                self.pulse.tell()
+        if self.seconds >= self._beat_at:
+            self._beat_at = self.seconds + self._every
+            self.pulse.beat()
+        if self.leaving:
+            self._drain()
+        self.outbox.flush()
+
+    def replied(self, value: bytes | None) -> None:
+        """One record of its partition of `jobs.replies`."""
+        reply = REPLY.decode(value)
+        if reply.worker_id not in ("", self.id):
+            return
+        self.tell("reads", reply.kind, reply.job_id, reply.message)
+        notice = self._notices.get(reply.kind)
+        if notice is not None:
+            notice(reply)
+        elif reply.claim_id:
+            for run in self.runs.values():
+                run.answered(reply)
+        elif reply.kind in ("cancel", "lost"):
+            verdict = "cancelled" if reply.kind == "cancel" else "lost"
+            run_of = self.runs.get((reply.job_id, reply.epoch))
+            if run_of is None:
+                self._early[reply.job_id, reply.epoch] = verdict
+            else:
+                run_of.stop(verdict, reply.message)
+
+    def leased(self, value: bytes | None, partition: int, offset: int) -> None:
+        """One record of its work partition."""
+        before = len(self.runs)
+        self._reception.receive(Incoming(f"jobs.work.{self.pool}", partition, offset, b"", value))
+        if len(self.runs) == before:
+            self.tell("does not take the lease at", offset)
+
+    def tell(self, *what: object) -> None:
+        self.world.tell(self.instance, *what)
+
+    def lost(self, lease: Lease) -> None:
+        self.world.lost(lease)
+
+    def killed_by(self, lease: Lease) -> None:
+        self.world.killed_by(self, lease)
+
+    def post(
+        self, lease: Lease, body: CommandBody, until: Deadline, acked: Acked = lambda _: None
+    ) -> None:
+        """Say something about a lease."""
+        letter = command(lease, body)
+        self.outbox.post(Letter(letter.partition, letter.key, letter.value, until, acked))
+
+    def _taken(self, held: Held) -> None:
+        lease = held.lease
+        if owner_of(lease) != lease.tenant_id:
+            raise Violation("foreign_tenant", f"{lease.job_id}: {lease.tenant_id}, {lease}")
+        run = RunModel(self, held)
+        self.runs[held.id] = run
+        self.world.taken(lease)
+        self.tell("takes", lease.job_id, lease.epoch, "alone" if lease.alone else "")
+        if held.id in self._early:
+            run.stop(self._early.pop(held.id), "it was told before the lease came")
+
+    def _begin_alone(self) -> None:
+        """Once nothing else runs and a heartbeat sent since then was acknowledged."""
+        for run in self.runs.values():
+            waits = run.held.lease.alone and not run.started and run.verdict is None
+            if not waits or len(self.holdings.running()) > 1:
+                continue
+            if run.renewals is None:
+                run.renewals = run.held.renewals
+                self.pulse.beat(run.lease.home_partition)
+            if run.held.renewals > run.renewals:
+                run.held.started_at = self.seconds
+
+    def _drain(self) -> None:
+        if self.seconds >= self._drained_at:
+            for run in self.runs.values():
+                run.stop("released", "the worker shut down")
+        if not self.runs and self._connected():
+            self.pulse.stop()
+            for p in range(self.world.partitions):
+                letter = self.pulse._farewell(p, self.work_partition)
+                self.outbox.send(letter.topic, letter.key, letter.value, partition=p, done=_ignore)
+            self.alive = False
+            self.tell("has ended in order")
+
+    def _now(self) -> float:
+        return self.world.seconds
+
+    def _connected(self) -> bool:
+        return self.seconds >= max(self.cut_until, self.lag_until)
+
+
+def _ignore(_: Exception | None) -> None:
+    """Nobody waits for it."""

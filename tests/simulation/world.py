@@ -1,0 +1,365 @@
+"""The whole flow of one seed: stages, workers, tools and an operator, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from simulation.chance import Dice, ordered_id
+from simulation.cluster import HOUR_MS, Cluster
+from simulation.handlers import SCRIPTS
+from simulation.invariants import Judge
+from simulation.outbox_model import Letter
+from simulation.outside import Outside
+from simulation.requests import Desk
+from simulation.wiring import Wiring
+from simulation.worker_model import CLUSTER_KEY, WorkerModel
+from streams import dedup, dispatcher, scheduler
+from streams.runtime.memory_broker import CrashPoint
+from streams.runtime.processor import Stage
+from streams.serde.codec import TENANT
+from streams.serde.ids import partition_for
+from streams.serde.keys import tenant_key
+from streams.serde.records import Lease, TenantRecord
+
+STAGES = ("dedup", "scheduler", "dispatcher")
+STORES = (
+    ("dedup", "seen"), ("scheduler", "timers"),
+    ("dispatcher", "jobs"), ("dispatcher", "checkpoints"), ("dispatcher", "ledger"),
+)  # fmt: skip
+TENANTS = ("acme", "globex", "initech")
+_TICK, _LONG_TICK = 1.0, 2.5
+_SUPERVISOR_SECONDS = 3
+
+
+class World:
+    """One seed's world; each operation of a story is a method of it or of its `desk`."""
+
+    def __init__(
+        self, seed: int, setup: dict[str, Any], tell: Callable[..., None] | None = None
+    ) -> None:
+        self.dice = Dice(seed)
+        self.outside = Outside(self.dice)
+        self.partitions: int = setup["partitions"]
+        self.wiring = Wiring(self.partitions, cap=setup["cap"], unrouted=set(setup["unrouted"]))
+        self._rounds: int = setup["rounds"]
+        self._tell = tell
+        self.workers: dict[str, WorkerModel] = {}
+        self._fleet: dict[str, list[Any]] = {name: list(rest) for name, *rest in setup["workers"]}
+        self._work_partition = {name: i + 1 for i, name in enumerate(self._fleet)}
+        self._work_read: dict[tuple[str, int], int] = {}
+        self._replies_read: dict[str, int] = {}
+        self._boots = 0
+        self._restarts: dict[str, float] = {}
+        self._hears_at = 0.0
+        self.last_fault = 0.0
+        """When the flow last stood still, in seconds: until then nobody could be told anything."""
+        topology = self.wiring.topology()
+        self.cluster = Cluster(self._stages(), topology, self.partitions)
+        self.judge = Judge(self)
+        self.desk = Desk(self)
+        self.cluster.tick(0.2)
+        for name in self._fleet:
+            self.start_worker(name)
+
+    # What workers need of their surroundings.
+
+    @property
+    def seconds(self) -> float:
+        return self.cluster.true_ms / 1000
+
+    @property
+    def true_ms(self) -> int:
+        return self.cluster.true_ms
+
+    def send(self, letter: Letter) -> None:
+        self.cluster.append("jobs.commands", letter.key, letter.value, letter.partition)
+
+    def tell(self, *what: object) -> None:
+        if self._tell is not None:
+            self._tell(self.true_ms, *what)
+
+    def taken(self, lease: Lease) -> None:
+        self.judge.taken(lease)
+
+    def lost(self, lease: Lease) -> None:
+        self.judge.run_lost(lease)
+
+    def spoke(self, lease: Lease, status: str) -> None:
+        if status == "retry":
+            self.judge.failed[lease.job_id, lease.scope] += 1
+
+    def killed_by(self, worker: WorkerModel, lease: Lease) -> None:
+        self.tell(worker.instance, "is killed by", lease.job_id)
+        self.kill_worker(worker.instance)
+
+    # Time.
+
+    def let_pass(self, seconds: float) -> None:
+        """In ticks: of a second at first, of more in a long span."""
+        while seconds > 0:
+            step = min(seconds, _TICK if seconds <= 6 else _LONG_TICK)
+            seconds -= step
+            self.tick(step)
+
+    def tick(self, seconds: float) -> None:
+        if self.seconds >= self._hears_at:
+            self.cluster.unread.clear()
+        self.cluster.tick(seconds)
+        for name, due in list(self._restarts.items()):
+            if self.seconds >= due:
+                self.start_worker(name)
+        for _ in range(self._rounds):
+            before = self.cluster.appended
+            self._exchange()
+            if self.cluster.appended == before:
+                break
+            self.cluster.flow()
+        self.judge.look()
+
+    def leap(self, hours: float) -> None:
+        """Hours or days in which nobody asks for anything; machines work or are suspended."""
+        for _ in range(8):
+            if not any(worker.runs for worker in self.workers.values()):
+                break
+            self.tick(_LONG_TICK)
+        for _ in range(3):
+            self.cluster._clock.ms += hours / 3 * HOUR_MS
+            self._exchange()
+            self.tick(_TICK)
+            self.tick(_TICK)
+            self.tick(_LONG_TICK)
+
+    # Workers.
+
+    def start_worker(self, name: str, behind_hours: float = 0) -> None:
+        """A process under this instance's name; its clock may be behind its predecessor's."""
+        old = self.workers.get(name)
+        if old is not None and old.alive:
+            return
+        self._restarts.pop(name, None)
+        pool, slots, types = self._fleet[name]
+        self._boots += 1
+        boot = ordered_id(self.true_ms - round(behind_hours * HOUR_MS), self._boots)
+        partition = self._work_partition[name]
+        self.workers[name] = WorkerModel(self, name, boot, pool, slots, tuple(types), partition)
+        self._replies_read[name] = len(self.cluster.records["jobs.replies", partition])
+        self.tell(name, "starts as", self.workers[name].id)
+
+    def kill_worker(self, name: str, *, restart: bool = True) -> None:
+        worker = self.workers[name]
+        if worker.alive:
+            worker.kill()
+            place = f"jobs.work.{worker.pool}", worker.work_partition
+            # The offset that it committed last may be a little old.
+            again = self.dice.of("again", worker.id).choice((0, 0, 1, 3))
+            self._work_read[place] = max(0, self._work_read.get(place, 0) - again)
+        if restart:
+            self._restarts[name] = self.seconds + _SUPERVISOR_SECONDS
+
+    def stop_worker(self, name: str, *, restart: bool = True) -> None:
+        self.workers[name].stop()
+        if restart:
+            self._restarts[name] = self.seconds + 30
+
+    def swap_work(self, one: str, other: str) -> None:
+        """A rebalance of the pool's group: two workers change their work partitions."""
+        first, second = self.workers[one], self.workers[other]
+        if first.pool != second.pool or not (first.alive and second.alive):
+            return
+        places = self._work_partition
+        places[one], places[other] = places[other], places[one]
+        for worker in (first, second):
+            partition = places[worker.instance]
+            self._replies_read[worker.instance] = len(
+                self.cluster.records["jobs.replies", partition]
+            )
+            worker.move(partition)
+
+    def deploy(self, name: str, job_type: str) -> None:
+        """A handler is added to a worker, from now on and after its restarts."""
+        types = self._fleet[name][2]
+        if job_type not in types:
+            types.append(job_type)
+            self.kill_worker(name)
+
+    def reboot_behind(self, name: str, hours: float) -> None:
+        """Killed, and started by a machine whose clock is behind."""
+        self.kill_worker(name, restart=False)
+        self.start_worker(name, hours)
+
+    def cut(self, name: str, seconds: float) -> None:
+        """A worker cannot reach Kafka."""
+        self.workers[name].cut_until = self.seconds + seconds
+
+    def lag(self, name: str, seconds: float) -> None:
+        """What a worker sends is on its way for long; it arrives in order."""
+        self.workers[name].lag_until = self.seconds + seconds
+
+    def repeat_next(self, name: str) -> None:
+        """The next record that a worker sends is written twice, later the second time."""
+        self.workers[name].outbox.lose_next_ack = True
+
+    # Stages.
+
+    def crash(self, stage: str, at: CrashPoint, times: int) -> None:
+        self.cluster.crash(stage, at, times)
+
+    def freeze(self, stage: str, seconds: float) -> None:
+        """A process stands still; the broker does not."""
+        self.cluster.frozen[stage] = self.cluster.true_ms + seconds * 1000
+        self.last_fault = max(self.last_fault, self.seconds + seconds)
+
+    def deafen(self, seconds: float) -> None:
+        """The broker does not say how far the commands reach."""
+        self.cluster.unread.add("jobs.commands")
+        self._hears_at = self.seconds + seconds
+
+    def step_clock(self, hours: float) -> None:
+        """Somebody sets the wall clocks of all machines but the broker's."""
+        self.cluster.wall.wrong_ms = round(hours * HOUR_MS)
+
+    def reset_offsets(self, stage: str) -> None:
+        self.judge.refired |= stage == "scheduler"
+        self.cluster.reset_offsets(stage)
+
+    def lose_timers(self) -> None:
+        self.cluster.lose_timers()
+
+    # Settings and floods.
+
+    def toggle_route(self, job_type: str) -> None:
+        """A route is added or taken away, and everything restarted."""
+        if job_type in self.wiring.unrouted:
+            self.wiring.unrouted.discard(job_type)
+        else:
+            self.wiring.unrouted.add(job_type)
+            self.desk.unowe(job_type)
+        self.rewire()
+
+    def toggle_pool(self) -> None:
+        self.wiring.heavy = not self.wiring.heavy
+        self.rewire()
+
+    def set_cap(self, cap: int) -> None:
+        self.wiring.cap = cap
+        self.rewire()
+
+    def narrow(self, size: int) -> None:
+        """The broker takes less on the work topic than is sent there."""
+        self.cluster.narrow = {"jobs.work.default": size} if size else {}
+        self.cluster.declare(self.wiring.topology())
+
+    def drop_topic(self, topic: str) -> None:
+        """Somebody deletes a work topic on the broker."""
+        self.cluster.missing ^= {topic}
+        self.cluster.declare(self.wiring.topology())
+
+    def flood(self, job_type: str) -> None:
+        """Two tenants want much at once, one after the other."""
+        for tenant in TENANTS[:2]:
+            for number in range(12):
+                self.desk.submit(tenant, f"flood-{number}", job_type, 0)
+
+    def tenant(self, tenant_id: str, what: str) -> None:
+        """An operator disables, enables or erases a tenant; an erasure is for good."""
+        if what == "erase":
+            self.desk.erased.add(tenant_id)
+        kind: Literal["tenant", "erasure"] = "erasure" if what == "erase" else "tenant"
+        record = TenantRecord(tenant_id, kind, tenant_id, what == "disable", "{}")
+        key, value = tenant_key(tenant_id, kind, tenant_id), TENANT.encode(record)
+        partition = partition_for(tenant_id, self.partitions)
+        at = self.cluster.append("tenants", key, value, partition)
+        self.judge.closed_at(tenant_id, at if what != "enable" else None)
+
+    def rewire(self) -> None:
+        """Everything is stopped and started under the topology of now."""
+        self.cluster.rewire(self._stages(), self.wiring.topology())
+
+    def _stages(self) -> list[Stage]:
+        topology = self.wiring.topology()
+        return [
+            dedup.stage(topology),
+            scheduler.stage(topology),
+            dispatcher.stage(topology, CLUSTER_KEY),
+        ]
+
+    # Between workers and dispatcher.
+
+    def _exchange(self) -> None:
+        for name, worker in self.workers.items():
+            if worker.reads:
+                self._read_replies(name, worker)
+                self._read_work(worker)
+            if worker.alive:
+                worker.act()
+
+    def _read_replies(self, name: str, worker: WorkerModel) -> None:
+        log = self.cluster.records["jobs.replies", worker.work_partition]
+        read, self._replies_read[name] = self._replies_read[name], len(log)
+        for record in log[read:]:
+            worker.replied(record.value)
+
+    def _read_work(self, worker: WorkerModel) -> None:
+        place = f"jobs.work.{worker.pool}", worker.work_partition
+        log = self.cluster.records[place]
+        read, self._work_read[place] = self._work_read.get(place, 0), len(log)
+        for record in log[read:]:
+            worker.leased(record.value, record.partition, record.offset)
+
+    # The end.
+
+    def heal(self) -> None:
+        """Everything works again, for good."""
+        self.outside.kind = True
+        self.cluster.frozen.clear()
+        self.cluster.unread.clear()
+        for run in self.cluster._runs.values():
+            run.commits.armed = None
+        self.cluster.wall.wrong_ms = 0
+        self.cluster.missing.clear()
+        self.cluster.narrow.clear()
+        for tenant_id in TENANTS:
+            if tenant_id not in self.desk.erased:
+                self.tenant(tenant_id, "enable")
+        self.wiring.unrouted.clear()
+        self.rewire()
+        self._join("w8", "default", 8)
+        if self.wiring.heavy:
+            self._join("w9", "heavy", 9)
+        for name, worker in self.workers.items():
+            worker.cut_until = worker.lag_until = 0.0
+            worker.outbox.lose_next_ack = False
+            if not worker.alive or worker.leaving:
+                self._restarts[name] = self.seconds
+
+    def _join(self, name: str, pool: str, work_partition: int) -> None:
+        """One more worker, which handles whatever nobody else does."""
+        self._fleet[name] = [pool, 2, list(SCRIPTS)]
+        self._work_partition[name] = work_partition
+        self.start_worker(name)
+
+    def settle(self, seconds: float) -> bool:
+        """Until nothing is left to do; False where that takes longer."""
+        end = self.seconds + seconds
+        while self.seconds < end:
+            self.tick(_LONG_TICK)
+            if self.judge.quiet():
+                return True
+            due = self.judge.next_due()
+            if due is not None and due > self.true_ms + 60_000:
+                self.leap((due - self.true_ms) / HOUR_MS)
+                end = max(end, self.seconds + 600)
+        return False
+
+    def canary(self) -> None:
+        """The pipeline moves: one more event of each tenant becomes a job that succeeds.
+
+        Raises:
+            Violation: it does not.
+        """
+        for tenant in TENANTS:
+            if tenant not in self.desk.erased:
+                self.desk.deliver(tenant, "canary", "note")
+        settled = self.settle(120)
+        self.judge.at_the_end(settled=settled)

@@ -1,0 +1,239 @@
+"""Runs that end with their worker: what counts, how long they wait, when a job is given up."""
+
+from __future__ import annotations
+
+import pytest
+from dispatching import Desk, ScriptedWorker
+
+from streams.serde.records import Lease
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def worker(desk: Desk) -> ScriptedWorker:
+    return ScriptedWorker(desk)
+
+
+def killed(desk: Desk, lease: Lease, name: str) -> ScriptedWorker:
+    """The lease's worker says that it has it, and dies; another process takes its place."""
+    ScriptedWorker(desk, lease.worker_id).heartbeat(lease)
+    heir = ScriptedWorker(desk, name)
+    heir.heartbeat()
+    return heir
+
+
+def test_a_lease_that_nobody_read_costs_nothing(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.advance(31)
+    worker.heartbeat()
+    again, job = desk.lease(job_id), desk.job(job_id)
+    assert (again.epoch, again.attempt, again.alone) == (2, 1, False)
+    assert (job.status, job.lost) == ("running", 0)
+
+
+def test_what_was_confirmed_is_remembered_over_a_restart(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    read, unread = desk.event("t1"), desk.event("t2")
+    worker.heartbeat(desk.lease(read), free=0)
+    desk.driver.restart("dispatcher")
+    desk.driver.advance(31)
+    assert (desk.job(read).status, desk.job(read).lost) == ("scheduled", 1)
+    assert (desk.job(unread).status, desk.job(unread).lost) == ("pending", 0)
+
+
+def test_losses_back_off_with_a_spread_and_give_the_attempt_back(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, "w1/b0")
+    worker.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(8)]
+    for lost, backoff in ((1, 5), (2, 10)):
+        worker = ScriptedWorker(desk, f"w1/b{lost}", slots=0)
+        ScriptedWorker(desk, f"w1/b{lost - 1}").heartbeat(*map(desk.lease, ids), free=0)
+        worker.heartbeat()
+        jobs = [desk.job(job_id) for job_id in ids]
+        assert {(job.status, job.attempts, job.lost) for job in jobs} == {("scheduled", 0, lost)}
+        waits = {(job.next_retry_at or 0) - desk.driver.now for job in jobs}
+        assert len(waits) == len(ids), "they do not come back together"
+        assert all(backoff * 1000 <= wait <= backoff * 1250 for wait in waits)
+        desk.driver.advance(backoff * 1.3)
+        worker.slots = 10
+        worker.heartbeat()
+
+
+def test_a_job_that_kills_its_worker_runs_alone_and_is_buried(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, "w1/b0")
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    alone = []
+    for boot in range(1, 5):
+        alone.append(desk.lease(job_id).alone)
+        worker = killed(desk, desk.lease(job_id), f"w1/b{boot}")
+        while desk.job(job_id).status == "scheduled":
+            worker.stay(1)
+    assert alone == [False, False, True, True]
+    job = desk.job(job_id)
+    assert (job.status, job.end_reason) == ("dead", "worker_lost")
+    assert (job.attempts, job.lost, job.lost_alone) == (0, 4, 2)
+    assert [letter.reason for letter in desk.dead_letters()] == ["worker_lost"]
+    assert [(run.attempt, run.kind, run.worker_id) for run in job.history] == [
+        (1, "lost", f"w1/b{boot}") for boot in range(4)
+    ]
+
+
+def test_its_neighbours_are_lost_with_it_but_go_on(desk: Desk) -> None:
+    """Nine jobs beside a killer used to be dead with it."""
+    ScriptedWorker(desk, "w1/b0").heartbeat()
+    killer, *others = (desk.event(f"t{n}") for n in range(10))
+    for boot in range(1, 3):
+        held = [desk.lease(job_id) for job_id in (killer, *others)]
+        ScriptedWorker(desk, f"w1/b{boot - 1}").heartbeat(*held)
+        ScriptedWorker(desk, f"w1/b{boot}").stay(15)
+    assert all(desk.lease(job_id).alone for job_id in (killer, *others))
+    for job_id in others:
+        ScriptedWorker(desk, "w1/b2").end(desk.lease(job_id), "succeeded")
+        assert desk.job(job_id).status == "succeeded"
+
+
+def test_a_job_whose_leases_are_never_confirmed_is_a_suspect_and_confirmed_then(
+    desk: Desk,
+) -> None:
+    """It may kill its worker before that says a word."""
+    ScriptedWorker(desk, "w1/b0").heartbeat()
+    job_id = desk.event("t1")
+    for boot in range(1, 4):
+        assert not desk.lease(job_id).alone
+        ScriptedWorker(desk, f"w1/b{boot}").heartbeat()
+    lease, job = desk.lease(job_id), desk.job(job_id)
+    assert (lease.alone, lease.attempt, job.lost) == (True, 1, 0)
+    killed(desk, lease, "w1/b4")
+    assert (desk.job(job_id).lost, desk.job(job_id).lost_alone) == (1, 1)
+
+
+def test_what_a_leaving_process_was_sent_meanwhile_goes_elsewhere_at_once(desk: Desk) -> None:
+    leaving = ScriptedWorker(desk, "w1/b1", attempts=1, slots=20)
+    leaving.heartbeat()
+    unread, read = desk.event("t1"), desk.event("t2")
+    leaving.heartbeat(desk.lease(read))
+    other = ScriptedWorker(desk, "w2/b1", attempts=1)
+    other.heartbeat()
+    leaving.leave()
+    assert (desk.lease(unread).worker_id, desk.lease(unread).attempt) == ("w2/b1", 1)
+    assert desk.job(read).end_reason == "worker_lost", "its only attempt had begun"
+    assert desk.lease(desk.event("t3")).worker_id == "w2/b1", "it is sent nothing more"
+
+
+def test_the_history_keeps_the_newest_ten_runs_that_did_not_succeed(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=99, backoff=())
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down")
+    worker.heartbeat()
+    worker.end(desk.lease(job_id), "retry", error="TimeoutError: ran past its 300 s")
+    for n in range(2, 12):
+        worker.end(desk.lease(job_id), "retry", error=f"TransientError: {n} " + "x" * 500)
+    history = desk.job(job_id).history
+    assert [run.attempt for run in history] == list(range(2, 12))
+    assert {run.kind for run in history} == {"failed"}
+    assert {len(run.error or "") for run in history} == {300}
+    worker.end(desk.lease(job_id), "failed", error="PermanentError: no")
+    assert desk.job(job_id).history[-1].error == "PermanentError: no"
+
+
+def test_a_timeout_and_a_release_stand_in_the_history(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down")
+    worker.end(desk.lease(job_id), "retry", error="TimeoutError: ran past its 300 s")
+    kinds = [(run.attempt, run.kind, run.worker_id) for run in desk.job(job_id).history]
+    assert kinds == [(1, "released", "w1/b1"), (1, "timeout", "w1/b1")]
+
+
+def test_thousands_of_leases_are_taken_back_in_parts(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1_000)
+    worker.heartbeat()
+    with desk.driver.together():
+        for n in range(650):
+            desk.event(f"t{n}")
+    assert len(desk.leases()) == 650
+    before = len(desk.driver.output("jobs"))
+    worker.leave()
+    parts = []
+    while (written := len(desk.driver.output("jobs"))) > before:
+        parts.append(written - before)
+        before = written
+        desk.driver.advance(0.1)
+    assert sum(parts) == 650
+    assert max(parts) == 200
+
+
+def test_expired_leases_are_taken_back_in_parts(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1_000)
+    worker.heartbeat()
+    with desk.driver.together():
+        for n in range(650):
+            desk.event(f"t{n}")
+    desk.driver.advance(29.9)
+    before, parts = len(desk.driver.output("jobs")), []
+    for _ in range(10):
+        desk.driver.advance(0.1)
+        written = len(desk.driver.output("jobs"))
+        parts.append(written - before)
+        before = written
+    assert sum(parts) == 650
+    assert max(parts) == 200
+
+
+def test_a_lease_that_is_over_takes_nothing_from_a_newer_one_of_its_job(desk: Desk) -> None:
+    """The newer one was granted while the old one still stood in line to be taken back."""
+    worker = ScriptedWorker(desk, slots=1_000)
+    worker.heartbeat()
+    with desk.driver.together():
+        for n in range(250):
+            desk.event(f"t{n}")
+    job_id = desk.event("r1", type_="ticket.refund")
+    first = desk.lease(job_id)
+    other = ScriptedWorker(desk, "w2/b1", types=("refund",), slots=1)
+    with desk.held_back():
+        worker.leave()
+        worker.decline(first, "full")
+        other.heartbeat()
+    assert desk.lease(job_id).epoch == 2
+    other.heartbeat(desk.lease(job_id), free=0)
+    desk.driver.advance(31)
+    assert desk.job(job_id).lost == 1, "the newer lease was watched until its end"
+
+
+def test_a_loss_ends_a_cancelled_job_with_the_reason_that_was_given(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(3)]
+    for job_id in ids:
+        desk.cancel(job_id)
+    worker.decline(desk.lease(ids[0]), "full")
+    worker.end(desk.lease(ids[1]), "retry", error="CancelledError: ")
+    worker.leave()
+    ends = {(desk.job(job_id).status, desk.job(job_id).last_error) for job_id in ids}
+    assert ends == {("cancelled", "Cancelled: not needed")}
+    assert desk.job(ids[2]).cancel_reason == "not needed"
+
+
+def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
+    ScriptedWorker(desk, "w1/b0").heartbeat()
+    suspect = desk.event("t1")
+    for boot in range(1, 3):
+        worker = killed(desk, desk.lease(suspect), f"w1/b{boot}")
+        while desk.job(suspect).status == "scheduled":
+            worker.stay(1)
+    other = desk.event("t2")
+    assert desk.lease(suspect).alone
+    worker.heartbeat(desk.lease(suspect), desk.lease(other))
+    ScriptedWorker(desk, "w1/b3").heartbeat()
+    assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 0)

@@ -1,0 +1,75 @@
+"""Whatever stands on its inputs, a stage goes on: what it cannot take becomes a dead letter.
+
+Only a `PoisonRecord` costs a record, and any other exception ends the stage. So no content of a
+record may raise anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatching import CLUSTER_KEY, envelope, topology
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
+
+from streams import dedup, dispatcher, scheduler
+from streams.runtime.driver import START_MS, TopologyTestDriver
+from streams.runtime.processor import Stage
+from streams.serde.codec import DEAD_LETTER, ENVELOPE
+
+TOPOLOGY = topology()
+TIMES = st.sampled_from([START_MS, START_MS - 30 * 86_400_000, START_MS + 3_600_000, 0])
+
+
+def odd(topic: str, name: str, **apt: str) -> st.SearchStrategy[tuple[Any, ...]]:
+    values = framed(name, **apt) | framed(name, **apt) | framed(name) | broken(name) | BYTES
+    return st.tuples(st.just(topic), KEYS, values, HEADERS, TIMES)
+
+
+def goes_on(stage: Stage, records: list[tuple[Any, ...]], together: bool) -> None:
+    driver = TopologyTestDriver([stage], TOPOLOGY, partitions=1)
+    if "events" in stage.inputs:
+        driver.advance(0.2)
+        driver.pipe("events", b"acme", ENVELOPE.encode(envelope("acme", "known", "ticket.refund")))
+    if together:
+        with driver.together():
+            pipe(driver, records)
+    else:
+        pipe(driver, records)
+    driver.advance(70)
+    task = driver._runs[stage.name].tasks[0]
+    for topic in stage.inputs:
+        assert task.positions[topic] == len(driver.output(topic))
+    letters = [DEAD_LETTER.decode(letter.value) for letter in driver.output("dlq")]
+    assert {letter.topic for letter in letters if letter.kind == "record"} <= set(stage.inputs)
+
+
+def pipe(driver: TopologyTestDriver, records: list[tuple[Any, ...]]) -> None:
+    for topic, key, value, headers, at in records:
+        driver.pipe(topic, key, value, headers=headers, timestamp=at)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(odd("events.received", "envelope"), max_size=6), st.booleans())
+def test_dedup(records: list[tuple[Any, ...]], together: bool) -> None:
+    goes_on(dedup.stage(TOPOLOGY), records, together)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(odd("schedule", "schedule"), max_size=6), st.booleans())
+def test_scheduler(records: list[tuple[Any, ...]], together: bool) -> None:
+    goes_on(scheduler.stage(TOPOLOGY), records, together)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        odd("events", "envelope", tenant_id="acme", source="zendesk", event_type="ticket.refund")
+        | odd("jobs.commands", "command", tenant_id="acme", job_id=KNOWN_JOB),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
+    goes_on(dispatcher.stage(TOPOLOGY, CLUSTER_KEY), records, together)

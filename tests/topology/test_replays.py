@@ -1,0 +1,359 @@
+"""Replays and scopes: a scope is never used twice, has one live job, and no effect is repeated
+that nobody named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dispatching import ROUTES, Desk, ScriptedWorker
+
+from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY
+from streams.serde.ids import scope_of, scope_owner
+from streams.serde.keys import join, ledger_key
+from streams.serde.records import DeadLetter, Lease, Replay
+from streams.topology.model import JobType, Route
+
+EFFECT = "email:send/reply"
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def worker(desk: Desk) -> ScriptedWorker:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    return worker
+
+
+def failed(desk: Desk, worker: ScriptedWorker, key: str = "t1", *, done: bool = False) -> Lease:
+    lease = desk.lease(desk.event(key))
+    if done:
+        worker.outcome(lease, worker.claim(lease), "done", '"sent"')
+    worker.end(lease, "failed", error="PermanentError: x")
+    return lease
+
+
+def refusal(desk: Desk) -> DeadLetter:
+    """The newest dead letter of a record."""
+    return [letter for letter in desk.dead_letters() if letter.kind == "record"][-1]
+
+
+def pass_retention(desk: Desk) -> None:
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
+    desk.driver.advance(1)
+
+
+def test_a_scope_names_job_incarnation_and_birth_and_tells_its_owner() -> None:
+    scope = scope_of("job_x", 2, 1_750_000_000_000)
+    assert scope.startswith("job_x.2.")
+    assert int(scope.removeprefix("job_x.2."), 36) == 1_750_000_000_000
+    assert scope_of("job_x", 1, -1) == "job_x.1.0"
+    assert [scope_owner(s) for s in (scope, "job_x.12")] == ["job_x", "job_x"]
+
+
+def test_after_a_purge_a_new_event_has_a_new_scope_and_the_same_record_the_same(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    born = desk.driver.now
+    first = desk.lease(desk.event("t1", at=born))
+    key = worker.claim(first).idempotency_key
+    worker.end(first, "succeeded")
+    pass_retention(desk)
+    worker.heartbeat()
+    later = desk.lease(desk.event("t1"))
+    assert (later.incarnation, first.incarnation) == (1, 1)
+    assert later.scope != first.scope
+    assert worker.claim(later).idempotency_key != key
+    worker.end(later, "succeeded")
+    pass_retention(desk)
+    worker.heartbeat()
+    assert desk.lease(desk.event("t1", at=born)).scope == first.scope
+
+
+def test_a_replay_in_the_old_scope_leaves_nothing_to_a_new_event_of_its_id(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    old = failed(desk, worker, done=True)
+    desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
+    desk.replay("job_same", old.job_id)
+    worker.heartbeat()
+    desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
+    desk.driver.advance(1)
+    worker.heartbeat()
+    reborn = desk.lease(desk.event("t1"))
+    assert worker.claim(reborn).kind == "granted", "the new event's effect was never done"
+    assert worker.claim(desk.lease("job_same")).kind == "done"
+
+
+def test_an_expiry_of_an_earlier_life_takes_nothing_from_a_later_one(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    job_id = failed(desk, worker).job_id
+    desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
+    desk.replay("job_new", job_id)  # writes the ended job again, and its expiry
+    worker.heartbeat()
+    worker.end(desk.lease("job_new"), "succeeded")
+    desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
+    desk.driver.advance(1)
+    worker.heartbeat()
+    lease = desk.lease(desk.event("t1"))
+    worker.step(lease, "draft", "1")
+    worker.outcome(lease, worker.claim(lease), "done", "1")
+    desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
+    desk.driver.advance(1)
+    stores = [desk.driver.store("dispatcher", name) for name in ("checkpoints", "ledger")]
+    assert desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode()) is not None
+    assert [len(list(store.range(b"", b"\xff"))) for store in stores] == [1, 1]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_job_and_an_expiry_of_the_version_before_are_purged_whole(
+    desk: Desk, worker: ScriptedWorker, *, shared: bool
+) -> None:
+    """Its scope has no birth, its expiry no value; a replay shares it."""
+    old = failed(desk, worker, done=True)
+    stores = {n: desk.driver.store("dispatcher", n) for n in ("jobs", "ledger")}
+    job = replace(desk.job(old.job_id), scope=f"{old.job_id}.1")
+    (entry,) = (LEDGER_ENTRY.decode(v) for _, v in stores["ledger"].range(b"", b"\xff"))
+    with_no_birth = replace(entry, scope=job.scope)
+    changes = {b"j" + job.job_id.encode(): JOB.encode(job)}
+    changes |= {key: b"" for key, _ in stores["jobs"].range(b"x", b"y")}
+    stores["jobs"].put_many(changes)
+    stores["ledger"].delete(ledger_key("acme", entry.scope, EFFECT))
+    stores["ledger"].put(ledger_key("acme", job.scope, EFFECT), LEDGER_ENTRY.encode(with_no_birth))
+    if shared:
+        desk.replay("job_same", old.job_id)
+        worker.heartbeat()
+        assert worker.claim(desk.lease("job_same")).kind == "done"
+        worker.end(desk.lease("job_same"), "succeeded")
+    pass_retention(desk)
+    left = [key for store in stores.values() for key, _ in store.range(b"", b"\xff")]
+    assert left == [b"R"], "the digest of the routing stays"
+
+
+def test_a_scope_has_one_live_job(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.replay("job_one", old.job_id)
+    desk.replay("job_two", old.job_id, again=True)
+    assert refusal(desk).reason == "scope_in_use"
+    assert "job_one" in refusal(desk).detail
+    worker.end(desk.lease("job_one"), "failed", error="PermanentError: y")
+    desk.replay("job_three", old.job_id, again=True)
+    desk.replay("job_four", "job_one")
+    assert "job_three" in refusal(desk).detail, "one that shares the scope keeps it, too"
+    assert {lease.job_id for lease in desk.leases()} == {old.job_id, "job_one", "job_three"}
+
+
+def test_two_replays_of_one_batch_do_not_both_get_the_scope(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    old = failed(desk, worker)
+    with desk.held_back():
+        desk.replay("job_one", old.job_id)
+        desk.replay("job_two", old.job_id, again=True)
+    assert [lease.job_id for lease in desk.leases()] == [old.job_id, "job_one"]
+
+
+def test_a_scope_stays_in_use_across_a_restart(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.replay("job_one", old.job_id)
+    desk.driver.restart("dispatcher")
+    desk.replay("job_two", old.job_id, again=True)
+    assert refusal(desk).reason == "scope_in_use"
+
+
+def test_an_owner_that_lives_keeps_its_scope(desk: Desk, worker: ScriptedWorker) -> None:
+    """A replay of a replay, while a person still decides on the job whose scope both have."""
+    owner = desk.lease(desk.event("t1"))
+    worker.end(owner, "failed", error="PermanentError: x")
+    desk.replay("job_one", owner.job_id)
+    worker.end(desk.lease("job_one"), "failed", error="PermanentError: x")
+    jobs = desk.driver.store("dispatcher", "jobs")
+    review = replace(desk.job(owner.job_id), status="needs_review")
+    jobs.put(b"j" + owner.job_id.encode(), JOB.encode(review))
+    desk.replay("job_two", "job_one")
+    assert (refusal(desk).reason, owner.job_id in refusal(desk).detail) == ("scope_in_use", True)
+
+
+def test_a_living_claim_of_another_job_of_the_scope_is_not_taken_for_one_that_is_over(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """Two live jobs in one scope can only be of the version before."""
+    old = failed(desk, worker)
+    desk.replay("job_one", old.job_id)
+    one = desk.lease("job_one")
+    desk.submit("job_two")
+    jobs = desk.driver.store("dispatcher", "jobs")
+    two = desk.lease("job_two")
+    jobs.put(b"jjob_two", JOB.encode(replace(desk.job("job_two"), scope=one.scope)))
+    jobs.put(b"s" + join(one.scope, "job_two"), b"")
+    first = worker.claim(one)
+    second = worker.claim(two)
+    assert (first.kind, second.kind) == ("granted", "held")
+    assert "job_one" in second.message
+    worker.outcome(one, first, "done", '"sent"')
+    assert worker.claim(two).kind == "done"
+
+
+def test_the_done_of_a_call_that_was_repeated_under_its_key_counts(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    lease = desk.lease(desk.event("t1"))
+    first = worker.claim(lease, lifetime_ms=3_600_000)
+    worker.end(lease, "retry", after=0, error="TransientError: x")
+    run = desk.lease(lease.job_id)
+    again = worker.claim(run, lifetime_ms=3_600_000)
+    assert again.repeat
+    worker.outcome(lease, first, "failed")
+    assert desk.ledger()[-1].status == "claimed", "it says nothing of the call under way"
+    worker.outcome(lease, first, "done", '"sent"')
+    assert (desk.ledger()[-1].status, desk.ledger()[-1].result) == ("done", '"sent"')
+    worker.outcome(run, again, "unknown")
+    assert desk.ledger()[-1].status == "done"
+
+
+def test_a_second_replay_has_to_be_asked_for(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.replay("job_one", old.job_id)
+    worker.end(desk.lease("job_one"), "succeeded")
+    for fresh in (False, True):
+        desk.replay("job_two", old.job_id, fresh_scope=fresh)
+        assert refusal(desk).reason == "already_replayed"
+        assert "job_one" in refusal(desk).detail
+    desk.replay("job_one", old.job_id)
+    assert len([letter for letter in desk.dead_letters() if letter.kind == "record"]) == 2
+    desk.replay("job_two", old.job_id, again=True)
+    assert desk.job(old.job_id).replayed_as == "job_two"
+    assert desk.lease("job_two").scope == old.scope
+
+
+@pytest.mark.parametrize("ending", ["done", "unknown", "claimed"])
+def test_a_fresh_scope_repeats_no_effect_that_nobody_named(
+    desk: Desk, worker: ScriptedWorker, ending: str
+) -> None:
+    lease = desk.lease(desk.event("t1"))
+    reply = worker.claim(lease)
+    if ending != "claimed":
+        worker.outcome(lease, reply, ending)
+    other = worker.claim(lease, "crm:note/1")
+    worker.outcome(lease, other, "done", action="crm:note/1")
+    worker.end(lease, "failed", error="PermanentError: x")
+    desk.replay("job_new", lease.job_id, fresh_scope=True, repeat_effects=("crm:note/1",))
+    assert refusal(desk).reason == "effects_done"
+    assert f"{EFFECT} ({ending})" in refusal(desk).detail
+    assert "crm:note" not in refusal(desk).detail
+    assert desk.job(lease.job_id).replayed_as is None, "a refused replay leaves no trace"
+    named = ("crm:note/1", EFFECT)
+    desk.replay("job_new", lease.job_id, fresh_scope=True, repeat_effects=named)
+    assert worker.claim(desk.lease("job_new")).kind == "granted"
+
+
+def test_effects_that_were_not_done_need_no_name(desk: Desk, worker: ScriptedWorker) -> None:
+    lease = desk.lease(desk.event("t1"))
+    worker.outcome(lease, worker.claim(lease), "failed")
+    worker.end(lease, "failed", error="PermanentError: x")
+    desk.replay("job_new", lease.job_id, fresh_scope=True)
+    assert desk.lease("job_new").attempt == 1
+
+
+def test_a_refusal_lists_no_more_than_fits(desk: Desk, worker: ScriptedWorker) -> None:
+    lease = desk.lease(desk.event("t1"))
+    for number in range(25):
+        worker.claim(lease, f"email:send/{number}")
+    worker.end(lease, "failed", error="PermanentError: x")
+    desk.replay("job_new", lease.job_id, fresh_scope=True)
+    assert "and 5 more" in refusal(desk).detail
+
+
+def test_a_replay_read_again_means_no_later_life_of_its_job(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    told_at = desk.driver.now
+    desk.driver.advance(60)
+    worker.heartbeat()
+    old = failed(desk, worker)
+    body = Replay(old.job_id, "of an earlier life", False, "ops")
+    desk.command(body, "job_new", at=told_at)
+    assert refusal(desk).reason == "replay_of_unknown"
+
+
+def test_a_dead_letter_shows_what_became_of_it(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    (before,) = desk.dead_letters()
+    desk.driver.advance(60)
+    desk.replay("job_new", old.job_id)
+    record = desk.driver.output("dlq")[-1]
+    letter = DEAD_LETTER.decode(record.value)
+    assert record.key == old.job_id.encode()
+    assert (letter.replayed_as, letter.replayed_by, letter.note, letter.replayed_at) == (
+        "job_new", "ops", "vendor mended", desk.driver.now,
+    )  # fmt: skip
+    assert (letter.id, letter.reason, letter.at) == (before.id, before.reason, before.at)
+
+
+def test_a_job_in_review_gives_way_to_its_replay_and_says_so(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    lease = desk.lease(desk.event("t1"))
+    worker.claim(lease)
+    worker.end(lease, "retry", after=0, error="TransientError: x")
+    run = desk.lease(lease.job_id)
+    assert worker.claim(run).kind == "review"
+    worker.end(run, "review", error="who knows")
+    desk.replay("job_new", lease.job_id)
+    old = desk.job(lease.job_id)
+    assert (old.status, old.replayed_as) == ("cancelled", "job_new")
+    assert desk.dead_letters() == [], "it was no dead letter before either"
+    desk.replay("job_two", lease.job_id)
+    assert refusal(desk).reason == "already_replayed"
+
+
+def test_a_replay_takes_the_route_and_the_pool_of_now(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.start_with(
+        Route("zendesk", "ticket.*", "refund", "interactive"), *ROUTES,
+        job_types={"refund": JobType("refund", pool="slow")}, pools=("default", "slow"),
+    )  # fmt: skip
+    desk.replay("job_new", old.job_id)
+    job = desk.job("job_new")
+    assert (job.type, job.pool, job.priority) == ("refund", "slow", "interactive")
+    assert (job.event, job.scope) == (desk.job(old.job_id).event, old.scope)
+
+
+def test_a_replay_may_name_its_type(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.replay("job_new", old.job_id, type="refund")
+    assert desk.lease("job_new").type == "refund"
+
+
+def test_a_replay_without_a_route_keeps_its_type_in_the_pool_of_now(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    desk.submit("job_x", priority="batch")
+    worker.end(desk.lease("job_x"), "failed", error="PermanentError: x")
+    kept = {"webhook": desk.topology.priorities["webhook"]}
+    types = {"draft_reply": JobType("draft_reply", pool="slow")}
+    desk.start_with(*ROUTES, job_types=types, pools=("default", "slow"), priorities=kept)
+    desk.replay("job_new", "job_x")
+    job = desk.job("job_new")
+    assert (job.type, job.pool, job.priority) == ("draft_reply", "slow", "webhook")
+
+
+def test_a_replay_begins_anew_in_all_but_its_work(desk: Desk, worker: ScriptedWorker) -> None:
+    desk.submit(
+        "job_x", input='{"a":1}', timeout_seconds=7, workflow_id="w", callback_url="https://x"
+    )
+    worker.end(desk.lease("job_x"), "failed", error="PermanentError: x")
+    jobs = desk.driver.store("dispatcher", "jobs")
+    worn = replace(desk.job("job_x"), lost=2, lost_alone=1, end_reason="x", asked_pool="default")
+    jobs.put(b"jjob_x", JOB.encode(worn))
+    desk.replay("job_new", "job_x")
+    new = desk.job("job_new")
+    assert (new.input, new.asked_timeout_seconds, new.workflow_id) == ('{"a":1}', 7, "w")
+    assert (new.lost, new.lost_alone, new.end_reason, new.asked_pool) == (0, 0, None, None)
+    assert desk.lease("job_new").timeout_seconds == 7
+    assert (new.event_time, new.request_hash) == (desk.driver.now, None)

@@ -1,0 +1,86 @@
+"""Nothing that lasts is decided by a process's own wall clock (docs/exactly-once.md, Time)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingress.duplicates import Duplicates
+from streams.runtime.clock import SystemClock, boot_seconds
+
+ROOT = Path(__file__).parents[2]
+WALL_CLOCKS = {
+    ("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"),
+    ("date", "today"),
+}  # fmt: skip
+
+READ_IN = {
+    "ingress/admission.py": "when a body was released or a batch came: shown",
+    "ingress/directory.py": "the date of a dead letter: shown",
+    "ingress/headers.py": "when a delivery came: shown; its event's time is the broker's",
+    "ingress/receiver.py": "how old a signature and a replaced secret may be: 401, never a loss",
+    "ingress/rejections.py": "when deliveries were refused: shown",
+    "ingress/signatures/__init__.py": "how old a signature may be: 401, never a loss",
+    "streams/broker/status.py": "when the embedded broker started: shown",
+    "streams/data_key.py": "which week's key seals: a key more, or one for longer",
+    "streams/dev/welcome.py": "signs the test delivery of `tidegate dev`",
+    "streams/operator/follower.py": "the age of rows in the read model, which is rebuilt",
+    "streams/operator/metrics.py": "ages in metrics: shown",
+    "streams/operator/parts.py": "dates of records: shown; the order of one operator's own writes",
+    "streams/operator/session.py": "the age of the read model, which is rebuilt",
+    "streams/operator/undecodable.py": "the date of a dead letter: shown",
+    "streams/runtime/blocked.py": "since when an input is blocked: logged",
+    "streams/runtime/broker_time.py": "how far off this very clock is: a metric",
+    "streams/runtime/clock.py": "the clock of tests that have no broker",
+    "streams/runtime/lag.py": "the age of the last record: a metric",
+    "streams/worker/outbox.py": "the date of a command: shown",
+    "streams/worker/pulse.py": "the date of a heartbeat: shown",
+    "streams/worker/refusal.py": "the date of a dead letter: shown",
+    "streams/worker/session.py": "the date of a progress: shown",
+}
+"""Modules that read a wall clock, and for what."""
+OUTSIDE = "streams/demo/"
+"""The demo judges from outside and on one machine."""
+
+
+def readings(path: Path) -> Iterator[int]:
+    """Lines on which a wall clock is read, or handed on to be."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            if (owner, node.attr) in WALL_CLOCKS:
+                yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):
+            names = {alias.name for alias in node.names}
+            if names & {"time", "time_ns"}:
+                yield node.lineno
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in ("streams", "ingress"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), path
+
+
+def test_every_reading_of_a_wall_clock_is_known_and_decides_nothing_that_lasts() -> None:
+    found = [
+        f"{name}:{line}"
+        for name, path in modules()
+        if name not in READ_IN and not name.startswith(OUTSIDE)
+        for line in readings(path)
+    ]
+    assert found == [], "take ctx.now or boot_seconds, or say what the wall clock decides there"
+
+
+def test_the_check_itself_sees_a_reading() -> None:
+    assert {name for name, path in modules() if list(readings(path))} >= {
+        "streams/data_key.py", "streams/runtime/blocked.py", "streams/runtime/lag.py"
+    }  # fmt: skip
+
+
+def test_what_expires_counts_the_time_that_a_machine_is_suspended() -> None:
+    """A receipt that outlived the window would hide an event that is a new one."""
+    assert Duplicates()._clock is boot_seconds
+    before = boot_seconds()
+    assert before <= SystemClock().monotonic() <= boot_seconds()
