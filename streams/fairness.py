@@ -64,9 +64,6 @@ class ReadyQueue:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._members
-
     def push(self, ready: Ready) -> None:
         """Add a job; one that is there already stays as it is."""
         ready_at, job_id, tenant_id, type_, priority = ready
@@ -179,10 +176,6 @@ class ReadyQueue:
         jobs = chain.from_iterable(lane.jobs for lane in lanes if lane.jobs[0][0] <= moment)
         due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
         return [job_id for _, job_id, _ in islice(due, limit)]
-
-    def tenants(self) -> int:
-        """How many tenants are remembered."""
-        return len(self._passes.tenants)
 
     def _new_lane(self, tenant_id: str, type_: str, priority: str) -> Lane:
         tenant, lanes = self._passes.of(tenant_id), self._types[type_]
