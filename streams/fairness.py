@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
-from itertools import chain, islice, product
+from itertools import chain, islice
 from typing import NamedTuple
 
 from sortedcontainers import SortedList
@@ -63,9 +63,6 @@ class ReadyQueue:
 
     def __len__(self) -> int:
         return len(self._members)
-
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._members
 
     def push(self, ready: Ready) -> None:
         """Add a job; one that is there already stays as it is."""
@@ -167,10 +164,10 @@ class ReadyQueue:
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """How many jobs of each type wait of one tenant."""
         found: dict[str, int] = {}
-        for (type_, lanes), priority in product(self._types.items(), self._levels.priorities()):
-            lane = lanes.get(tenant_id, priority)
-            if lane is not None:
-                found[type_] = found.get(type_, 0) + lane.waiting
+        for type_, lanes in self._types.items():
+            own = sum(lane.waiting for lane in lanes.of(tenant_id))
+            if own:
+                found[type_] = own
         return found
 
     def ready_since(self, type_: str, moment: int, limit: int) -> list[str]:
@@ -179,10 +176,6 @@ class ReadyQueue:
         jobs = chain.from_iterable(lane.jobs for lane in lanes if lane.jobs[0][0] <= moment)
         due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
         return [job_id for _, job_id, _ in islice(due, limit)]
-
-    def tenants(self) -> int:
-        """How many tenants are remembered."""
-        return len(self._passes.tenants)
 
     def _new_lane(self, tenant_id: str, type_: str, priority: str) -> Lane:
         tenant, lanes = self._passes.of(tenant_id), self._types[type_]

@@ -8,7 +8,7 @@ later, since its oldest job became ready.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
@@ -102,9 +102,6 @@ class Levels:
     def __len__(self) -> int:
         return len(self._bounds) + 1
 
-    def priorities(self) -> Iterable[str]:
-        return self._head_starts
-
     def of(self, lane: Lane, now: int) -> tuple[int, int | None]:
         """A lane's level, and when it rises: milliseconds and the lane's number in one integer."""
         since = max(lane.served_at, lane.jobs[0][0])
@@ -139,6 +136,11 @@ class TypeLanes:
         """The lane of a tenant and priority, if there is one."""
         lanes = self.lanes.get(priority)
         return lanes.get(tenant_id) if lanes else None
+
+    def of(self, tenant_id: str) -> Iterator[Lane]:
+        """The lanes of a tenant."""
+        lanes = (by_tenant.get(tenant_id) for by_tenant in self.lanes.values())
+        return (lane for lane in lanes if lane)
 
     def add(self, lane: Lane) -> None:
         self.lanes.setdefault(lane.priority, {})[lane.tenant.id] = lane
