@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--timers", type=int, default=60_000)
     parser.add_argument("--seconds", type=float, default=10)
     chosen = parser.parse_args()
-    topics = ("schedule", "jobs.commands", "scheduler.timers.changelog", "dlq")
+    topics = ("schedule", "jobs.commands", "scheduler.timers.changelog", "dlq", "clock")
     with broker_and_folder() as (bootstrap, folder):
         create_topics(bootstrap, TOPOLOGY, topics)
         due = {f"b{n}": now_ms() - 1_000 for n in range(chosen.timers)}

@@ -1,7 +1,8 @@
 """The topics of the dedup benchmark: deliveries written, expected and found.
 
-Every topic keeps CreateTime and is never trimmed by age: the deliveries are spread over more than
-the window, so that a window store has all its segments in use, and the oldest are days old.
+No topic is trimmed by age, and the input carries the writer's time while it is filled: the
+deliveries are spread over more than the window, so that a window store has all its segments in use,
+and the oldest are days old. Afterwards it carries append times, without which the stage refuses it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 from outside import flush, producer
 
 from streams.runtime.offsets import latest
@@ -28,6 +35,7 @@ from streams.topology.load import load
 from streams.topology.model import Topic
 
 INPUT = "events.received"
+STAMP, APPENDED, WRITTEN = "message.timestamp.type", "LogAppendTime", "CreateTime"
 FEW = "events.received.few"
 """The input of contenders that would take too long for all of it."""
 
@@ -71,10 +79,10 @@ def create(bootstrap: str, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = []
     for name in names:
-        declared = TOPOLOGY.topics.get(name)
+        declared = TOPOLOGY.topics.get(name, Topic(name, TOPOLOGY.partitions))
         config = {
-            "cleanup.policy": declared.cleanup if declared else "delete",
-            "message.timestamp.type": "CreateTime",
+            "cleanup.policy": declared.cleanup,
+            STAMP: APPENDED if declared.timestamp == "append" else WRITTEN,
             "retention.ms": "-1",
         }
         wanted.append(NewTopic(name, TOPOLOGY.partitions, 1, config=config))
@@ -85,13 +93,26 @@ def create(bootstrap: str, *names: str) -> None:
 def create_stage_topics(bootstrap: str) -> None:
     """What `tidegate dedup` needs, as the topology declares it."""
     stage = TOPOLOGY.stages["dedup"]
-    create(bootstrap, *stage.reads, *stage.writes, *(store.changelog for store in stage.stores))
+    changelogs = (store.changelog for store in stage.stores)
+    create(bootstrap, *stage.reads, *stage.writes, *changelogs, "clock")
+
+
+def stamp(bootstrap: str, topic: str, kind: str) -> None:
+    """Have a topic's new records carry this kind of time, and wait until the broker says so."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    entry = ConfigEntry(STAMP, kind, incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([changed])[changed].result(10)
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    while admin.describe_configs([asked])[asked].result(10)[STAMP].value != kind:
+        time.sleep(0.05)
 
 
 def fill(
     bootstrap: str, topic: str, events: int, duplicates: float, spread_ms: int = SPREAD_MS
 ) -> set[bytes]:
     """Write deliveries up to now; the fingerprints of which exactly one each must come out."""
+    stamp(bootstrap, topic, WRITTEN)
     sender = producer(bootstrap, linger_ms=20)
     start = time.time_ns() // 1_000_000 - spread_ms
     expected = set()
@@ -101,6 +122,7 @@ def fill(
         expected.add(envelope.fingerprint)
         send(sender, topic, envelope, at)
     flush(sender)
+    stamp(bootstrap, topic, APPENDED)
     return expected
 
 

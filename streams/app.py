@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from streams.effect_calls import check_effects
 from streams.errors import ConfigError
 from streams.serde.records import Handler
 
@@ -64,6 +65,18 @@ class JobType:
     scopes: frozenset[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What a tool promises: for how many seconds it knows a key again (0: it honours none).
+
+    An error of `nothing_done` says that its call did nothing.
+    """
+
+    name: str
+    key_lifetime: float = 0.0
+    nothing_done: tuple[type[Exception], ...] = ()
+
+
 class App:
     """An application: `@app.job` declares a handler, `app.tool` what a tool promises."""
 
@@ -73,7 +86,7 @@ class App:
         self.name = name
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
-        self.key_lifetimes: dict[str, float] = {}
+        self.tools: dict[str, Tool] = {}
 
     def job(
         self,
@@ -90,7 +103,8 @@ class App:
         `scopes` are the tools it may use (None: any).
 
         Raises:
-            ConfigError: a duplicate type, a bad name, timeout or scope, or not an `async def`.
+            ConfigError: a duplicate type, a bad name, timeout or scope, not an `async def`, or one
+                that passes a function to `ctx.effect` which takes no `idempotency_key`.
         """
         _check(_TYPE, type, "job type")
         if type in self.jobs:
@@ -101,6 +115,7 @@ class App:
 
         def declare(function: _Job) -> _Job:
             _check_async(function, f"job type {type!r}")
+            check_effects(function, f"job type {type!r}")
             self.jobs[type] = JobType(type, function, retry or Retry(), float(timeout), allowed)
             return function
 
@@ -126,21 +141,39 @@ class App:
 
         return declare
 
-    def tool(self, name: str, *, key_lifetime: float) -> None:
-        """Declare that a tool honours idempotency keys for `key_lifetime` seconds.
+    def tool(
+        self,
+        name: str,
+        *,
+        key_lifetime: float | None = None,
+        nothing_done: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Declare what a tool promises.
 
-        Within it an effect whose outcome is unknown is repeated under its key; of a tool that
-        is not declared nothing is ever repeated, a person decides.
+        It honours idempotency keys for `key_lifetime` seconds: within them an effect whose
+        outcome is unknown is repeated under its key; without it nothing is ever repeated, a
+        person decides. Its errors of the types `nothing_done` mean that nothing was done, like a
+        `TransientError` of its function: name only those that are raised before anything is sent.
 
         Raises:
-            ConfigError: a bad name or lifetime, or a tool declared twice.
+            ConfigError: a bad name or lifetime, no types of errors, or a tool declared twice.
         """
         _check(TOOL_NAME, name, "tool")
-        if name in self.key_lifetimes:
+        if name in self.tools:
             raise ConfigError(f"tool {name!r} is declared twice in app {self.name!r}")
-        if not _is_wait(key_lifetime) or key_lifetime == 0:
+        if key_lifetime is not None and (not _is_wait(key_lifetime) or key_lifetime == 0):
             raise ConfigError(f"tool {name!r}: key_lifetime={key_lifetime!r} is no time in seconds")
-        self.key_lifetimes[name] = float(key_lifetime)
+        errors = _error_types(name, nothing_done)
+        self.tools[name] = Tool(name, float(key_lifetime or 0), errors)
+
+    def check_effects(self) -> None:
+        """Look at the handlers again, once their modules define all that they call.
+
+        Raises:
+            ConfigError: as `job` does.
+        """
+        for job in self.jobs.values():
+            check_effects(job.function, f"job type {job.name!r}")
 
     def handlers(self) -> tuple[Handler, ...]:
         """The job types as a worker announces them."""
@@ -175,6 +208,7 @@ def load_app(target: str) -> App:
     if not isinstance(found, App):
         kind = type(found).__name__
         raise ConfigError(f"--app {target!r}: {attribute} is a {kind}, not a streams.App")
+    found.check_effects()
     return found
 
 
@@ -219,6 +253,18 @@ def _scopes(type: str, scopes: Iterable[str]) -> frozenset[str]:
     for scope in allowed:
         _check(TOOL_NAME, scope, f"job type {type!r}: scope")
     return allowed
+
+
+def _error_types(name: str, given: object) -> tuple[type[Exception], ...]:
+    types = given if isinstance(given, tuple) else (given,)
+    for error in types:
+        narrow = isinstance(error, type) and issubclass(error, Exception)
+        if not narrow or error in (Exception, OSError, TimeoutError):
+            raise ConfigError(
+                f"tool {name!r}: nothing_done={error!r}: name types of errors, and only those "
+                "that are never raised once something was sent"
+            )
+    return types
 
 
 def _check(pattern: re.Pattern[str], name: object, what: str) -> None:

@@ -26,7 +26,7 @@ _GROUPS = {
     "broker": "streams.broker.commands:app",
     "topology": "streams.topology.commands:app",
     "jobs": "streams.operator.commands:jobs",
-    "dlq": "streams.operator.commands:dlq",
+    "dlq": "streams.operator.commands_dead_letters:dlq",
     "quarantine": "streams.operator.commands_quarantine:quarantine",
     "events": "streams.operator.commands_events:events",
 }

@@ -1,25 +1,33 @@
 """Which ready job goes next: priority by virtual age, then stride fairness across tenants.
 
-Jobs of one tenant, type and priority form a lane. A lane's level is the highest priority whose
-head start it has reached by its own head start plus the time it was last served or began to
-wait: a starved batch lane rises, a lane that is being served does not, however long its backlog.
-Among lanes of one level the tenant with the lowest pass goes first; every start costs its
-tenant one, and what it has running counts too (Waldspurger and Weihl, "Stride Scheduling").
+Jobs of one tenant, type and priority form a lane (`lanes`). A starved batch lane rises, a lane that
+is being served does not, however long its backlog. Among lanes of one level the tenant with the
+lowest pass goes first (`passes`); every start costs its tenant one, and what it has running counts
+too. Lanes of a type that no worker handles, and of a tenant at its cap, are set aside.
+
+With n waiting jobs each call costs O(log n) and the tenant's few lanes, `handle` those of the types
+that change, and `take` the types that it is asked for.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import chain, islice, product
+from typing import NamedTuple
 
+from sortedcontainers import SortedList
+
+from streams.lanes import Entry, Lane, Levels, TypeLanes
+from streams.passes import Passes, Tenant
 from streams.topology.model import Priority
 
+_RISES = 64
+"""Lanes that rise in one call: after a flood of tenants the last ones rise some calls later."""
+_RISES_A_TAKE = 4
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ready:
+
+class Ready(NamedTuple):
     """A job that waits for a slot; `ready_at` in milliseconds, ties go by id."""
 
     ready_at: int
@@ -29,30 +37,26 @@ class Ready:
     priority: str
 
 
-@dataclass(slots=True)
-class Lane:
-    """The ready jobs of one tenant, type and priority, oldest first."""
-
-    tenant_id: str
-    type: str
-    head_start: float
-    served_at: int = 0
-    jobs: list[Ready] = field(default_factory=list)
-
-    def waited_seconds(self, now: int) -> float:
-        return max(0, now - max(self.served_at, self.jobs[0].ready_at)) / 1000
-
-
 class ReadyQueue:
-    """The ready jobs of one pool in one partition."""
+    """The ready jobs of one pool in one partition; `free` tells whether a tenant is below its caps.
 
-    def __init__(self, priorities: Mapping[str, Priority]) -> None:
-        self._head_start = {p.name: p.head_start_seconds for p in priorities.values()}
-        self._levels = sorted(self._head_start.values())
-        self._lanes: dict[tuple[str, str, str], Lane] = {}
-        self._members: dict[str, Ready] = {}
-        self._passes: dict[str, int] = {}
-        self._running: Counter[str] = Counter()
+    `now` is in milliseconds and never runs backwards.
+    """
+
+    def __init__(self, priorities: Mapping[str, Priority], free: Callable[[str], bool]) -> None:
+        self._levels = Levels(priorities)
+        self._free = free
+        self._now = 0
+        self._made = 0
+        self._members: dict[str, Entry] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}  # by tenant, type and priority
+        self._types: dict[str, TypeLanes] = defaultdict(TypeLanes)
+        self._handled: set[str] = set()
+        self._passes = Passes()
+        self._moved: dict[int, Lane] = {}  # lanes that are yet to be put where they belong
+        self._due = SortedList()  # (when, lane's number): levels that are to be looked at
+        self._oldest = SortedList()  # `Lane.oldest` of every lane
 
     def __len__(self) -> int:
         return len(self._members)
@@ -62,63 +66,209 @@ class ReadyQueue:
 
     def push(self, ready: Ready) -> None:
         """Add a job; one that is there already stays as it is."""
-        if ready.job_id in self._members:
+        ready_at, job_id, tenant_id, type_, priority = ready
+        if job_id in self._members:
             return
-        self._members[ready.job_id] = ready
-        key = (ready.tenant_id, ready.type, ready.priority)
-        lane = self._lanes.get(key)
-        if lane is None:
-            head_start = self._head_start.get(ready.priority, 0)
-            lane = self._lanes[key] = Lane(ready.tenant_id, ready.type, head_start)
-            self._join(ready.tenant_id)
-        heappush(lane.jobs, ready)
+        number = self._numbers.get((tenant_id, type_, priority))
+        lane = self._new_lane(tenant_id, type_, priority) if number is None else self._lanes[number]
+        entry = self._members[job_id] = (ready_at, job_id, lane.number)
+        self._types[type_].jobs += 1
+        if lane.push(entry):
+            self._keep_oldest(lane)
+            if number is None:
+                self._arrange(lane.tenant)
+            else:
+                self._moved[number] = lane
 
     def remove(self, job_id: str) -> None:
         """Forget a job, if it is here."""
-        self._members.pop(job_id, None)
+        entry = self._members.pop(job_id, None)
+        if entry is not None:
+            self._drop(self._lanes[entry[2]])
 
-    def take(self, now: int, allowed: Callable[[Lane], bool]) -> Ready | None:
-        """Remove and return the job to start next among the lanes that are allowed."""
-        self._prune()
-        lanes = [lane for lane in self._lanes.values() if allowed(lane)]
-        if not lanes:
+    def take(self, now: int, types: Iterable[str]) -> Ready | None:
+        """Remove and return the job to start next among those of these types."""
+        self.advance(now, _RISES_A_TAKE)
+        best = None
+        for type_ in types:
+            lanes = self._types.get(type_)
+            found = None if lanes is None else lanes.best()
+            if found is not None and (best is None or found < best):
+                best = found
+        if best is None:
             return None
-        lane = min(lanes, key=lambda candidate: self._order(candidate, now))
-        ready = heappop(lane.jobs)
-        del self._members[ready.job_id]
-        lane.served_at = now
-        self._passes[lane.tenant_id] += 1
-        return ready
+        _, ready_at, job_id, number = best[1]
+        lane = self._lanes[number]
+        lane.served_at = self._now
+        self._passes.served(lane.tenant)
+        del self._members[job_id]
+        self._drop(lane)
+        return Ready(ready_at, job_id, lane.tenant.id, lane.type, lane.priority)
 
     def started(self, tenant_id: str) -> None:
-        self._running[tenant_id] += 1
+        """A job of this tenant runs."""
+        tenant = self._passes.of(tenant_id)
+        tenant.running += 1
+        self._arrange(tenant)
 
     def ended(self, tenant_id: str) -> None:
-        self._running[tenant_id] -= 1
+        """A job of this tenant no longer runs."""
+        tenant = self._passes.of(tenant_id)
+        tenant.running -= 1
+        self._arrange(tenant)
+
+    def capped(self, tenant_id: str) -> None:
+        """Whether a tenant is below its caps may have changed."""
+        tenant = self._passes.tenants.get(tenant_id)
+        if tenant is not None:
+            self._arrange(tenant)
+
+    def handle(self, types: Set[str], now: int) -> None:
+        """Some worker of the pool handles these types, and none handles others."""
+        self._now = max(self._now, now)
+        for type_ in types - self._handled:
+            self._open(self._types[type_])
+        for type_ in self._handled - types:
+            self._close(self._types[type_])
+            if not self._types[type_].lanes:
+                del self._types[type_]
+        self._handled = set(types)
+
+    def advance(self, now: int, rises: int = _RISES) -> None:
+        """Let lanes rise that have waited long enough, and put those that moved in order."""
+        self._now = max(self._now, now)
+        while rises and self._due and self._due[0][0] <= self._now:
+            rises -= 1
+            lane = self._lanes[self._due.pop(0)[1]]
+            lane.due = None
+            self._moved[lane.number] = lane
+        for lane in self._moved.values():
+            self._place(lane)
+        self._moved.clear()
 
     def oldest(self) -> int | None:
         """When the longest waiting job became ready."""
-        self._prune()
-        return min((lane.jobs[0].ready_at for lane in self._lanes.values()), default=None)
+        while self._oldest:
+            entry: Entry = self._oldest[0]
+            lane = self._lanes[entry[2]]
+            if lane.jobs[0] is entry:
+                return entry[0]
+            self._keep_oldest(lane)
+        return None
 
-    def lanes(self) -> list[Lane]:
-        """Lanes with at least one job."""
-        self._prune()
-        return list(self._lanes.values())
+    def startable(self) -> set[str]:
+        """Types that some worker handles and of which a job may start."""
+        return {type_ for type_ in self._handled if self._types[type_].best() is not None}
 
-    def _order(self, lane: Lane, now: int) -> tuple[int, int, Ready]:
-        level = bisect_right(self._levels, lane.head_start + lane.waited_seconds(now))
-        charge = self._passes[lane.tenant_id] + self._running[lane.tenant_id]
-        return (-level, charge, lane.jobs[0])
+    def by_type(self) -> dict[str, int]:
+        """How many jobs of each type wait."""
+        return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
 
-    def _join(self, tenant_id: str) -> None:
-        """A tenant that comes back starts level with the others, not with credit saved up."""
-        active = [self._passes[lane.tenant_id] for lane in self._lanes.values() if lane.jobs]
-        self._passes[tenant_id] = max(self._passes.get(tenant_id, 0), min(active, default=0))
+    def by_type_of(self, tenant_id: str) -> dict[str, int]:
+        """How many jobs of each type wait of one tenant."""
+        found: dict[str, int] = {}
+        for type_, priority in product(self._types, self._levels.priorities()):
+            number = self._numbers.get((tenant_id, type_, priority))
+            if number is not None:
+                found[type_] = found.get(type_, 0) + self._lanes[number].waiting
+        return found
 
-    def _prune(self) -> None:
-        for key, lane in list(self._lanes.items()):
-            while lane.jobs and self._members.get(lane.jobs[0].job_id) is not lane.jobs[0]:
-                heappop(lane.jobs)
-            if not lane.jobs:
-                del self._lanes[key]
+    def ready_since(self, type_: str, moment: int, limit: int) -> list[str]:
+        """At most `limit` waiting jobs of a type that became ready by `moment` (milliseconds)."""
+        lanes = self._types[type_].lanes if type_ in self._types else {}
+        jobs = chain.from_iterable(
+            lane.jobs for lane in lanes.values() if lane.jobs[0][0] <= moment
+        )
+        due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
+        return [job_id for _, job_id, _ in islice(due, limit)]
+
+    def tenants(self) -> int:
+        """How many tenants are remembered."""
+        return len(self._passes.tenants)
+
+    def _new_lane(self, tenant_id: str, type_: str, priority: str) -> Lane:
+        tenant, lanes = self._passes.of(tenant_id), self._types[type_]
+        self._made = number = self._made + 1
+        lane = Lane(number, tenant, type_, priority, self._levels.head_start(priority))
+        self._lanes[number] = lanes.lanes[number] = lane
+        self._numbers[tenant.id, type_, priority] = number
+        tenant.waiting += 1
+        if lanes.handled:
+            tenant.lanes.append(lane)
+        return lane
+
+    def _drop(self, lane: Lane) -> None:
+        """A job of a lane is no member any more."""
+        self._types[lane.type].jobs -= 1
+        lane.drop(self._members)
+        if not lane.waiting:
+            self._forget(lane)
+        self._arrange(lane.tenant)
+
+    def _forget(self, lane: Lane) -> None:
+        """A lane has no jobs any more."""
+        lanes, tenant = self._types[lane.type], lane.tenant
+        lanes.displace(lane)
+        self._keep_due(lane, None)
+        self._oldest.remove(lane.oldest)
+        self._moved.pop(lane.number, None)
+        del self._numbers[tenant.id, lane.type, lane.priority]
+        del self._lanes[lane.number], lanes.lanes[lane.number]
+        tenant.waiting -= 1
+        if lanes.handled:
+            tenant.lanes.remove(lane)
+        elif not lanes.lanes:
+            del self._types[lane.type]
+
+    def _arrange(self, tenant: Tenant) -> None:
+        """A tenant's charge or cap changed: its lanes are to be moved, or set aside."""
+        self._passes.order(tenant, bool(tenant.lanes) and self._free(tenant.id))
+        for lane in tenant.lanes:
+            self._moved[lane.number] = lane
+
+    def _place(self, lane: Lane) -> None:
+        lanes, tenant = self._types[lane.type], lane.tenant
+        if not (tenant.ordered and lanes.handled):
+            lanes.displace(lane)
+            return
+        level, due = self._levels.of(lane, self._now)
+        lanes.place(lane, level, lane.key_of(tenant.passes + tenant.running))
+        if due is not None and (lane.due is None or due < lane.due):
+            self._keep_due(lane, due)
+
+    def _open(self, lanes: TypeLanes) -> None:
+        """Put all lanes of a type in order, much cheaper than one by one."""
+        lanes.open(len(self._levels))
+        placed: dict[int, list[Lane]] = defaultdict(list)
+        for lane in lanes.lanes.values():
+            tenant = lane.tenant
+            tenant.lanes.append(lane)
+            self._passes.order(tenant, self._free(tenant.id))
+            if tenant.ordered:
+                lane.level, lane.due = self._levels.of(lane, self._now)
+                lane.key = lane.key_of(tenant.passes + tenant.running)
+                placed[lane.level].append(lane)
+        for level, own in placed.items():
+            lanes.place_all(level, own)
+            self._due.update((lane.due, lane.number) for lane in own if lane.due is not None)
+
+    def _close(self, lanes: TypeLanes) -> None:
+        lanes.close()
+        for lane in lanes.lanes.values():
+            lane.key = None
+            self._keep_due(lane, None)
+            lane.tenant.lanes.remove(lane)
+            self._arrange(lane.tenant)
+
+    def _keep_due(self, lane: Lane, due: int | None) -> None:
+        if lane.due is not None:
+            self._due.remove((lane.due, lane.number))
+        lane.due = due
+        if due is not None:
+            self._due.add((due, lane.number))
+
+    def _keep_oldest(self, lane: Lane) -> None:
+        if lane.oldest is not None:
+            self._oldest.remove(lane.oldest)
+        lane.oldest = lane.jobs[0]
+        self._oldest.add(lane.oldest)

@@ -7,38 +7,60 @@ one partition, so its cap holds overall; the caps of other scopes hold in each p
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from fnmatch import translate
 
-from streams.topology.model import Limit
+from streams.topology.model import Limit, LimitScope
+
+Matches = Callable[[str], object]
 
 
 class Concurrency:
-    """Running jobs by limit and value."""
+    """Running jobs by limit and value; a value of which none runs is not remembered."""
 
     def __init__(self, limits: tuple[Limit, ...]) -> None:
-        self._limits = limits
-        self._running: Counter[tuple[str, str]] = Counter()
+        self._limits: dict[LimitScope, list[tuple[Limit, Matches]]] = defaultdict(list)
+        for limit in limits:
+            self._limits[limit.scope].append((limit, re.compile(translate(limit.match)).match))
+        self._running: dict[tuple[str, str], int] = {}
 
     def allows(self, tenant_id: str, job_type: str) -> bool:
         """Whether one more job of this tenant and type may start."""
-        return all(
-            self._running[limit.name, value] < (limit.concurrency or 0)
-            for limit, value in self._binding(tenant_id, job_type)
-        )
+        return self.tenant_free(tenant_id) and self.type_free(job_type)
+
+    def tenant_free(self, tenant_id: str) -> bool:
+        """Whether the caps of scope `tenant` let one more job of a tenant start."""
+        return self._room("tenant", tenant_id)
+
+    def type_free(self, job_type: str) -> bool:
+        """Whether the caps of scope `job_type` and `global` let one more job of a type start."""
+        return self._room("job_type", job_type) and self._room("global", "")
 
     def started(self, tenant_id: str, job_type: str) -> None:
-        self._running.update((lim.name, value) for lim, value in self._binding(tenant_id, job_type))
+        for limit, value in self._binding(tenant_id, job_type):
+            self._running[limit.name, value] = self._running.get((limit.name, value), 0) + 1
 
     def ended(self, tenant_id: str, job_type: str) -> None:
-        self._running.subtract(
-            (lim.name, value) for lim, value in self._binding(tenant_id, job_type)
+        for limit, value in self._binding(tenant_id, job_type):
+            left = self._running[limit.name, value] = self._running[limit.name, value] - 1
+            if not left:
+                del self._running[limit.name, value]
+
+    def _room(self, scope: LimitScope, value: str) -> bool:
+        return all(
+            self._running.get((limit.name, value), 0) < (limit.concurrency or 0)
+            for limit in self._of(scope, value)
         )
 
     def _binding(self, tenant_id: str, job_type: str) -> Iterator[tuple[Limit, str]]:
-        values = {"global": "", "job_type": job_type, "tenant": tenant_id}
-        for limit in self._limits:
-            value = values[limit.scope]
-            if limit.scope == "global" or fnmatchcase(value, limit.match):
-                yield limit, value
+        values: tuple[tuple[LimitScope, str], ...]
+        values = ("global", ""), ("job_type", job_type), ("tenant", tenant_id)
+        for scope, value in values:
+            yield from ((limit, value) for limit in self._of(scope, value))
+
+    def _of(self, scope: LimitScope, value: str) -> Iterator[Limit]:
+        for limit, matches in self._limits.get(scope, ()):
+            if scope == "global" or matches(value):
+                yield limit

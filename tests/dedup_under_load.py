@@ -45,7 +45,7 @@ from streams.topology.load import load
 if TYPE_CHECKING:
     from conftest import KafkaUnderTest
 
-TOPICS = ("events.received", "events", "duplicates", "dedup.seen.changelog", "dlq")
+TOPICS = ("events.received", "events", "duplicates", "dedup.seen.changelog", "dlq", "clock")
 _CATCH_UP_SECONDS = 60.0
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from streams import dispatcher, scheduler
+from streams.dispatcher.processor import Dispatcher
 from streams.runtime.driver import TopologyTestDriver
 from streams.serde.codec import (
     COMMAND,
@@ -54,6 +55,7 @@ from streams.topology.model import Limit, Route, Topology
 
 CLUSTER_KEY = b"k" * 32
 DIGEST = b"d" * 32
+QUESTIONS = ("who", "wanted")
 ROUTES = (
     Route("zendesk", "ticket.refund", "refund", "webhook"),
     Route("zendesk", "ticket.*", "draft_reply", "webhook"),
@@ -73,6 +75,19 @@ class Desk:
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
         self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The processor itself."""
+        task = self.driver._runs["dispatcher"].tasks[0]
+        return cast(Dispatcher, task._processor._processor)
+
+    def deploy(self, **changes: Any) -> None:
+        """The dispatcher starts anew with another topology; its disk stays."""
+        self.topology = dataclasses.replace(self.topology, **changes)
+        self.driver._broker._topology = self.topology
+        self.driver._runs["dispatcher"].stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.restart("dispatcher", keep_state=True)
+
     @contextmanager
     def held_back(self) -> Iterator[None]:
         """What is sent meanwhile comes to the dispatcher in one batch."""
@@ -90,13 +105,6 @@ class Desk:
         value = ENVELOPE.encode(event)
         self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)
-
-    def deploy(self, **changes: Any) -> None:
-        """The dispatcher starts anew with another topology; its disk stays."""
-        self.topology = dataclasses.replace(self.topology, **changes)
-        self.driver._broker._topology = self.topology
-        self.driver._runs["dispatcher"].stage = dispatcher.stage(self.topology, CLUSTER_KEY)
-        self.driver.restart("dispatcher", keep_state=True)
 
     def tenant(self, tenant: str = "acme", kind: Any = "tenant", *, disabled: bool = False) -> None:
         """A record of `tenants`."""
@@ -166,7 +174,17 @@ class Desk:
         return [lease for lease in self.leases() if lease.job_id == job_id][-1]
 
     def replies(self) -> list[Reply]:
-        return [REPLY.decode(record.value) for record in self.driver.output("jobs.replies")]
+        """What was said to runs, in order of partitions."""
+        return [reply for _, reply in self.all_replies() if reply.kind not in QUESTIONS]
+
+    def questions(self, kind: str) -> list[tuple[int, str]]:
+        """What was asked of workers: partition, and worker or nothing for everybody."""
+        return [(to, r.worker_id) for to, r in self.all_replies() if r.kind == kind]
+
+    def all_replies(self) -> list[tuple[int, Reply]]:
+        """With the partition each went to."""
+        records = self.driver.output("jobs.replies")
+        return [(record.partition, REPLY.decode(record.value)) for record in records]
 
     def dead_letters(self) -> list[DeadLetter]:
         return [DEAD_LETTER.decode(record.value) for record in self.driver.output("dlq")]
@@ -192,12 +210,20 @@ class ScriptedWorker:
         names = types or ("draft_reply", "refund")
         self.handlers = tuple(Handler(name, attempts, backoff, 300) for name in names)
 
-    def heartbeat(self, *holding: Lease, free: int | None = None) -> str:
+    @property
+    def received(self) -> int:
+        """It has read every lease that was sent to it."""
+        return sum(lease.worker_id == self.name for lease in self.desk.leases())
+
+    def heartbeat(self, *holding: Lease, free: int | None = None, lean: bool = False) -> str:
         held = tuple(HeldLease(lease.job_id, lease.epoch) for lease in holding)
         free = self.slots if free is None else free
         return self.desk.command(
-            Heartbeat(self.name, self.pool, self.partition, free, held, self.handlers)
-        )
+            Heartbeat(
+                self.name, self.pool, self.partition, free, held, () if lean else self.handlers,
+                received=self.received, lean=lean,
+            )
+        )  # fmt: skip
 
     def leave(self) -> None:
         """The last word of a process that ends in order."""
@@ -238,11 +264,14 @@ class ScriptedWorker:
         self, lease: Lease, status: Any, *, free: int = 10, result: str | None = None,
         error: str | None = None, after: float | None = None,
     ) -> None:  # fmt: skip
-        body = Ended(self.name, lease.run_id, free, status, result, error, after)
+        body = Ended(
+            self.name, lease.run_id, free, status, result, error, after, received=self.received
+        )
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def decline(self, lease: Lease, reason: Any) -> None:
-        self.desk.command(Declined(self.name, reason, 0, "no"), lease.job_id, lease.epoch)
+        body = Declined(self.name, reason, 0, "no", received=self.received)
+        self.desk.command(body, lease.job_id, lease.epoch)
 
 
 def envelope(tenant: str, key: str, type_: str) -> Envelope:

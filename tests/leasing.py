@@ -164,9 +164,13 @@ class Bench:
 
     async def idle(self) -> None:
         """Every run is over, and what it had to say is said."""
+        await self.idle_but(0)
+
+    async def idle_but(self, running: int) -> None:
+        """So many runs are left."""
         async with asyncio.timeout(10):
-            while self.worker._runs:
-                await asyncio.wait(set(self.worker._runs))
+            while len(self.worker._runs) > running:
+                await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
 
     def _last(self, kind: type[B], lease: Lease) -> B | None:
         found = [c.body for _, c in self.commands() if c.job_id == lease.job_id]
@@ -219,3 +223,13 @@ def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> 
         bench.transport.payloads[2, 100 + index] = key.seal(event_id, index, chunk)
     offsets = tuple(100 + index for index in range(len(chunks)))
     return PayloadRef(2, offsets, sum(map(len, chunks)), key.key_id)
+
+
+def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
+    """A lease of a partition, for tests of what holds leases."""
+    return Lease(
+        worker_id=worker_id, job_id="job_1", epoch=1, run_id="run_1", tenant_id="acme", scope="s",
+        type="job", incarnation=0, attempt=1, max_attempts=1, timeout_seconds=300, term_seconds=30,
+        home_partition=home_partition, event=None, payload_ref=None, input="null",
+        workflow_id=None, checkpoints={}, traceparent=None, heartbeat_id="", granted_at=0,
+    )  # fmt: skip

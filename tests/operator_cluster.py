@@ -7,7 +7,7 @@ import hashlib
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,9 +29,20 @@ from streams.operator.client import CallFailed, call
 from streams.operator.run import build
 from streams.runtime.offsets import latest, offset_in, offsets_admin, request_offsets
 from streams.serde import ids, keys
-from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, QUARANTINED, REJECTION
+from streams.serde.codec import (
+    COMMAND,
+    DEAD_LETTER,
+    HELD,
+    JOB,
+    LEDGER_ENTRY,
+    PROGRESS,
+    QUARANTINED,
+    REJECTION,
+)
 from streams.serde.records import (
+    Command,
     DeadLetter,
+    Held,
     Job,
     LedgerEntry,
     PayloadRef,
@@ -46,7 +57,7 @@ from streams.topology.model import Topology
 
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
-    "jobs", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
+    "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
     "duplicates", "dispatcher.checkpoints.changelog",
 )  # fmt: skip
 
@@ -170,8 +181,14 @@ class Cluster:
             case LedgerEntry():
                 key = keys.ledger_key(record.tenant_id, record.scope, record.action)
                 address = ("ledger", key, LEDGER_ENTRY.encode(record))
+            case DeadLetter(kind="record"):
+                value = DEAD_LETTER.encode(record)
+                return "dlq", record.partition or 0, record.id.encode(), value
             case DeadLetter():
                 address = ("dlq", record.id.encode(), DEAD_LETTER.encode(record))
+            case Held():
+                key = keys.held_key(record.partition, record.pool, record.type, record.tenant_id)
+                return "jobs.held", record.partition, key, HELD.encode(record)
             case Progress():
                 address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
             case Quarantined():
@@ -183,6 +200,42 @@ class Cluster:
                 return record  # type: ignore[no-any-return]
         topic, key, value = address
         return topic, self.home(record.tenant_id or ""), key, value
+
+
+@contextmanager
+def obeying(cluster: Cluster, obey: Callable[[Command, Message], list[Any]]) -> Iterator[None]:
+    """Take commands in a dispatcher's place, and write what `obey` makes of each."""
+    stop = threading.Event()
+    consumer = Consumer(cluster.settings.client(**{"group.id": "d", "enable.auto.commit": False}))
+    topic = cluster.settings.topic_prefix + "jobs.commands"
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.topology.partitions)])
+
+    def live() -> None:
+        while not stop.is_set():
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                made = obey(COMMAND.decode(message.value()), message)
+                if made:
+                    cluster.write(*made)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+def refusal(message: Message, reason: str, detail: str = "no") -> DeadLetter:
+    """The dead letter of a command that a dispatcher turns down."""
+    partition, offset = message.partition() or 0, message.offset() or 0
+    return DeadLetter(
+        f"dispatcher:jobs.commands:{partition}:{offset}", "record", "", reason, detail,
+        "dispatcher", int(time.time() * 1000), "jobs.commands", partition, offset,
+        message.key(), message.value(),
+    )  # fmt: skip
 
 
 @dataclass
@@ -282,7 +335,7 @@ def make_cluster(
     )  # fmt: skip
     wanted = [
         topology.topics[name]
-        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received")
+        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received", "events")
     ]
     lag = round(compaction_minutes * 60_000)
     wanted = [replace(t, compaction_lag_ms=lag) if t.name == "tenants" else t for t in wanted]

@@ -2,7 +2,8 @@
 
 processor ─► commands ─► lifecycle ─► job_store ─► jobs (the states, as pure functions)
     │            └────► ledger           │
-    └─► board (ready, running) ─► roster (workers, leases), fairness, limits
+    └─► leasing ─► board (ready, running) ─► roster (workers, leases), fairness, limits
+            asking ───┘
 """
 
 from streams.dispatcher.processor import stage

@@ -1,21 +1,22 @@
 """Job records of one partition, and the ordered keys that find the live and the expired ones.
 
-The store `jobs` holds: `j` job_id, the job; `l` job_id, that it is live; `p` job_id command_id,
-a command that came before its job; `s` scope job_id, that a replay shares a scope; `C` job_id, the
-epoch of a lease whose worker has spoken for it; and, with the time when it may go, `x` time job_id
-incarnation, what is kept of a finished job (its value is tenant and scope), and `x` time job_id 0
-command_id, a command whose job never came. Other modules have their own keys in it: `kept_events`,
-and under capitals `B` buried, `H` held, `R` sweep, `T` tenants.
+The store `jobs` holds: `j` job_id, the job; `l` job_id, what a live one is like (`live_index`);
+`p` job_id command_id, a command that came before its job; `s` scope job_id, that a replay shares a
+scope; `C` job_id, the epoch of a lease whose worker has spoken for it; and, with the time when it
+may go, `x` time job_id incarnation, what is kept of a finished job (its value is tenant and scope),
+and `x` time job_id 0 command_id, a command whose job never came. Other modules have their own keys
+in it: `kept_events`, and under capitals `B` buried, `H` held, `R` sweep, `T` tenants.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from itertools import islice
 
 from streams.dispatcher import buried
 from streams.dispatcher.jobs import is_live
+from streams.dispatcher.live_index import encode as live_entry
+from streams.dispatcher.live_index import live_key
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.ids import scope_owner
@@ -23,9 +24,8 @@ from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
 from streams.state.store import KeyValueStore
 
-_JOB, _LIVE, _PARKED, _SHARED, _EXPIRY, _CONFIRMED = b"j", b"l", b"p", b"s", b"x", b"C"
+_JOB, _PARKED, _SHARED, _EXPIRY, _CONFIRMED = b"j", b"p", b"s", b"x", b"C"
 _TIME = struct.Struct(">Q")
-_CHUNK = 1_000
 
 
 class JobStore:
@@ -69,14 +69,6 @@ class JobStore:
             key = checkpoint_key(job.job_id, job.incarnation, name)
             checkpoints.put(key, value.encode())
 
-    def live(self) -> Iterator[Job]:
-        """Every job that has not ended, in no useful order."""
-        keys = (key for key, _ in self._jobs.range(_LIVE, after(_LIVE)))
-        while chunk := [_JOB + key[1:] for key in islice(keys, _CHUNK)]:
-            for value in self._jobs.get_many(chunk):
-                if value is not None:
-                    yield JOB.decode(value)
-
     def in_scope(self, scope: str) -> list[Job]:
         """Every job that works in a scope: the one whose own it is, and replays that share it."""
         prefix = _SHARED + join(scope) + SEPARATOR
@@ -88,18 +80,13 @@ class JobStore:
         """A replay works in another job's scope: its effects stay as long as either is kept."""
         self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
 
-    def live_after(self, job_id: str, limit: int) -> list[str]:
-        """Ids of the next live jobs behind an id, in their order."""
-        start = _LIVE + job_id.encode() + SEPARATOR
-        return [key[1:].decode() for key, _ in islice(self._jobs.range(start, after(_LIVE)), limit)]
-
     def confirm(self, job_id: str, epoch: int) -> None:
         """Keep that the worker of a lease has spoken for it."""
         self._jobs.put(_CONFIRMED + job_id.encode(), str(epoch).encode())
 
-    def confirmed(self, job: Job) -> bool:
-        """Whether the worker of the job's lease has spoken for it."""
-        return self._jobs.get(_CONFIRMED + job.job_id.encode()) == str(job.epoch).encode()
+    def confirmed(self, job_id: str, epoch: int) -> bool:
+        """Whether the worker of a job's lease has spoken for it."""
+        return self._jobs.get(_CONFIRMED + job_id.encode()) == str(epoch).encode()
 
     def forget_confirmation(self, job_id: str) -> None:
         """The lease is over."""
@@ -124,34 +111,44 @@ class JobStore:
             self._jobs.delete(key)
         return [COMMAND.decode(value) for _, value in found]
 
-    def purge(self, limit: int) -> set[str]:
+    def parked_for(self, job_id: str) -> bool:
+        """Whether a command waits for a job."""
+        prefix = _PARKED + join(job_id) + SEPARATOR
+        return next(self._jobs.range(prefix, after(prefix)), None) is not None
+
+    def purge(self, limit: int, behind: bytes) -> tuple[set[str], bytes]:
         """Forget finished jobs whose time has come: record, steps and ledger entries.
 
-        Returns the ids of the jobs that never came, for which a command had waited.
+        Go on behind the last key that was purged before, empty at first: what lies before it are
+        tombstones, which the store would walk over each time. Returns the ids of the jobs that
+        never came, for which a command had waited, and the last key that was purged.
         """
-        due = self._jobs.range(_EXPIRY, _EXPIRY + _TIME.pack(self._ctx.now + 1))
+        start = behind + b"\0" if behind else _EXPIRY
+        due = self._jobs.range(start, _EXPIRY + _TIME.pack(self._ctx.now + 1))
         awaited = set()
         for key, value in list(islice(due, limit)):
+            behind = key
             job_id, incarnation, *command_id = split(key[1 + _TIME.size :])
             self._jobs.delete(key)
             if incarnation != "0":
                 self._forget(job_id, int(incarnation), value)
             elif not self._unawaited(job_id, command_id):
                 awaited.add(job_id)
-        return awaited
+        return awaited, behind
 
     def _write(self, job: Job) -> None:
         key, value = job.job_id.encode(), JOB.encode(job)
-        known_live = self._jobs.get(_LIVE + key) is not None
+        entry = self._jobs.get(live_key(job.job_id))
+        known_live = entry is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
-        if is_live(job) and not known_live:
-            self._jobs.put(_LIVE + key, b"")
-        elif not is_live(job):
+        if not is_live(job):
             if known_live:
-                self._jobs.delete(_LIVE + key)
+                self._jobs.delete(live_key(job.job_id))
             ended = join(job.job_id, str(job.incarnation))
             self._expire(ended, join(job.tenant_id, job.scope))
+        elif entry != (now := live_entry(job)):
+            self._jobs.put(live_key(job.job_id), now)
 
     def _expire(self, key: bytes, value: bytes) -> None:
         due = _TIME.pack(self._ctx.now + self._keep_ms)
@@ -163,8 +160,7 @@ class JobStore:
             self.unpark(job_id)
             return False
         self._jobs.delete(_PARKED + join(job_id, *command_id))
-        prefix = _PARKED + join(job_id) + SEPARATOR
-        return next(self._jobs.range(prefix, after(prefix)), None) is not None
+        return self.parked_for(job_id)
 
     def _forget(self, job_id: str, incarnation: int, expired: bytes) -> None:
         job = self.get(job_id)

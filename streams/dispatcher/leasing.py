@@ -1,14 +1,153 @@
-"""The lease of one run, as its worker gets it."""
+"""Leases: which ready job goes to which worker, and what becomes of those that the broker refuses.
+
+A lease belongs to no record, so it is sent by itself after the records of a step. One that the
+broker will never take buries its own job, alone; where its topic does not exist, no lease is sent
+there for a while, and the jobs wait.
+"""
 
 from __future__ import annotations
 
-from streams.dispatcher import attempts
-from streams.dispatcher.roster import Worker
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from streams.dispatcher import attempts, metrics
+from streams.dispatcher.board import Board
+from streams.dispatcher.jobs import begun
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.sweep import Sweep
+from streams.dispatcher.workers import Worker
+from streams.retry_policy import effective_policy
+from streams.runtime.processor import Context
+from streams.serde.ids import new_id
+from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Job, Lease
-from streams.topology.model import LeasePolicy
+from streams.topology.model import LeasePolicy, Topology
+
+log = structlog.get_logger(__name__)
 
 MAX_LEASE_BYTES = 900 * 1024
 """A lease, with the input and all finished steps, has to fit a message of 1 MB."""
+
+_OVERHEAD_BYTES = 1024
+"""What a record and its batch take beside the value, generously."""
+
+_WORK = "jobs.work."
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """No lease goes to a pool until monotonic `until`; `since` is in milliseconds."""
+
+    since: int
+    until: float
+    seconds: float
+    detail: str
+
+
+class Leasing:
+    """Sends the leases of one partition."""
+
+    def __init__(
+        self, topology: Topology, board: Board, sweep: Sweep, cluster_key: bytes, partition: int
+    ) -> None:
+        self._topology = topology
+        self._sweep = sweep
+        self._board = board
+        self._cluster_key = cluster_key
+        self._partition = partition
+        self._pauses: dict[str, Pause] = {}
+        self._sent: set[str] = set()
+
+    def lease_out(self, life: Lifecycle, ctx: Context) -> Iterator[None]:
+        """Lease ready jobs; yields after each job that was leased or buried."""
+        now = ctx.monotonic
+        closed = {pool for pool, pause in self._pauses.items() if pause.until > now}
+        for entry, worker in self._board.takeable(ctx.now, now, closed):
+            job = life.store.get(entry.job_id)
+            if job is None or job.status != "pending":
+                continue
+            if not (self._sweep.rerouting and life.reroute(job)):
+                self._lease(job, worker, life, ctx)
+            yield
+
+    def refused(self, topic: str, job_id: str, detail: str, missing: bool, life: Lifecycle) -> None:
+        """The broker will never take this lease."""
+        pool = topic.removeprefix(_WORK)
+        if missing:
+            self._pause(pool, detail, life)
+            return
+        job = life.store.get(job_id)
+        if job is not None and job.status == "pending":
+            error = (
+                f"LeaseRefused: the broker does not take its lease ({detail}): bring {topic} in "
+                "line as `tidegate topology plan` says, then replay"
+            )
+            life.bury(job, "dead", error, reason="lease_refused")
+
+    def committed(self) -> None:
+        """The leases that were sent are durable."""
+        for pool in self._sent & self._pauses.keys():
+            del self._pauses[pool]
+            self._observe(pool, 0)
+            log.info("leases go to the pool again", pool=pool)
+        self._sent.clear()
+
+    def undone(self) -> None:
+        """The leases that were sent since the last commit were not."""
+        self._sent.clear()
+
+    def paused(self) -> dict[str, Pause]:
+        """Pools without a topic that leases could be sent to."""
+        return dict(self._pauses)
+
+    def closed(self) -> None:
+        """The partition is another process's now."""
+        for pool in self._pauses:
+            metrics.PAUSED.remove(str(self._partition), pool)
+
+    def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
+        declared = self._topology.job_type(job.type)
+        policy = effective_policy(worker.handlers[job.type], declared, job)
+        job = begun(job, new_id("run"), worker.worker_id, policy, ctx.now)
+        steps = life.store.steps(job)
+        lease = lease_of(job, worker, steps, self._partition, self._topology.leases)
+        sealed = seal_lease(lease, self._cluster_key)
+        if len(sealed) > largest_lease(self._topology, job.pool):
+            error = f"its input and steps make a lease of {len(sealed)} bytes: keep them smaller"
+            life.bury(job, "dead", error, reason="lease_too_large")
+            return
+        topic = _WORK + job.pool
+        ctx.forward(topic, job.job_id.encode(), sealed, partition=worker.work_partition)
+        life.store.put(job)
+        self._board.grant(job, worker)
+        self._sent.add(job.pool)
+        metrics.ATTEMPTS.labels(job.type).inc()
+
+    def _pause(self, pool: str, detail: str, life: Lifecycle) -> None:
+        before = self._pauses.get(pool)
+        seconds = min(before.seconds * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
+        since = before.since if before else life.now
+        self._pauses[pool] = Pause(since, life.ctx.monotonic + seconds, seconds, detail)
+        self._observe(pool, 1)
+        log.error(
+            "no lease can be sent: the pool's jobs wait; create the topic as "
+            "`tidegate topology plan` says",
+            pool=pool, detail=detail, again_in_seconds=seconds,
+        )  # fmt: skip
+
+    def _observe(self, pool: str, value: int) -> None:
+        metrics.PAUSED.labels(str(self._partition), pool).set(value)
+
+
+def largest_lease(topology: Topology, pool: str) -> int:
+    """The most bytes that a lease to a pool may have: what its topic takes, if that is less."""
+    topic = topology.topics.get(_WORK + pool)
+    takes = topic.max_message_bytes - _OVERHEAD_BYTES if topic else MAX_LEASE_BYTES
+    return min(MAX_LEASE_BYTES, takes)
 
 
 def lease_of(
@@ -38,4 +177,5 @@ def lease_of(
         heartbeat_id=worker.heartbeat_id,
         granted_at=job.updated_at,
         alone=attempts.is_suspect(job),
+        number=worker.sent + 1,
     )

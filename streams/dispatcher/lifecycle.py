@@ -13,7 +13,7 @@ from streams.dispatcher import attempts, jobs, metrics, routing
 from streams.dispatcher.answers import answer
 from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.roster import Running
+from streams.dispatcher.leases import Running
 from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, retry_delay
@@ -160,6 +160,7 @@ class Lifecycle:
         lease = self.board.roster.running.get(job_id)
         if lease is not None and not lease.confirmed:
             lease.confirmed = True
+            self.board.touch(job_id)
             self.store.confirm(job_id, lease.epoch)
 
     def reroute(self, job: Job) -> bool:

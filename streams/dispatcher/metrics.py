@@ -25,6 +25,10 @@ BROUGHT_BACK = Counter(
 NO_POOL = Counter(
     "tidegate_dispatcher_undeclared_heartbeats", "Heartbeats of an undeclared pool or partition"
 )
+PAUSED = Gauge(
+    "tidegate_dispatcher_leasing_paused", "Pools whose work topic takes no lease",
+    ["partition", "pool"],
+)  # fmt: skip
 READY = Gauge("tidegate_dispatcher_ready_jobs", "Jobs that wait for a slot", ["partition"])
 OLDEST = Gauge(
     "tidegate_dispatcher_oldest_ready_seconds", "Age of the longest waiting job", ["partition"]
@@ -33,3 +37,9 @@ RUNNING = Gauge("tidegate_dispatcher_running_jobs", "Living leases", ["partition
 HELD = Gauge(
     "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for", ["partition", "reason"]
 )
+
+
+def forget_partition(partition: int) -> None:
+    """The partition is another process's now: what is shown of it is not its state any more."""
+    for gauge in (READY, OLDEST, RUNNING):
+        gauge.remove(str(partition))

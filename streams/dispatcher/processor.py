@@ -1,36 +1,36 @@
 """One partition's jobs: events and commands in, leases, job records and dead letters out.
 
 All of one step commits in one transaction, so a claim is checked against the living lease and
-never against a copy of it. What is derived (ready queues, living leases, caps) is built again in
-`restored`; what workers announced is not from the stores and stays.
+never against a copy of it. What is derived (ready queues, living leases, caps) is built in
+`restored` and corrected in `undone`; what workers announced is not from the stores and stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 
 import structlog
 
-from streams.dispatcher import jobs, metrics
+from streams.dispatcher import answers, live_index, metrics
+from streams.dispatcher.asking import Asking
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.leasing import MAX_LEASE_BYTES, lease_of
+from streams.dispatcher.leases import Running
+from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster, Running, Worker
+from streams.dispatcher.parked import ParkedIds
+from streams.dispatcher.roster import Roster
 from streams.dispatcher.strangers import Strangers
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.tenants import Tenants
 from streams.dispatcher.unhandled import UnhandledTypes
-from streams.errors import PoisonRecord
-from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
-from streams.serde.ids import new_id
-from streams.serde.lease_mac import seal_lease
-from streams.serde.records import Command, Envelope, Job
+from streams.serde.records import Command, Envelope
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
@@ -39,6 +39,8 @@ Input = Envelope | Command | bytes | None
 
 _ENDED_AT_ONCE = 200
 """What ends in bulk does so in parts: a transaction of thousands would not end in time."""
+_RESTORED_AT_ONCE = 1_000
+"""Jobs between two polls while a partition is taken over: about 10 ms."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -52,76 +54,125 @@ class Dispatcher:
 
     def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
         self._topology = topology
-        self._cluster_key = cluster_key
         self._partition = partition
         self._roster = Roster(topology.leases)
         self._board = Board(topology, self._roster)
-        self._parked: set[str] = set()
-        self._asking: tuple[float, float] | None = None
-        self._silent = False
-        self._last_command = 0.0
-        self._unheard_since: float | None = None
-        self._assigned = False
-        self._tenants = Tenants(self._board)
         self._sweep = Sweep(topology)
+        self._leasing = Leasing(topology, self._board, self._sweep, cluster_key, partition)
+        self._asking = Asking(topology, self._board, partition)
+        self._parked = ParkedIds()
+        self._purged = self._purged_for_good = b""
+        self._expiring: tuple[float, float] | None = None
+        self._silent = False
+        self._poisoned = False
+        self._last_command = 0.0
+        self._unheard_since = 0.0
+        self._listens = False
+        self._tenants = Tenants(self._board)
         self._held = HeldJobs(topology, self._roster, partition)
         self._unhandled = UnhandledTypes(topology, self._held, self._roster)
         self._strangers = Strangers(topology)
 
-    def restored(self, ctx: Context) -> None:
-        """A lease not known here gets a whole term: its heartbeats went to another process."""
-        known = self._roster.forget_leases()
-        self._board.clear()
-        self._asking = None
-        if not self._assigned:
-            # Heartbeats that lie in the log may be of workers long gone: read them all first.
-            self._assigned, self._unheard_since = True, ctx.monotonic
+    def restored(self, ctx: Context) -> Iterator[None]:
+        """A lease gets a whole term: its heartbeats went to another process.
+
+        Heartbeats that lie in the log may be of workers long gone: nothing is leased before all of
+        them are read.
+        """
+        self._listens, self._unheard_since = False, ctx.monotonic
         store = self._store(ctx)
-        self._parked = store.parked()
+        self._parked.update(store.parked())
         self._tenants.restored(ctx.store("jobs"))
-        self._sweep.restored(ctx.store("jobs"))
-        self._held.restored(ctx.store("jobs"), ctx.monotonic)
-        self._unhandled.restored(ctx.store("jobs"))
+        self._look_up_rounds(ctx)
+        found = live_index.entries(ctx.store("jobs"))
+        while part := list(islice(found, _RESTORED_AT_ONCE)):
+            whole_term = ctx.monotonic + self._topology.leases.term_seconds
+            for job_id, live in part:
+                if live.status == "pending":
+                    self._board.put(job_id, live)
+                elif live.status == "running":
+                    confirmed = store.confirmed(job_id, live.epoch)
+                    self._board.resume(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
+            yield
+
+    def undone(self, ctx: Context) -> None:
+        """Look up again what the record changed that was poison, or all since the last commit."""
+        changed = self._board.recent if self._poisoned else self._board.changed
         whole_term = ctx.monotonic + self._topology.leases.term_seconds
-        for job in store.live():
-            if job.status == "pending":
-                self._board.ready(job)
-            elif job.status == "running":
-                self._board.resume(job, known.get((job.job_id, job.epoch)), whole_term)
-                self._roster.running[job.job_id].confirmed = store.confirmed(job)
+        store = self._store(ctx)
+        for job_id, live in live_index.look_up(ctx.store("jobs"), list(changed)):
+            confirmed = live is not None and store.confirmed(job_id, live.epoch)
+            self._board.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
+        self._parked.undone(store.parked_for, recent=self._poisoned)
+        self._tenants.undone(ctx.store("jobs"))
+        if not self._poisoned:
+            self._purged = self._purged_for_good
+            self._leasing.undone()
+            self._asking.undone()
+            self._look_up_rounds(ctx)
+        self._poisoned = False
+
+    def committed(self) -> None:
+        """What was done so far is durable."""
+        self._purged_for_good = self._purged
+        for part in (self._board, self._parked, self._leasing, self._asking, self._tenants):
+            part.committed()
+
+    def closed(self) -> None:
+        """The partition is another process's now."""
+        metrics.forget_partition(self._partition)
+        self._leasing.closed()
+        self._held.closed()
 
     def process(self, record: Record, ctx: Context) -> None:
         """Handle one event or command; see `Commands` for what each does."""
-        decoded = _decode(record)
-        self._step([(record, decoded)], ctx)
+        self._step([(record, _decode(record))], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
-        """All at once: a job that is created, leased and ended is written once."""
-        decoded = [(record, _decode(record)) for record in records]
-        try:
-            self._step(decoded, ctx)
-        except PoisonRecord:
-            self.restored(ctx)  # the records before it had been taken in
-            raise
+        """All at once: a job that is created and ended is written once."""
+        self._step(((record, _decode(record)) for record in records), ctx)
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """Take back what workers lost, purge what is old, lease what is ready."""
-        life = self._life(ctx)
+        """Take back what workers lost, see to what waits, purge what is old."""
+        life = self._begin(ctx)
         self._commands(life).events.tidy(_ENDED_AT_ONCE)
         self._expire(life, ctx)
         self._hear_out(ctx)
-        if self._unheard_since is None:
-            self._held.look(life, ())
+        if self._listens:
+            self._held.look(life, self._leasing.paused())
             self._unhandled.go_on(life)
             self._sweep.go_on(life)
         life.take_back(_ENDED_AT_ONCE)
-        self._lease_out(life, ctx)
         life.store.flush()
-        self._parked -= life.store.purge(_ENDED_AT_ONCE)
+        awaited, self._purged = life.store.purge(_ENDED_AT_ONCE, self._purged)
+        for job_id in awaited:
+            self._parked.discard(job_id)
         self._observe(now)
 
-    def _step(self, decoded: Sequence[tuple[Record, Input]], ctx: Context) -> None:
-        life = self._life(ctx)
+    def initiate(self, ctx: Context, limit: int | None) -> None:
+        """Lease what is ready, and ask workers what is to be asked."""
+        if not self._listens:
+            return
+        life = self._begin(ctx)
+        asked = self._ask(ctx)
+        for _ in islice(chain(self._leasing.lease_out(life, ctx), asked), limit):
+            pass
+        life.store.flush()
+
+    def refused(
+        self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
+    ) -> None:
+        """What of this the broker will never take."""
+        if topic == answers.TOPIC:
+            self._asking.refused(ctx.monotonic)
+            return
+        life = self._begin(ctx)
+        self._leasing.refused(topic, (key or b"").decode(), detail, missing, life)
+        life.store.flush()
+
+    def _step(self, decoded: Iterable[tuple[Record, Input]], ctx: Context) -> None:
+        life = self._begin(ctx)
+        self._poisoned = True
         commands = self._commands(life)
         for record, value in decoded:
             if isinstance(value, Envelope):
@@ -135,67 +186,50 @@ class Dispatcher:
                 commands.apply(value, record.timestamp)
                 self._last_command = ctx.monotonic
         life.take_back(_ENDED_AT_ONCE)
-        self._lease_out(life, ctx)
         life.store.flush()
+        self._poisoned = False
 
-    def _lease_out(self, life: Lifecycle, ctx: Context) -> None:
-        if self._unheard_since is not None:
-            return
-        for entry, worker in self._board.takeable(ctx.now, ctx.monotonic):
-            job = life.store.get(entry.job_id)
-            if job is None or job.status != "pending":
-                continue
-            if not (self._sweep.rerouting and life.reroute(job)):
-                self._lease(job, worker, life, ctx)
-
-    def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
-        declared = self._topology.job_type(job.type)
-        policy = effective_policy(worker.handlers[job.type], declared, job)
-        job = jobs.begun(job, new_id("run"), worker.worker_id, policy, ctx.now)
-        steps = life.store.steps(job)
-        lease = lease_of(job, worker, steps, self._partition, self._topology.leases)
-        sealed = seal_lease(lease, self._cluster_key)
-        if len(sealed) > MAX_LEASE_BYTES:
-            error = f"its input and steps make a lease of {len(sealed)} bytes: keep them smaller"
-            life.bury(job, "dead", error, reason="lease_too_large")
-            return
-        topic = f"jobs.work.{job.pool}"
-        ctx.forward(topic, job.job_id.encode(), sealed, partition=worker.work_partition)
-        life.store.put(job)
-        self._board.grant(job, worker)
-        metrics.ATTEMPTS.labels(job.type).inc()
+    def _look_up_rounds(self, ctx: Context) -> None:
+        """What goes round in parts finds its place again in the store."""
+        store = ctx.store("jobs")
+        self._sweep.restored(store)
+        self._held.restored(store, ctx.monotonic)
+        self._unhandled.restored(store)
 
     def _hear_out(self, ctx: Context) -> None:
-        since = self._unheard_since
-        inputs = ("jobs.commands", "tenants")
-        if since is not None and all(ctx.read_through(topic, since) for topic in inputs):
-            self._unheard_since = None
+        """Heartbeats and tenants that lay in the logs at the start are read before anything is."""
+        since, inputs = self._unheard_since, ("jobs.commands", "tenants")
+        if not self._listens:
+            self._listens = all(ctx.read_through(topic, since) for topic in inputs)
+
+    def _ask(self, ctx: Context) -> Iterator[None]:
+        for question, partition in self._asking.questions(ctx.monotonic):
+            answers.answer(ctx, question, partition)
+            yield
 
     def _expire(self, life: Lifecycle, ctx: Context) -> None:
         """Nothing ends before all that was sent until its deadline has been read."""
-        overdue = self._roster.overdue(ctx.monotonic)
+        overdue = self._roster.overdue(ctx.monotonic, _ENDED_AT_ONCE)
         if not overdue:
-            self._asking = None
+            self._expiring = None
             return
-        if self._asking is None:
-            self._asking = (max(lease.ends_at for lease in overdue), ctx.monotonic)
-        moment, since = self._asking
+        if self._expiring is None:
+            self._expiring = (overdue[-1].ends_at, ctx.monotonic)
+        moment, since = self._expiring
         if not ctx.read_through("jobs.commands", moment):
             # Behind is not silent: who reads is only late, and hears what was sent.
             waited = ctx.monotonic - since > self._topology.leases.heartbeat_seconds
             self._silent |= waited and self._last_command < since
             return
+        self._expiring = None
         if self._silent:
-            self._asking = None
             self._silent = False
             log.warning("kafka was silent: every lease gets a fresh term")
             self._roster.fresh_terms(ctx.monotonic)
             return
-        over = [lease for lease in overdue if lease.ends_at <= moment]
-        for lease in over[:_ENDED_AT_ONCE]:
-            self._lost(lease, life)
-        if len(over) <= _ENDED_AT_ONCE:
-            self._asking = None
+        for lease in overdue:
+            if lease.ends_at <= moment:
+                self._lost(lease, life)
 
     def _lost(self, lease: Running, life: Lifecycle) -> None:
         term = self._topology.leases.term_seconds
@@ -208,13 +242,15 @@ class Dispatcher:
         metrics.RUNNING.labels(partition).set(len(self._roster.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
-    def _commands(self, life: Lifecycle) -> Commands:
-        return Commands(life, self._roster, self._topology, self._parked, self._strangers)
-
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms)
 
-    def _life(self, ctx: Context) -> Lifecycle:
+    def _commands(self, life: Lifecycle) -> Commands:
+        return Commands(life, self._roster, self._topology, self._parked, self._strangers)
+
+    def _begin(self, ctx: Context) -> Lifecycle:
+        self._board.mark()
+        self._parked.mark()
         return Lifecycle(ctx, self._store(ctx), self._board, self._topology, self._tenants)
 
 

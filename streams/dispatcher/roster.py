@@ -1,56 +1,28 @@
-"""Workers as one partition's dispatcher knows them: announced slots, living leases.
+"""Workers as one partition's dispatcher knows them: announced credits, living leases.
 
 All clocks here are this process's monotonic one, in seconds. A lease ends a term after the
 *reading* of the last heartbeat that listed it (or, until one does, of the heartbeat it answers).
 The worker counts from the *sending* of the same heartbeats, so it always stops first.
+
+A worker that has credits or leases of this partition is heard here at each heartbeat, any other
+once a minute. Nothing here walks over all workers or all leases.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from streams.serde.records import Handler, Heartbeat, Job
+from streams.dispatcher.boots import Boots
+from streams.dispatcher.leases import Leases, Running, split_worker
+from streams.dispatcher.workers import Pool, Worker
+from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
 
 _FRESH_HEARTBEATS = 2.5
-
-
-@dataclass(slots=True)
-class Worker:
-    """One worker process; `free` is what it announced less what it was given since."""
-
-    worker_id: str
-    pool: str
-    work_partition: int
-    heartbeat_id: str
-    read_at: float
-    free: int
-    handlers: dict[str, Handler] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Running:
-    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
-
-    It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
-    its job is being cancelled; of a lease found in the store that is not known until somebody looks
-    (`cancel_known`).
-    """
-
-    job_id: str
-    epoch: int
-    worker_id: str
-    tenant_id: str
-    type: str
-    pool: str
-    ends_at: float
-    confirmed: bool = False
-    cancel: str | None = None
-    cancel_known: bool = False
-    given_up: bool = False
-    accompanied: bool = False
+_INTRODUCED_SECONDS = 60.0
+"""How often a worker announces itself to a partition that it has nothing to do with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +38,49 @@ class Roster:
     """Who can take jobs, and who holds which; wholly derived, from heartbeats and job records."""
 
     def __init__(self, policy: LeasePolicy) -> None:
-        self._policy = policy
+        self._term = policy.term_seconds
+        self._fresh = policy.heartbeat_seconds * _FRESH_HEARTBEATS
+        self._seldom = max(_INTRODUCED_SECONDS * _FRESH_HEARTBEATS, self._term)
         self._workers: dict[str, Worker] = {}
-        self.running: dict[str, Running] = {}
+        self._pools: dict[str, Pool] = {}
+        self._boots = Boots(self._fresh)
+        self._heard: OrderedDict[str, Worker] = OrderedDict()  # the fresh ones, oldest word first
+        self._busy: OrderedDict[str, float] = OrderedDict()  # when to forget those heard often
+        self._idle: OrderedDict[str, float] = OrderedDict()  # and those heard seldom
+        self.leases = Leases()
         self.given_up: deque[GivenUp] = deque()
         """Leases of processes that are gone, yet to be taken back."""
+        self.strangers: dict[str, int] = {}
+        """Work partitions of workers that were heard and whose handlers are not known."""
+
+    @property
+    def running(self) -> dict[str, Running]:
+        """The living leases by job; change them through `granted`, `resume` and `over`."""
+        return self.leases.running
 
     def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[Running]:
-        """Take a heartbeat in; returns the leases of earlier boots of the same instance.
+        """Take a heartbeat in; returns the leases of other processes of the same instance.
 
-        Boots are ordered by their ids (UUIDv7): a process that announces itself under an
-        instance's name takes its predecessor's place, and what that held is over.
+        Their place is taken (see `Boots`), and what they held is over.
         """
-        if any(self._boot_order(other, heartbeat.worker_id) > 0 for other in self._workers):
+        worker_id = heartbeat.worker_id
+        before = self._boots.newest(worker_id)
+        if not self._boots.heard(worker_id, now):
             return []
-        for earlier in [w for w in self._workers if self._boot_order(w, heartbeat.worker_id) < 0]:
-            del self._workers[earlier]
-        handlers = {handler.type: handler for handler in heartbeat.handlers}
-        self._workers[heartbeat.worker_id] = Worker(
-            heartbeat.worker_id, heartbeat.pool, heartbeat.work_partition,
-            heartbeat_id, now, heartbeat.free, handlers,
-        )  # fmt: skip
-        for held in heartbeat.leases:
-            lease = self.running.get(held.job_id)
-            if lease and lease.epoch == held.epoch and lease.worker_id == heartbeat.worker_id:
-                lease.ends_at = now + self._policy.term_seconds
-        return [
-            lease
-            for lease in self.running.values()
-            if self._boot_order(lease.worker_id, heartbeat.worker_id) < 0
-        ]
+        if before != worker_id:
+            self._forget(before)
+        worker = self._introduced(heartbeat, now)
+        if worker is not None:
+            worker.heartbeat_id, worker.read_at = heartbeat_id, now
+            worker.work_partition = heartbeat.work_partition
+            worker.told(heartbeat.free, heartbeat.received)
+            self._keep(worker)
+        self._expect(worker_id, now, often=bool(heartbeat.free or heartbeat.leases))
+        for lease in self.listed(heartbeat):
+            lease.ends_at = now + self._term
+        boots = self.leases.boots(split_worker(worker_id)[0])
+        others = [other for other in boots if other != worker_id]
+        return [lease for other in others for lease in self.leases.of(other)]
 
     def listed(self, heartbeat: Heartbeat) -> list[Running]:
         """The living leases of its sender that a heartbeat lists."""
@@ -108,8 +93,8 @@ class Roster:
 
     def left(self, worker_id: str) -> list[Running]:
         """Forget a process that ended in order; returns the leases that it still had."""
-        self._workers.pop(worker_id, None)
-        return [lease for lease in self.running.values() if lease.worker_id == worker_id]
+        self._forget(worker_id)
+        return self.leases.of(worker_id)
 
     def give_up(self, leases: Iterable[Running], why: str, reason: str) -> None:
         """Have leases taken back, in parts: a process may have held thousands."""
@@ -118,44 +103,59 @@ class Roster:
                 lease.given_up = True
                 self.given_up.append(GivenUp(lease, why, reason))
 
-    def types(self, pool: str) -> set[str]:
-        """The job types that a pool's workers handle.
-
-        A worker counts until it was silent for a term, or for as long as a lease of it lives.
-        """
-        known = {type_ for w in self._workers.values() if w.pool == pool for type_ in w.handlers}
-        return known | {lease.type for lease in self.running.values() if lease.pool == pool}
-
-    def announced(self, worker_id: str, free: int) -> None:
-        """A worker told its free slots outside of a heartbeat."""
+    def announced(self, worker_id: str, free: int, received: int) -> None:
+        """A worker told its credits outside of a heartbeat."""
         worker = self._workers.get(worker_id)
         if worker:
-            worker.free = free
+            worker.told(free, received)
+            self._pools[worker.pool].place(worker)
+
+    def withdraw(self, worker_id: str) -> None:
+        """A worker has no credits until it announces some."""
+        worker = self._workers.get(worker_id)
+        if worker:
+            self.announced(worker_id, 0, worker.received)
 
     def forget_type(self, worker_id: str, job_type: str) -> None:
         """A worker turned out not to have a handler that it announced."""
         worker = self._workers.get(worker_id)
-        if worker:
-            worker.handlers.pop(job_type, None)
+        if worker and job_type in worker.handlers:
+            limit = worker.limit
+            self._pools[worker.pool].leave(worker)
+            del worker.handlers[job_type]
+            worker.limit = limit
+            self._pools[worker.pool].join(worker)
 
     def granted(self, job: Job, worker: Worker) -> None:
-        """One of the worker's slots is given to a job."""
-        worker.free -= 1
-        self._hold(job, worker.read_at + self._policy.term_seconds)
+        """One of the worker's credits is given to a job."""
+        worker.sent += 1
+        self._pools[worker.pool].place(worker)
+        lease = _lease(job, worker.worker_id, worker.read_at + self._term)
+        lease.number = worker.sent
+        self.leases.add(lease)
         self.cancelled(job)
 
-    def resume(self, job: Job, known: Running | None, whole_term: float) -> None:
-        """A lease found in the store: as it was known here, or with a whole term before it."""
-        if known is None or known.worker_id != job.worker_id:
-            self._hold(job, whole_term)
-        else:
-            self.running[job.job_id] = known
+    def resume(self, lease: Running, now: float) -> None:
+        """A lease that is found in the store; its worker counts as heard now."""
+        self._boots.found(lease.worker_id, now)
+        self.leases.add(lease)
+        worker = self._workers.get(lease.worker_id)
+        if worker is not None and _is_unread(lease, worker):
+            worker.sent += 1
+            self._pools[worker.pool].place(worker)
 
-    def forget_leases(self) -> dict[tuple[str, int], Running]:
-        """Every living lease, by job and epoch, of which none is known from now on."""
-        known = {(lease.job_id, lease.epoch): lease for lease in self.running.values()}
-        self.running.clear()
-        return known
+    def over(self, job_id: str) -> Running | None:
+        """The lease of a job is over. One that its worker never read gives the credit back."""
+        lease = self.leases.remove(job_id)
+        if lease is None:
+            return None
+        worker = self._workers.get(lease.worker_id)
+        if worker is None:
+            self._forget_boot(lease.worker_id)
+        elif _is_unread(lease, worker):
+            worker.sent -= 1
+            self._pools[worker.pool].place(worker)
+        return lease
 
     def cancelled(self, job: Job) -> None:
         """Remember whether, and why, the job of a living lease is being cancelled."""
@@ -164,49 +164,116 @@ class Roster:
             lease.cancel = (job.cancel_reason or "cancelled") if job.cancel_requested else None
             lease.cancel_known = True
 
+    def succeeds(self, worker_id: str, other: str) -> bool:
+        """Whether `worker_id` is a process that took the place of `other`."""
+        return self._boots.succeeds(worker_id, other)
+
     def fresh_terms(self, now: float) -> None:
         """Give every lease a whole term: for a while nobody could be heard."""
-        for lease in self.running.values():
-            lease.ends_at = now + self._policy.term_seconds
+        self.leases.fresh_terms(now + self._term)
 
-    def overdue(self, now: float) -> list[Running]:
-        return [lease for lease in self.running.values() if lease.ends_at <= now]
+    def overdue(self, now: float, limit: int) -> list[Running]:
+        """Leases whose term is over, at most so many."""
+        return self.leases.overdue(now, limit)
 
     def worker(self, worker_id: str | None) -> Worker | None:
         return self._workers.get(worker_id or "")
 
-    def present(self, pool: str, now: float) -> list[Worker]:
-        """Workers of a pool that were heard lately; those silent for a term are forgotten."""
-        silent = now - self._policy.term_seconds
-        for gone in [w.worker_id for w in self._workers.values() if w.read_at < silent]:
-            del self._workers[gone]
-        fresh = now - self._policy.heartbeat_seconds * _FRESH_HEARTBEATS
-        return [w for w in self._workers.values() if w.pool == pool and w.read_at >= fresh]
+    def pass_time(self, now: float) -> None:
+        """Workers that are silent get no leases; those that are so for long are forgotten."""
+        while self._heard and (worker := next(iter(self._heard.values()))).read_at < (
+            now - self._fresh
+        ):
+            del self._heard[worker.worker_id]
+            worker.fresh = False
+            self._pools[worker.pool].place(worker)
+        for known in (self._busy, self._idle):
+            while known and next(iter(known.values())) < now:
+                self._forget(next(iter(known)))
 
-    def with_slot(self, pool: str, now: float) -> list[Worker]:
-        return [worker for worker in self.present(pool, now) if worker.free > 0]
+    def types(self, pool: str) -> set[str]:
+        """The job types that a pool's workers handle.
 
-    def _hold(self, job: Job, ends_at: float) -> None:
-        self.running[job.job_id] = Running(
-            job.job_id, job.epoch, job.worker_id or "", job.tenant_id, job.type, job.pool, ends_at
-        )
+        A worker counts until it is forgotten, or for as long as a lease of it lives.
+        """
+        known = self._pools[pool].types() if pool in self._pools else set()
+        return known | self.leases.types(pool)
 
-    @staticmethod
-    def _boot_order(one: str, other: str) -> int:
-        """Below 0 where `one` is an earlier boot of the same instance, 0 if not comparable."""
-        instance, _, boot = one.rpartition("/")
-        other_instance, _, other_boot = other.rpartition("/")
-        if instance != other_instance:
-            return 0
-        return (boot > other_boot) - (boot < other_boot)
+    def able(self, pool: str) -> set[str]:
+        """The job types that workers with credits handle."""
+        return self._pools[pool].able() if pool in self._pools else set()
+
+    def freest(self, pool: str, job_type: str) -> Worker | None:
+        """The worker of a pool with most credits among those that handle a type."""
+        return self._pools[pool].freest(job_type) if pool in self._pools else None
+
+    def to_ask(self, pool: str, types: set[str], limit: int, now: float) -> Iterable[Worker]:
+        """Workers that may have credits for these types elsewhere; each at most once a second."""
+        if pool not in self._pools:
+            return ()
+        workers = self._pools[pool].to_ask(types, limit, now - 1)
+        for worker in workers:
+            worker.asked_at = now
+        return workers
+
+    def _introduced(self, heartbeat: Heartbeat, now: float) -> Worker | None:
+        """The worker of a heartbeat; None where its handlers are not known."""
+        worker = self._workers.get(heartbeat.worker_id)
+        if heartbeat.lean:
+            if worker is None:
+                self.strangers[heartbeat.worker_id] = heartbeat.work_partition
+            return worker
+        self.strangers.pop(heartbeat.worker_id, None)
+        handlers = {handler.type: handler for handler in heartbeat.handlers}
+        if worker is not None and (worker.pool, worker.handlers) == (heartbeat.pool, handlers):
+            return worker
+        known = worker or Worker(
+            heartbeat.worker_id, heartbeat.pool, heartbeat.work_partition, "", now,
+            sent=heartbeat.received,
+        )  # fmt: skip
+        if worker is not None:
+            self._pools[worker.pool].leave(worker)
+        known.pool, known.handlers = heartbeat.pool, handlers
+        self._workers[known.worker_id] = known
+        self._pools.setdefault(known.pool, Pool()).join(known)
+        return known
+
+    def _keep(self, worker: Worker) -> None:
+        worker.fresh = True
+        self._heard[worker.worker_id] = worker
+        self._heard.move_to_end(worker.worker_id)
+        self._pools[worker.pool].place(worker)
+
+    def _expect(self, worker_id: str, now: float, *, often: bool) -> None:
+        """Forget the worker unless it is heard again."""
+        self._busy.pop(worker_id, None)
+        self._idle.pop(worker_id, None)
+        if often:
+            self._busy[worker_id] = now + self._term
+        else:
+            self._idle[worker_id] = now + self._seldom
+
+    def _forget(self, worker_id: str) -> None:
+        worker = self._workers.pop(worker_id, None)
+        self.strangers.pop(worker_id, None)
+        for known in (self._heard, self._busy, self._idle):
+            known.pop(worker_id, None)
+        if worker is not None:
+            self._pools[worker.pool].leave(worker)
+            if not self._pools[worker.pool]:
+                del self._pools[worker.pool]
+        self._forget_boot(worker_id)
+
+    def _forget_boot(self, worker_id: str) -> None:
+        heard = worker_id in self._busy or worker_id in self._idle
+        if not heard and not self.leases.of(worker_id):
+            self._boots.forget(worker_id)
 
 
-def succeeds(worker_id: str, other: str) -> bool:
-    """Whether `worker_id` is a later boot of the instance of `other`, which is gone then."""
-    return Roster._boot_order(other, worker_id) < 0
+def _lease(job: Job, worker_id: str, ends_at: float) -> Running:
+    return Running(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)
 
 
-def freest(workers: Iterable[Worker], job_type: str) -> Worker | None:
-    """The worker with most free slots among those that handle a type."""
-    able: Iterator[Worker] = (worker for worker in workers if job_type in worker.handlers)
-    return max(able, key=lambda worker: worker.free, default=None)
+def _is_unread(lease: Running, worker: Worker) -> bool:
+    """Whether the worker has not read a lease, as far as is known here."""
+    return not lease.confirmed and lease.number > worker.received

@@ -8,8 +8,9 @@ from __future__ import annotations
 from streams import ledger
 from streams.dispatcher import attempts, metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
+from streams.dispatcher.leases import Running
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster, Running, succeeds
+from streams.dispatcher.roster import Roster
 from streams.dispatcher.strangers import Strangers
 from streams.serde import keys
 from streams.serde.records import (
@@ -89,7 +90,7 @@ class Runs:
             self._life.ctx.store("checkpoints").put(key, body.value.encode())
 
     def ended(self, command: Command, body: Ended) -> None:
-        self._roster.announced(body.worker_id, body.free)
+        self._roster.announced(body.worker_id, body.free, body.received)
         job = self._living(command, body.run_id, last_word=True)
         if job is None:
             return
@@ -115,7 +116,8 @@ class Runs:
         """The job goes elsewhere at once; the attempt was none."""
         if body.reason != "not_mine":
             # A lease that answers an old heartbeat says that the next would, too.
-            self._roster.announced(body.worker_id, 0 if body.reason == "bad_lease" else body.free)
+            free = 0 if body.reason == "bad_lease" else body.free
+            self._roster.announced(body.worker_id, free, body.received)
         job = self._store.get(command.job_id)
         if job is None or job.status != "running" or job.epoch != command.epoch:
             metrics.STALE.labels("Declined").inc()
@@ -127,9 +129,15 @@ class Runs:
             self._refused(job, body)
 
     def _disowned(self, job: Job, body: Declined) -> None:
-        """Another's lease was read: its worker may run it, unless a later boot says that."""
+        """Another's lease was read: its worker may run it, unless a later boot says that.
+
+        The worker that it is of reads that partition no more, so it gets no further lease until it
+        is heard again: the one that reads there now would turn each of them away.
+        """
         lease = self._roster.running.get(job.job_id)
-        if lease is None or not succeeds(body.worker_id, lease.worker_id):
+        if lease is not None:
+            self._roster.withdraw(lease.worker_id)
+        if lease is None or not self._roster.succeeds(body.worker_id, lease.worker_id):
             metrics.STALE.labels("Declined").inc()
             return
         why = f"WorkerRestarted: {body.worker_id} took the place of {lease.worker_id}"

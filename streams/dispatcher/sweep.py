@@ -6,9 +6,12 @@ erased tenants. A round begins at the start, every five minutes, and when a tena
 
 from __future__ import annotations
 
-from streams.dispatcher import metrics, routing
+from itertools import islice
+
+from streams.dispatcher import live_index, metrics, routing
 from streams.dispatcher.jobs import due_at
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.live_index import Live
 from streams.dispatcher.tenants import ERASED_REASON
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
@@ -51,14 +54,16 @@ class Sweep:
             self._behind = _START
         if self._behind == _START:
             self._due = life.ctx.monotonic + _ROUND_SECONDS
-        job_ids = life.store.live_after(self._behind, _LOOKED_AT)
+        found = live_index.entries(life.ctx.store("jobs"), self._behind)
+        part = list(islice(found, _LOOKED_AT))
         changed = 0
-        for job_id in job_ids:
+        for job_id, live in part:
             self._behind = job_id
-            changed += self._mended(life.store.get(job_id), life)
+            if self._is_due(live, life):
+                changed += self._mended(life.store.get(job_id), life)
             if changed == _CHANGED:
                 return
-        if len(job_ids) < _LOOKED_AT:
+        if len(part) < _LOOKED_AT:
             self._finish(life.ctx.store("jobs"))
 
     def _finish(self, store: KeyValueStore) -> None:
@@ -66,6 +71,11 @@ class Sweep:
         if self.rerouting:
             store.put(_ROUTING, self._digest)
             self.rerouting = False
+
+    def _is_due(self, live: Live, life: Lifecycle) -> bool:
+        """Whether the job itself has to be looked at; most need not be decoded."""
+        late = live.status == "scheduled" and live.at + _LATE_MS < life.now
+        return late or self.rerouting or live.tenant_id in life.tenants.erased
 
     def _mended(self, job: Job | None, life: Lifecycle) -> bool:
         if job is None:

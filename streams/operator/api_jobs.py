@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from typing import get_args
+from typing import Annotated, get_args
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from streams.operator import queries
 from streams.operator.job_request import JobRequest
 from streams.operator.listing import list_answer, page_wanted
+from streams.operator.notes import bounded
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, idempotency_key, now_ms, read_body
 from streams.operator.pending import pending_job
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.standing import enabled_tenant
+from streams.operator.submission import Submission, submitted
+from streams.operator.verdicts import outstanding, told
 from streams.operator.views import Around, Json, job_json
 from streams.serde import ids
-from streams.serde.records import TERMINAL, Cancel, Job, JobStatus, Submit
+from streams.serde.records import TERMINAL, Cancel, Job, JobStatus
 
 routes = web.RouteTableDef()
 
@@ -30,7 +33,7 @@ class CancelRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reason: str = ""
+    reason: Annotated[str, AfterValidator(bounded)] = ""
 
 
 @routes.post("/v1/tenants/{tenant_id}/jobs")
@@ -40,23 +43,20 @@ async def submit_job(request: web.Request) -> web.Response:
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
     await enabled_tenant(parts, tenant_id)
-    job_id, now = ids.submitted_job_id(tenant_id, key), now_ms()
+    now = now_ms()
     submit = wanted.submission(parts.topology, traceparent(request), now)
-    twin = await parts.ask(lambda db: queries.job(db, job_id))
-    if twin is not None and _keeps_twins_out(twin, parts.topology.window_ms, now):
-        return await _submitted(parts, twin, submit)
-    await parts.command(tenant_id, job_id, submit)
-    job = await _accepted(parts, job_id, after=twin.incarnation if twin else 0)
-    if job is not None:
-        return await _submitted(parts, job, submit)
-    answer = job_json(pending_job(tenant_id, job_id, submit, parts.topology, now), Around())
-    return web.json_response(answer, status=202)
+    asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
+    shown = await submitted(parts, asked, now)
+    if shown is None:
+        pending = pending_job(tenant_id, asked.job_id, submit, parts.topology, now)
+        shown = job_json(pending, Around())
+    return web.json_response(shown, status=202)
 
 
 @routes.get("/v1/jobs/{job_id}")
 async def get_job(request: web.Request) -> web.Response:
     """A job with its effects, steps and progress."""
-    return web.json_response(await _shown(request.app[PARTS], request.match_info["job_id"]))
+    return web.json_response(await shown_job(request.app[PARTS], request.match_info["job_id"]))
 
 
 @routes.get("/v1/jobs")
@@ -81,15 +81,16 @@ async def cancel_job(request: web.Request) -> web.Response:
     job = await known_job(parts, job_id)
     if job.status in TERMINAL:
         raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
-    await parts.command(job.tenant_id, job_id, Cancel(wanted.reason, SUBMITTED_BY))
+    cancel = Cancel(wanted.reason, SUBMITTED_BY, job.incarnation)
 
-    def taken(connection: sqlite3.Connection) -> Job | None:
+    def heard(connection: sqlite3.Connection) -> Job | None:
         found = queries.job(connection, job_id)
-        heard = found is not None and (found.cancel_requested or found.status in TERMINAL)
-        return found if heard else None
+        if found is None or found.incarnation != job.incarnation:
+            return job
+        return found if found.cancel_requested or found.status in TERMINAL else None
 
-    await parts.once(("jobs", (job_id,)), taken)
-    return web.json_response(await _shown(parts, job_id), status=202)
+    await told(parts, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
+    return web.json_response(await shown_job(parts, job_id), status=202)
 
 
 async def known_job(parts: Parts, job_id: str) -> Job:
@@ -110,39 +111,22 @@ def traceparent(request: web.Request) -> str:
     return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
 
 
-async def _shown(parts: Parts, job_id: str) -> Json:
+async def shown_job(parts: Parts, job_id: str) -> Json:
+    """A job as the API shows it.
+
+    Raises:
+        Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
+    """
     shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
-    if shown is None:
-        raise _unknown(job_id)
-    return shown
-
-
-async def _accepted(parts: Parts, job_id: str, after: int) -> Job | None:
-    def newer(connection: sqlite3.Connection) -> Job | None:
-        found = queries.job(connection, job_id)
-        return found if found is not None and found.incarnation > after else None
-
-    # A twin that the dispatcher, by its own clock, still found inside the window stays as it is.
-    return await parts.once(("jobs", (job_id,)), newer) or await parts.ask(
-        lambda db: queries.job(db, job_id)
-    )
-
-
-async def _submitted(parts: Parts, job: Job, submit: Submit) -> web.Response:
-    if job.request_hash != submit.request_hash:
-        raise Refusal(
-            409,
-            "key-reused",
-            f"this key belongs to job {job.job_id}, submitted with another body: "
-            "send the same body, or a new key",
-            job_id=job.job_id,
-        )
-    return web.json_response(await _shown(parts, job.job_id), status=202)
-
-
-def _keeps_twins_out(job: Job, window_ms: int, now: int) -> bool:
-    return job.status not in TERMINAL or now - job.event_time <= window_ms
+    if shown is not None:
+        return shown
+    if await outstanding(parts, ("job", job_id)) is not None:
+        raise Refusal(503, "not-shown", f"job {job_id} is accepted, and no dispatcher has taken it "
+                      "yet: ask again")  # fmt: skip
+    raise _unknown(job_id)
 
 
 def _unknown(job_id: str) -> Refusal:
-    return unknown("job", job_id, "it was never accepted, or has been purged since it ended")
+    return unknown(
+        "job", job_id, "it was never accepted, is not shown yet, or has been purged since it ended"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from streams.operator.projections import RowKey
@@ -25,12 +25,17 @@ class Arrivals:
             self._loop.call_soon_threadsafe(self._wake, list(changed))
 
     async def until(
-        self, key: RowKey, look: Callable[[], Awaitable[T | None]], seconds: float
+        self,
+        key: RowKey,
+        look: Callable[[], Awaitable[T | None]],
+        seconds: float,
+        others: Sequence[RowKey] = (),
     ) -> T | None:
-        """What `look` finds, asked now and after each change of the row; None after `seconds`."""
+        """What `look` finds, asked now and after each change of a row; None after `seconds`."""
         deadline = time.monotonic() + seconds
         changed = asyncio.Event()
-        self._waiting.setdefault(key, set()).add(changed)
+        for each in (key, *others):
+            self._waiting.setdefault(each, set()).add(changed)
         try:
             while (found := await look()) is None:
                 async with asyncio.timeout(deadline - time.monotonic()):
@@ -40,7 +45,8 @@ class Arrivals:
         except TimeoutError:
             return None
         finally:
-            self._forget(key, changed)
+            for each in (key, *others):
+                self._forget(each, changed)
 
     def _wake(self, changed: Iterable[RowKey]) -> None:
         for key in changed:

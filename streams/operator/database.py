@@ -18,7 +18,7 @@ import structlog
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 # `record` is the record's value as it stood on the topic; columns beside it are what lists
@@ -26,6 +26,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SCHEMA = """
 CREATE TABLE jobs (
   job_id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL,
+  pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, part INTEGER NOT NULL,
   created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, record BLOB NOT NULL);
 CREATE INDEX jobs_newest ON jobs (created_at, job_id);
 CREATE INDEX jobs_of_tenant ON jobs (tenant_id, created_at, job_id);
@@ -33,6 +34,14 @@ CREATE INDEX jobs_of_tenant_by_status ON jobs (tenant_id, status, created_at, jo
 CREATE INDEX jobs_by_status ON jobs (status, created_at, job_id);
 CREATE INDEX jobs_by_type ON jobs (type, created_at, job_id);
 CREATE INDEX jobs_ready ON jobs (ready_at) WHERE status = 'pending';
+CREATE INDEX jobs_waiting ON jobs (type, created_at, job_id)
+  WHERE status IN ('pending', 'scheduled', 'waiting');
+CREATE INDEX jobs_of_scope ON jobs (tenant_id, scope);
+CREATE INDEX jobs_by_replay ON jobs (replay_of) WHERE replay_of IS NOT NULL;
+CREATE TABLE held (
+  part INTEGER, pool TEXT, type TEXT, tenant_id TEXT, id TEXT NOT NULL, since INTEGER NOT NULL,
+  record BLOB NOT NULL, PRIMARY KEY (part, pool, type, tenant_id));
+CREATE INDEX held_newest ON held (since, id);
 CREATE TABLE progress (
   job_id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL);
 CREATE INDEX progress_by_age ON progress (at);
@@ -43,8 +52,11 @@ CREATE TABLE effects (
   tenant_id TEXT, scope TEXT, action TEXT, first_claimed_at INTEGER NOT NULL,
   record BLOB NOT NULL, PRIMARY KEY (tenant_id, scope, action)) WITHOUT ROWID;
 CREATE TABLE dead_letters (
-  id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL);
+  id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL,
+  reason TEXT NOT NULL, topic TEXT, replayed INTEGER NOT NULL, place TEXT NOT NULL,
+  part INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL);
 CREATE INDEX dead_letters_newest ON dead_letters (at, id);
+CREATE INDEX dead_letters_to_replay ON dead_letters (place) WHERE kind = 'record' AND replayed = 0;
 CREATE INDEX dead_letters_of_tenant ON dead_letters (tenant_id, at, id);
 CREATE TABLE tenants (
   tenant_id TEXT, kind TEXT, id TEXT, record BLOB NOT NULL,
@@ -70,8 +82,8 @@ CREATE TABLE positions (
 CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at INTEGER NOT NULL);
 """
 _TABLES = {
-    "jobs", "progress", "steps", "effects", "dead_letters", "tenants", "quarantine", "rejections",
-    "duplicates", "positions", "freshness",
+    "jobs", "held", "progress", "steps", "effects", "dead_letters", "tenants", "quarantine",
+    "rejections", "duplicates", "positions", "freshness",
 }  # fmt: skip
 
 

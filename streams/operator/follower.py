@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from contextvars import copy_context
 
@@ -17,7 +17,7 @@ from streams.kafka import wait_for_broker
 from streams.operator import positions
 from streams.operator.database import Database, is_damage, transaction
 from streams.operator.kafka_clients import STAGE
-from streams.operator.positions import Untrusted
+from streams.operator.positions import PartitionKey, Untrusted
 from streams.operator.projections import RowKey
 from streams.operator.session import Lag, Session
 from streams.runtime import metrics
@@ -33,6 +33,9 @@ _AGEING = (
 )  # fmt: skip
 """Tables whose rows leave with their records."""
 
+POSITIONS = "positions"
+"""Under this name and a partition it is announced that its rows have become newer."""
+
 _RETRY_SECONDS = 1.0
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
@@ -40,7 +43,7 @@ _SILENCE_SECONDS = 5.0
 
 
 class Follower:
-    """Follows from `start` to `stop`; `ready`, `lag` and the database are for any thread."""
+    """Follows from `start` to `stop`; its other members and the database are for any thread."""
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Follower:
         self._outage = Outage()
         self._lag: Lag | None = None
         self._last = Lag(0, 0.0, _now())
+        self._folded: Mapping[PartitionKey, int] = {}
         self._said: str | None = None
 
     def start(self) -> None:
@@ -82,6 +86,10 @@ class Follower:
         """None until the model has caught up since it last began to follow."""
         return self._lag
 
+    def folded(self, place: PartitionKey) -> int:
+        """All records of a partition before this offset are rows; -1 while that is not known."""
+        return self._folded.get(place, -1)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
@@ -99,7 +107,7 @@ class Follower:
                 self._wait(error)
 
     def _follow(self) -> None:
-        self._lag = None
+        self._lag, self._folded = None, {}
         with (
             closing(self._database.open_writer()) as connection,
             closing(self._session(connection)) as session,
@@ -109,6 +117,7 @@ class Follower:
             while not self._stopping.is_set():
                 self._require_file()
                 self._lag = self._last = session.lag()
+                self._publish(session.folded)
                 if time.monotonic() >= due:
                     self._keep_house(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
@@ -125,6 +134,12 @@ class Follower:
         self._said = None
         log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
 
+    def _publish(self, folded: Mapping[PartitionKey, int]) -> None:
+        moved = [place for place, at in folded.items() if at != self._folded.get(place)]
+        if moved:
+            self._folded = dict(folded)
+            self._announce((POSITIONS, place) for place in moved)
+
     def _require_file(self) -> None:
         if not self._database.in_place():
             raise Untrusted("its file was deleted or replaced")
@@ -140,7 +155,7 @@ class Follower:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
-        self._lag = None
+        self._lag, self._folded = None, {}
         self._database.rebuild(reason).close()
 
     def _wait(self, error: Exception) -> None:

@@ -25,7 +25,6 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 _HTTP_ERRORS = {
     404: ("route-unknown", "nothing answers at this path: see the API's reference"),
     405: ("method-not-allowed", "this path does not take that method"),
-    413: ("body-too-large", "the body is larger than a command may be: store it and send a link"),
 }
 
 
@@ -100,6 +99,8 @@ def _unauthorized(*, sent: bool) -> web.Response:
 
 def _of_http(error: web.HTTPException) -> web.StreamResponse:
     name, detail = _HTTP_ERRORS.get(error.status, ("bad-request", error.reason))
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        name, detail = "body-too-large", f"{error.text} Store it and send a link"
     allow = {"Allow": error.headers[hdrs.ALLOW]} if hdrs.ALLOW in error.headers else None
     return problem(error.status, name, detail, headers=allow)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import datetime
+from math import ceil
 from typing import Annotated, Any, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from streams.errors import LONGEST_WAIT_SECONDS
 from streams.operator.links import web_link
 from streams.operator.parts import SUBMITTED_BY
-from streams.operator.refusal import invalid
+from streams.operator.refusal import Refusal, invalid
 from streams.serde.records import Submit
 from streams.topology.model import Topology
 
@@ -23,8 +25,11 @@ _LATEST_MS = 253_402_300_799_999
 """The last millisecond that RFC 3339 can write."""
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
+MAX_INPUT_BYTES = 256 * 1024
+"""Of the input as JSON that is kept: job, lease and result must each fit one message."""
+
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
-Delay = Annotated[float, Field(ge=0, le=10 * 365 * 86_400)]
+Delay = Annotated[float, Field(ge=0, le=LONGEST_WAIT_SECONDS)]
 Timeout = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
@@ -77,23 +82,24 @@ class JobRequest(BaseModel):
     def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
         """The command's body; `now` in milliseconds.
 
+        A delay is sent as it was asked for: it counts from when the broker takes the command.
+
         Raises:
-            Refusal: 422, an unknown priority, or a time beyond the payloads' retention.
+            Refusal: 413, the input is too large; 422, an unknown priority, or a time beyond the
+                payloads' retention.
         """
-        run_at = self._run_at(now)
-        kept = topology.topics["payloads"].retention_ms
         if self.priority is not None and self.priority not in topology.priorities:
             known = ", ".join(topology.priorities)
             raise invalid([("priority", f"{self.priority!r} is not one of {known}")])
-        if run_at is not None and kept is not None and run_at - now > kept:
-            field = "run_at" if self.run_at is not None else "delay_seconds"
-            days = kept / 86_400_000
-            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
+        run_at = None if self.run_at is None else milliseconds(self.run_at)
+        delay_ms = None if self.delay_seconds is None else _milliseconds_of(self.delay_seconds)
+        self._require_payload(topology, run_at - now if run_at is not None else delay_ms or 0)
         return Submit(
             type=self.type,
-            input=orjson.dumps(self.input).decode(),
+            input=stored_json(self.input, "input", MAX_INPUT_BYTES),
             priority=self.priority,
             run_at=run_at,
+            delay_ms=delay_ms,
             timeout_seconds=self.timeout_seconds,
             workflow_id=self.workflow_id,
             callback_url=self.callback_url,
@@ -102,10 +108,30 @@ class JobRequest(BaseModel):
             traceparent=traceparent,
         )
 
-    def _run_at(self, now: int) -> int | None:
-        if self.run_at is not None:
-            return milliseconds(self.run_at)
-        return None if self.delay_seconds is None else now + round(self.delay_seconds * 1000)
+    def _require_payload(self, topology: Topology, ahead: int) -> None:
+        kept = topology.topics["payloads"].retention_ms
+        if kept is not None and ahead > kept:
+            field = "run_at" if self.run_at is not None else "delay_seconds"
+            days = kept / 86_400_000
+            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
+
+
+def _milliseconds_of(seconds: float) -> int:
+    # Up, so that nothing fires early (G4), but not for what a float adds to 1.1.
+    return ceil(round(seconds * 1000, 3))
+
+
+def stored_json(value: Any, field: str, most: int) -> str:
+    """A value as the JSON text that is kept, which can be longer than what was sent.
+
+    Raises:
+        Refusal: 413, it has more than `most` bytes.
+    """
+    text = orjson.dumps(value)
+    if len(text) > most:
+        raise Refusal(413, "body-too-large", f"{field} has {len(text)} bytes as JSON that is kept, "
+                      f"at most {most} are taken: store it and send a link")  # fmt: skip
+    return text.decode()
 
 
 def milliseconds(text: str) -> int:

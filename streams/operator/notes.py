@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from pydantic import AfterValidator
 
+MAX_NOTE_BYTES = 4_096
+
+
+def bounded(note: str) -> str:
+    """The note itself: it lies in records that must fit a message.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if (size := len(note.encode())) > MAX_NOTE_BYTES:
+        raise ValueError(f"has {size} bytes, at most {MAX_NOTE_BYTES} are kept")
+    return note
+
 
 def noted(must: str) -> AfterValidator:
     """The note without the space around it; `must` is what a blank one is refused with."""
@@ -11,6 +24,6 @@ def noted(must: str) -> AfterValidator:
     def check(note: str) -> str:
         if not note.strip():
             raise ValueError(must)
-        return note.strip()
+        return bounded(note.strip())
 
     return AfterValidator(check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,8 +18,12 @@ from streams.kafka import AwaitedProducer
 from streams.operator.arrivals import Arrivals
 from streams.operator.database import Database
 from streams.operator.follower import Follower
+from streams.operator.positions import PartitionKey
 from streams.operator.projections import Row, RowKey
+from streams.operator.recency import Recency
+from streams.operator.record_producer import RecordReplays
 from streams.operator.refusal import Refusal, invalid, unfit
+from streams.operator.turns import Turns
 from streams.payload_reader import PayloadReader
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
@@ -49,6 +53,9 @@ class Parts:
     producer: AwaitedProducer
     payloads: PayloadReader
     admission: Admission
+    recency: Recency
+    records: RecordReplays
+    turns: Turns = field(default_factory=Turns)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from reading a record of `tenants` to the durable one that replaces it."""
     unshown: dict[Row, TenantRecord] = field(default_factory=dict)
@@ -64,9 +71,29 @@ class Parts:
         """Run a query on the read model, off the event loop."""
         return await asyncio.to_thread(self.database.read, query)
 
-    async def once(self, row: RowKey, query: Callable[[sqlite3.Connection], T | None]) -> T | None:
-        """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`."""
-        return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS)
+    async def once(
+        self,
+        row: RowKey,
+        query: Callable[[sqlite3.Connection], T | None],
+        others: Sequence[RowKey] = (),
+    ) -> T | None:
+        """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`.
+
+        It is asked again after each change of the row, or of one of the others.
+        """
+        return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS, others)
+
+    async def recent(self, *places: PartitionKey) -> None:
+        """Return once the rows of these partitions are as new as this call.
+
+        Raises:
+            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+        """
+        await asyncio.gather(*(self.recency.of(p, SHOWN_WITHIN_SECONDS) for p in places))
+
+    def home(self, tenant_id: str) -> int:
+        """The partition of a tenant on every topic that is partitioned by tenant."""
+        return ids.partition_for(tenant_id, self.topology.partitions)
 
     async def shown(self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]) -> None:
         """Return once the read model fulfils a condition on a row.
@@ -87,21 +114,21 @@ class Parts:
             "tenants",
             keys.tenant_key(*key),
             None if record is None else TENANT.encode(record),
-            partition=ids.partition_for(key[0], self.topology.partitions),
+            partition=self.home(key[0]),
         )
 
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> None:
-        """Ask the dispatcher; returns once the command is durable.
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+        """Ask the dispatcher; returns the command's offset once it is durable.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
         command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, now_ms(), body)
-        await self.producer.send(
+        return await self.producer.send(
             "jobs.commands",
             tenant_id.encode(),
             COMMAND.encode(command),
-            partition=ids.partition_for(tenant_id, self.topology.partitions),
+            partition=self.home(tenant_id),
         )
 
 

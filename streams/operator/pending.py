@@ -13,6 +13,7 @@ _DEFAULT_TIMEOUT_SECONDS = 300.0
 def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology, now: int) -> Job:
     """The job of a submission that is on its way to the dispatcher; `now` in milliseconds."""
     declared = topology.job_type(submit.type)
+    due = now + submit.delay_ms if submit.delay_ms is not None else submit.run_at
     return Job(
         job_id=job_id,
         tenant_id=tenant_id,
@@ -36,7 +37,7 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
         input=submit.input,
         request_hash=submit.request_hash,
         event_time=now,
-        scheduled_at=submit.run_at,
+        scheduled_at=due,
         next_retry_at=None,
         last_error=None,
         result=None,
@@ -53,11 +54,15 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
     )
 
 
-def pending_replay(job: Job, job_id: str, replay: Replay, now: int) -> Job:
+def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, now: int) -> Job:
     """The replay of `job` that is on its way to the dispatcher; `now` in milliseconds."""
+    route = topology.route(job.event.source, job.event.event_type) if job.event else None
+    type_ = replay.type or (route.job if route else job.type)
     return replace(
         job,
         job_id=job_id,
+        type=type_,
+        pool=topology.job_type(type_).pool,
         incarnation=1,
         status="pending",
         attempts=0,
@@ -69,6 +74,13 @@ def pending_replay(job: Job, job_id: str, replay: Replay, now: int) -> Job:
         last_error=None,
         result=None,
         cancel_requested=False,
+        cancel_reason=None,
+        end_reason=None,
+        replayed_as=None,
+        asked_pool=None,
+        lost=0,
+        lost_alone=0,
+        history=(),
         replay_of=replay.replay_of,
         replay_note=replay.note,
         submitted_by=replay.submitted_by,

@@ -14,6 +14,7 @@ from streams.serde import keys
 from streams.serde.codec import (
     DEAD_LETTER,
     DUPLICATE,
+    HELD,
     JOB,
     LEDGER_ENTRY,
     PROGRESS,
@@ -25,6 +26,8 @@ from streams.serde.codec import (
 Row = tuple[Any, ...]
 RowKey = tuple[str, Row]
 """Table and primary key of a row."""
+
+_INTEGERS = ("incarnation", "part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Projection:
         if len(parts) != self.key_columns:
             raise DecodeError(f"{record.topic}: a key of {len(parts)} parts")
         named = zip(self.columns, parts, strict=False)
-        return tuple(_integer(p) if name == "incarnation" else p for name, p in named)
+        return tuple(_integer(p) if name in _INTEGERS else p for name, p in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,14 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
 
 def _job(record: Record) -> Row:
     job = JOB.decode(record.value)
-    return (job.job_id, job.tenant_id, job.type, job.status, job.created_at, job.ready_at,
-            record.value)  # fmt: skip
+    return (job.job_id, job.tenant_id, job.type, job.status, job.pool, job.scope, job.replay_of,
+            record.partition, job.created_at, job.ready_at, record.value)  # fmt: skip
+
+
+def _held(record: Record) -> Row:
+    held = HELD.decode(record.value)
+    key = held.partition, held.pool, held.type, held.tenant_id or ""
+    return *key, "/".join(map(str, key)), held.since, record.value
 
 
 def _progress(record: Record) -> Row:
@@ -120,7 +129,11 @@ def _effect(record: Record) -> Row:
 
 def _dead_letter(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
-    return letter.id, letter.tenant_id, letter.at, record.value
+    # In text order, records of one partition stand in the order of their offsets.
+    place = f"{letter.stage}:{letter.topic}:{letter.partition or 0:010}:{letter.offset or 0:019}"
+    return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
+            letter.replayed_at is not None, place, record.partition, letter.at,
+            record.value)  # fmt: skip
 
 
 def _tenant(record: Record) -> Row:
@@ -161,15 +174,30 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise DecodeError(f"{text!r} is no incarnation") from error
+        raise DecodeError(f"{text!r} in a key is no number") from error
 
 
 PROJECTIONS: dict[str, Projection] = {
     "jobs": Projection(
         "jobs",
-        ("job_id", "tenant_id", "type", "status", "created_at", "ready_at", "record"),
+        (
+            "job_id",
+            "tenant_id",
+            "type",
+            "status",
+            "pool",
+            "scope",
+            "replay_of",
+            "part",
+            "created_at",
+            "ready_at",
+            "record",
+        ),
         1,
         _job,
+    ),
+    "jobs.held": Projection(
+        "held", ("part", "pool", "type", "tenant_id", "id", "since", "record"), 4, _held
     ),
     "jobs.progress": Projection("progress", ("job_id", "tenant_id", "at", "value"), 1, _progress),
     "dispatcher.checkpoints.changelog": Projection(
@@ -178,7 +206,24 @@ PROJECTIONS: dict[str, Projection] = {
     "ledger": Projection(
         "effects", ("tenant_id", "scope", "action", "first_claimed_at", "record"), 3, _effect
     ),
-    "dlq": Projection("dead_letters", ("id", "tenant_id", "at", "record"), 1, _dead_letter),
+    "dlq": Projection(
+        "dead_letters",
+        (
+            "id",
+            "tenant_id",
+            "kind",
+            "stage",
+            "reason",
+            "topic",
+            "replayed",
+            "place",
+            "part",
+            "at",
+            "record",
+        ),
+        1,
+        _dead_letter,
+    ),
     "quarantine": Projection(
         "quarantine",
         ("tenant_id", "source", "payload_hash", "id", "status", "at", "record"),

@@ -6,22 +6,29 @@ A query about one tenant names it in SQL (G3): no row of another is ever read.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from streams.operator import paging
 from streams.operator.cursor import Cursor
+from streams.operator.paging import newest
 from streams.operator.views import Around, Json, job_json
 from streams.serde import ids
 from streams.serde.codec import (
-    DEAD_LETTER,
     DUPLICATE,
+    HELD,
     JOB,
     LEDGER_ENTRY,
     QUARANTINED,
     REJECTION,
 )
-from streams.serde.records import DeadLetter, Duplicate, Job, Quarantined, Rejection
+from streams.serde.records import (
+    Duplicate,
+    Held,
+    Job,
+    LedgerEntry,
+    Quarantined,
+    Rejection,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,8 @@ def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
 
 
 def around(connection: sqlite3.Connection, found: Job) -> Around:
-    """Effects of the job's scope, steps of its incarnation, newest progress, event's duplicates."""
+    """Effects of the job's scope, steps of its incarnation, newest progress, event's duplicates,
+    and what keeps it from running."""
     effects = connection.execute(
         "SELECT record FROM effects WHERE tenant_id = ? AND scope = ?"
         " ORDER BY first_claimed_at, action",
@@ -82,7 +90,30 @@ def around(connection: sqlite3.Connection, found: Job) -> Around:
         tuple(steps.fetchall()),
         progress[0] if progress else None,
         duplicates(connection, found),
+        held(connection, found),
     )
+
+
+def effect(connection: sqlite3.Connection, found: Job, action: str) -> LedgerEntry | None:
+    """One effect of the job's scope."""
+    row = connection.execute(
+        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ? AND action = ?",
+        (found.tenant_id, found.scope, action),
+    ).fetchone()
+    return None if row is None else LEDGER_ENTRY.decode(row[0])
+
+
+def held(connection: sqlite3.Connection, found: Job) -> Held | None:
+    """Why no lease can be made for a pending job; its tenant's own reason comes first."""
+    if found.status != "pending":
+        return None
+    row = connection.execute(
+        "SELECT h.record FROM jobs j JOIN held h ON h.part = j.part AND h.pool = j.pool"
+        " AND h.type = j.type AND h.tenant_id IN ('', j.tenant_id)"
+        " WHERE j.job_id = ? ORDER BY h.tenant_id DESC LIMIT 1",
+        (found.job_id,),
+    ).fetchone()
+    return None if row is None else HELD.decode(row[0])
 
 
 def duplicates(connection: sqlite3.Connection, found: Job) -> Duplicate | None:
@@ -104,26 +135,23 @@ def jobs_page(
 ) -> Page:
     """Jobs by creation, newest first."""
     equal = {"tenant_id": wanted.tenant_id, "status": wanted.status, "type": wanted.type}
-    rows = _newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
-    jobs = [JOB.decode(record) for _, _, record in rows[:limit]]
-    items = tuple(job_json(each, around(connection, each)) for each in jobs)
-    return Page(items, _behind(rows, limit))
+    rows, after = newest(connection, "jobs", ("created_at", "job_id"), equal, limit, cursor)
+    items, size = list[Json](), 0
+    for at, job_id, record in rows:
+        found = JOB.decode(record)
+        beside = around(connection, found)
+        size += len(record) + _size(beside)
+        if items and size > paging.PAGE_BYTES:
+            break
+        items.append(job_json(found, beside))
+        last = Cursor(at, job_id)
+    return Page(tuple(items), after if len(items) == len(rows) else last)
 
 
-def dead_letters_page(
-    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
-) -> tuple[tuple[DeadLetter, ...], Cursor | None]:
-    """Dead letters newest first, and the cursor behind the last."""
-    equal = {"tenant_id": tenant_id}
-    rows = _newest(connection, "dead_letters", ("at", "id"), equal, limit, cursor)
-    letters = tuple(DEAD_LETTER.decode(record) for _, _, record in rows[:limit])
-    return letters, _behind(rows, limit)
-
-
-def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
-    """One dead letter, by job id or by stage:topic:partition:offset."""
-    row = connection.execute("SELECT record FROM dead_letters WHERE id = ?", (id_,)).fetchone()
-    return None if row is None else DEAD_LETTER.decode(row[0])
+def _size(beside: Around) -> int:
+    """About how many bytes it takes to show what stands on other topics about a job."""
+    effects = sum(len(entry.result or "") + len(entry.error or "") for entry in beside.effects)
+    return effects + sum(len(value) for _, value in beside.steps) + len(beside.progress or "")
 
 
 def quarantined_page(
@@ -135,8 +163,8 @@ def quarantined_page(
 ) -> tuple[tuple[Quarantined, ...], Cursor | None]:
     """Quarantined bodies newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id, "status": status}
-    rows = _newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
-    return tuple(QUARANTINED.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+    rows, after = newest(connection, "quarantine", ("at", "id"), equal, limit, cursor)
+    return tuple(QUARANTINED.decode(each) for _, _, each in rows), after
 
 
 def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
@@ -150,8 +178,8 @@ def rejections_page(
 ) -> tuple[tuple[Rejection, ...], Cursor | None]:
     """Counted refusals newest first, and the cursor behind the last."""
     equal = {"tenant_id": tenant_id}
-    rows = _newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
-    return tuple(REJECTION.decode(each) for _, _, each in rows[:limit]), _behind(rows, limit)
+    rows, after = newest(connection, "rejections", ("at", "id"), equal, limit, cursor)
+    return tuple(REJECTION.decode(each) for _, _, each in rows), after
 
 
 def duplicates_page(
@@ -159,9 +187,17 @@ def duplicates_page(
 ) -> tuple[tuple[tuple[str, Duplicate], ...], Cursor | None]:
     """Events with duplicates by the last of these, newest first: fingerprint and counts."""
     order, equal = ("at", "fingerprint"), {"tenant_id": tenant_id}
-    rows = _newest(connection, "duplicates", order, equal, limit, cursor)
-    found = tuple((key, DUPLICATE.decode(each)) for _, key, each in rows[:limit])
-    return found, _behind(rows, limit)
+    rows, after = newest(connection, "duplicates", order, equal, limit, cursor)
+    return tuple((key, DUPLICATE.decode(each)) for _, key, each in rows), after
+
+
+def held_page(
+    connection: sqlite3.Connection, tenant_id: str | None, limit: int, cursor: Cursor | None
+) -> tuple[tuple[Held, ...], Cursor | None]:
+    """What keeps jobs from running, the newest reason first, and the cursor behind the last."""
+    equal = {"tenant_id": tenant_id}
+    rows, after = newest(connection, "held", ("since", "id"), equal, limit, cursor)
+    return tuple(HELD.decode(each) for _, _, each in rows), after
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
@@ -172,31 +208,3 @@ def counts(connection: sqlite3.Connection) -> Counts:
         "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
     ).fetchone()
     return Counts(dict(by_status), dead, oldest)
-
-
-def _newest(
-    connection: sqlite3.Connection,
-    table: str,
-    order: tuple[str, str],
-    equal: dict[str, str | None],
-    limit: int,
-    cursor: Cursor | None,
-) -> Sequence[tuple[int, str, bytes]]:
-    """One row more than `limit`, to know whether there is a next page."""
-    at, id_ = order
-    given = {name: value for name, value in equal.items() if value is not None}
-    conditions = [f"{name} = ?" for name in given]
-    values: list[Any] = [*given.values()]
-    if cursor is not None:
-        conditions.append(f"({at}, {id_}) < (?, ?)")
-        values += [cursor.at, cursor.id]
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    return connection.execute(
-        f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
-        f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
-        (*values, limit + 1),
-    ).fetchall()
-
-
-def _behind(rows: Sequence[tuple[int, str, bytes]], limit: int) -> Cursor | None:
-    return Cursor(*rows[limit - 1][:2]) if len(rows) > limit else None

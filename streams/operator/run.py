@@ -20,21 +20,27 @@ from streams.key_book import KeyBook
 from streams.operator import (
     api_dead_letters,
     api_duplicates,
+    api_effects,
     api_events,
     api_jobs,
     api_payloads,
     api_quarantine,
     api_rejections,
+    api_routing,
     api_tenants,
     api_vault,
+    api_waiting,
 )
 from streams.operator.arrivals import Arrivals
 from streams.operator.database import Database
 from streams.operator.follower import Follower
 from streams.operator.gate import authenticated, caught_up, newline_ended, problems
+from streams.operator.job_request import MAX_INPUT_BYTES
 from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.parts import PARTS, Parts
+from streams.operator.recency import Recency
+from streams.operator.record_producer import RecordReplays
 from streams.payload_reader import PayloadReader
 from streams.settings import Settings
 from streams.tenants_follower import TenantsFollower
@@ -43,12 +49,12 @@ from streams.vault import Vault, open_vault
 
 log = structlog.get_logger(__name__)
 
-MAX_BODY_BYTES = 256 * 1024
-"""Of a request: its job record must still fit one message with result and error beside it."""
+MAX_BODY_BYTES = MAX_INPUT_BYTES + 16 * 1024
+"""Of a request: the largest input, and what stands around it."""
 
 _APIS = (
-    api_tenants, api_vault, api_jobs, api_payloads, api_events, api_dead_letters, api_quarantine,
-    api_rejections, api_duplicates,
+    api_tenants, api_vault, api_jobs, api_waiting, api_effects, api_payloads, api_events,
+    api_routing, api_dead_letters, api_quarantine, api_rejections, api_duplicates,
 )  # fmt: skip
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
@@ -113,6 +119,7 @@ async def _parts(
     yield Parts(
         topology, vault, database, follower, arrivals, producer,
         payloads, admissions(producer, vault, book, topology),
+        Recency(settings, follower, arrivals), RecordReplays(settings),
     )  # fmt: skip
     closed.set()
     await asyncio.to_thread(tenants.stop)

@@ -13,18 +13,24 @@ from rich.text import Text
 Json = dict[str, Any]
 Show = Callable[[Json], None]
 
+_HELD = ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail")
+_HISTORY = ("attempt", "kind", "at", "worker_id", "error")
+_LEFT_OUT = ("id", "reason", "detail")
 _JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
-_DEAD_LETTERS = ("id", "tenant_id", "kind", "type", "reason", "attempts", "at", "detail")
+_DEAD_LETTERS = (
+    "id", "tenant_id", "kind", "type", "reason", "attempts", "at", "replayed_at", "detail",
+)  # fmt: skip
 _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
 _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
 _WHOLE = {
     "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
-    "updated_at", "first_at", "last_at",
+    "updated_at", "first_at", "last_at", "replayed_at", "since", "jobs", "attempt",
 }  # fmt: skip
 """Columns to copy and to compare: never wrapped, never cut short."""
 _DISPENSABLE = (
-    "attempts", "kind", "at", "created_at", "received_at", "job_id", "last_event_id", "first_at",
+    "replayed_at", "attempts", "kind", "worker_id", "partition", "at", "created_at", "received_at",
+    "job_id", "last_event_id", "first_at",
 )  # fmt: skip
 """What a list leaves out where a terminal has no room for it, in this order."""
 _TITLES = {"tenant_id": "tenant", "last_error": "error"}
@@ -63,7 +69,13 @@ def duplicates(found: Json) -> None:
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
     console = _console()
-    _fields(console, {k: v for k, v in found.items() if k not in ("effects", "steps")})
+    apart = ("effects", "steps", "history", "held")
+    _fields(console, {k: v for k, v in found.items() if k not in apart})
+    if found["held"]:
+        _fields(console, found["held"], "held: no lease can be made for it")
+    if found["history"]:
+        console.print("runs that did not succeed")
+        _list(found["history"], _HISTORY, None)
     if found["steps"]:
         _fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
     for effect in found["effects"]:
@@ -75,6 +87,27 @@ def dead_letter(found: Json) -> None:
     _fields(_console(), {k: v for k, v in found.items() if k != "job"})
     if found.get("job"):
         job(found["job"])
+
+
+def replayed(found: Json) -> None:
+    """A replay: the new job, or the letter of a record that was sent in again."""
+    if "history" in found:
+        job(found)
+    else:
+        dead_letter(found)
+
+
+def held(found: Json) -> None:
+    """A page of reasons for which jobs wait."""
+    _list(found["held"], _HELD, found["next_cursor"])
+
+
+def bulk(found: Json) -> None:
+    """What a bulk call did, then what it left out and why."""
+    apart = ("left_out", "next_cursor")
+    _fields(_console(), {k: v for k, v in found.items() if k not in apart})
+    if found.get("left_out"):
+        _list(found["left_out"], _LEFT_OUT, None)
 
 
 def _console() -> Console:
@@ -144,7 +177,7 @@ def _title(column: str) -> str:
 
 def _line(column: str, value: Any) -> Text:
     """A cell of one line, with an ellipsis where its column is narrower; times to the second."""
-    if value and (column == "at" or column.endswith("_at")):
+    if value and (column in ("at", "since") or column.endswith("_at")):
         return Text(str(value)[:19].replace("T", " ") + "Z", no_wrap=True)
     return Text(" ".join(_cell(value).plain.split()), no_wrap=True, overflow="ellipsis")
 

@@ -74,6 +74,21 @@ def connected(url: str | None, token_file: Path | None, data_dir: Path | None) -
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
 
 
+def page_by_page(api: Api, path: str, body: dict[str, Any], done: str) -> dict[str, Any]:
+    """The sum of all pages of a bulk call; says on standard error how far it is.
+
+    `done` names the count of what a page has done.
+    """
+    total = api.post(path, body)
+    while (cursor := total["next_cursor"]) is not None:
+        typer.echo(f"{done} {total[done]} of {total['matched']}", err=True)
+        found = api.post(path, body | {"cursor": cursor})
+        for name in found.keys() - {"matched", "dry_run", "next_cursor"}:
+            total[name] += found[name]
+        total["next_cursor"] = found["next_cursor"]
+    return total
+
+
 def show(found: dict[str, Any], as_json: bool, table: tables.Show) -> None:
     if as_json:
         typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())

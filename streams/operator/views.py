@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,8 +10,9 @@ from typing import Any
 import orjson
 
 from streams.serde.records import (
-    DeadLetter,
+    Attempt,
     Duplicate,
+    Held,
     Job,
     LedgerEntry,
     Quarantined,
@@ -36,6 +36,7 @@ class Around:
     steps: tuple[tuple[str, str], ...] = ()
     progress: str | None = None
     duplicates: Duplicate | None = None
+    held: Held | None = None
 
 
 def job_json(job: Job, around: Around) -> Json:
@@ -44,9 +45,13 @@ def job_json(job: Job, around: Around) -> Json:
         "job_id": job.job_id,
         "tenant_id": job.tenant_id,
         "type": job.type,
+        "pool": job.pool,
+        "asked_pool": job.asked_pool,
         "status": job.status,
+        "held": None if around.held is None else held_reason(around.held),
         "priority": job.priority,
         "attempts": job.attempts,
+        "lost": job.lost,
         "incarnation": job.incarnation,
         "event_id": job.event.event_id if job.event else None,
         "run_id": job.run_id,
@@ -57,16 +62,20 @@ def job_json(job: Job, around: Around) -> Json:
         "scheduled_at": rfc3339(job.scheduled_at),
         "next_retry_at": rfc3339(job.next_retry_at),
         "last_error": job.last_error,
+        "end_reason": job.end_reason,
+        "history": [attempt_json(each) for each in job.history],
         "result": _parsed(job.result),
         "effects": [effect_json(entry) for entry in around.effects],
         "steps": [{"name": name, "value": _parsed(value)} for name, value in around.steps],
         "progress": _parsed(around.progress),
         "duplicates": _counted(around.duplicates),
         "cancel_requested": job.cancel_requested,
+        "cancel_reason": job.cancel_reason,
         "replay_of": job.replay_of,
         "replay_note": job.replay_note,
+        "replayed_as": job.replayed_as,
         "submitted_by": job.submitted_by,
-        "trace_id": _trace_id(job.traceparent),
+        "trace_id": trace_id(job.traceparent),
         "created_at": rfc3339(job.created_at),
         "updated_at": rfc3339(job.updated_at),
     }
@@ -81,34 +90,32 @@ def effect_json(entry: LedgerEntry) -> Json:
         "claims": entry.claims,
         "result": _parsed(entry.result),
         "error": entry.error,
+        "settled_by": entry.settled_by,
+        "note": entry.note,
         "updated_at": rfc3339(entry.updated_at),
     }
 
 
-def dead_letter_json(letter: DeadLetter) -> Json:
-    """A dead letter as lists show it: where it comes from and why, without its bytes."""
+def attempt_json(run: Attempt) -> Json:
+    """A run that did not succeed; `worker_id` names the process that had it."""
+    return asdict(run) | {"at": rfc3339(run.at)}
+
+
+def held_reason(held: Held) -> Json:
+    """Why no lease can be made, since when, and the remedy."""
+    return {"reason": held.reason, "since": rfc3339(held.since), "detail": held.detail}
+
+
+def held_json(held: Held) -> Json:
+    """Jobs of one pool and type that wait in one partition; `jobs` is how many there were."""
     return {
-        "id": letter.id,
-        "kind": letter.kind,
-        "tenant_id": letter.tenant_id,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "stage": letter.stage,
-        "at": rfc3339(letter.at),
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "job_id": letter.job_id,
-        "type": letter.type,
-        "status": letter.status,
-        "attempts": letter.attempts,
-        "trace_id": _trace_id(letter.traceparent),
+        "partition": held.partition,
+        "pool": held.pool,
+        "type": held.type,
+        "tenant_id": held.tenant_id,
+        "jobs": held.jobs,
+        **held_reason(held),
     }
-
-
-def dead_record_json(letter: DeadLetter) -> Json:
-    """The bytes of a dead record, base64 as in RFC 4648 section 4."""
-    return {"key_base64": _base64(letter.key), "value_base64": _base64(letter.value)}
 
 
 def quarantined_json(record: Quarantined) -> Json:
@@ -127,7 +134,7 @@ def quarantined_json(record: Quarantined) -> Json:
         "content_type": record.content_type,
         "request_id": record.request_id,
         "headers": record.headers,
-        "trace_id": _trace_id(record.traceparent),
+        "trace_id": trace_id(record.traceparent),
         "released_at": rfc3339(record.released_at),
         "note": record.note,
         "released_by": record.released_by,
@@ -219,11 +226,7 @@ def _parsed(text: str | None) -> Any:
         return text
 
 
-def _trace_id(traceparent: str | None) -> str | None:
+def trace_id(traceparent: str | None) -> str | None:
     """Second field of a W3C traceparent."""
     parts = (traceparent or "").split("-")
     return parts[1] if len(parts) == 4 else None
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else base64.b64encode(raw).decode()

@@ -6,8 +6,8 @@ the broker's time is ahead of this machine's boot clock. Between two records tim
 clock alone: a step of the wall clock changes nothing, a suspended machine loses nothing, and a
 broker that is away is waited for without standing still.
 
-The bounds of successive records are intersected, so the quickest round trip decides and a slow one
-says nothing new. `now` is the lower bound: a timer may fire a round trip late, never early (G4).
+`now` is the lower bound of what `Estimate` knows: a timer may fire a round trip late, never early
+(G4). What is known is kept for the next process, lest a start after `ClockStepped` forgets it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -25,86 +24,25 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from streams.errors import ClockStepped, ConfigError, TidegateError
 from streams.runtime import metrics
 from streams.runtime.clock import boot_seconds
+from streams.runtime.clock_memory import ClockMemory, clock_memory
+from streams.runtime.time_estimate import Estimate, Reading
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 TOPIC = "clock"
 STEP_MS = 10_000
-"""How far the broker's clock may move beyond `DRIFT` before nothing more is decided by it.
+"""How far the broker's clock may move, beyond drift, before nothing more is decided by it.
 
 Time services correct less than a second while they run. The ledger counts keys of tools as expired
 a minute early, which has to cover this.
 """
-DRIFT = 0.0005
-"""By how much two clocks may run apart: 500 ppm is the most that the kernel corrects a clock by."""
 _EVERY_SECONDS = 10.0
 _RETRY_SECONDS = 1.0
 _PATIENCE_MS = 5_000
 """A round trip that takes longer is not believed."""
 _TELL_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One record: when it was sent and acknowledged on the boot clock, and the broker's time.
-
-    All in milliseconds. `low` and `high` bound the broker's time less the boot clock's; the
-    broker's time is cut to whole milliseconds.
-    """
-
-    sent: float
-    answered: float
-    appended: int
-
-    @property
-    def low(self) -> float:
-        return self.appended - self.answered
-
-    @property
-    def high(self) -> float:
-        return self.appended + 1 - self.sent
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The broker's time less the boot clock's lay between `low` and `high` at boot time `at`.
-
-    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain.
-    """
-
-    low: float
-    high: float
-    at: float
-    strayed: float = 0.0
-
-    @classmethod
-    def first(cls, reading: Reading) -> Estimate:
-        """What one reading tells."""
-        return cls(reading.low, reading.high, reading.answered)
-
-    def now(self, boot_ms: float) -> int:
-        """The broker's time in milliseconds, or a little less."""
-        return int(boot_ms + self.low - (boot_ms - self.at) * DRIFT)
-
-    def after(self, reading: Reading) -> Estimate:
-        """What is known with one reading more.
-
-        Raises:
-            ClockStepped: the broker's clock moved by more than `STEP_MS`, at once or bit by bit.
-        """
-        drift = (reading.answered - self.at) * DRIFT
-        low, high = self.low - drift, self.high + drift
-        strayed = max(0.0, self.strayed - drift)
-        if reading.low <= high and low <= reading.high:
-            narrowed = max(low, reading.low), min(high, reading.high)
-            return Estimate(*narrowed, reading.answered, strayed)
-        moved = reading.low - high if reading.low > high else reading.high - low
-        strayed += abs(moved)
-        if strayed > STEP_MS:
-            raise _stepped(moved)
-        return Estimate(reading.low, reading.high, reading.answered, strayed)
 
 
 class BrokerClock:
@@ -114,14 +52,21 @@ class BrokerClock:
     """
 
     def __init__(
-        self, producer: Producer, topic: str, stage: str, boot: Callable[[], float] = boot_seconds
+        self,
+        producer: Producer,
+        topic: str,
+        stage: str,
+        memory: ClockMemory,
+        boot: Callable[[], float] = boot_seconds,
     ) -> None:
         self.monotonic = boot
         self._producer = producer
         self._topic = topic
         self._stage = stage
+        self._memory = memory
+        self._known = memory.recall(boot() * 1000)
         self._estimate: Estimate | None = None
-        self._latest = 0
+        self._latest = 0 if self._known is None else self._known.now(boot() * 1000)
         self._failure: Exception | None = None
         self._read_at = boot()
         self._told = False
@@ -211,10 +156,14 @@ class BrokerClock:
             self._failure = error  # the stage's thread ends with it
 
     def _take(self, reading: Reading) -> None:
-        known = self._estimate
-        self._estimate = Estimate.first(reading) if known is None else known.after(reading)
+        known = self._known
+        found = Estimate.first(reading) if known is None else known.after(reading)
+        if known is not None and found.strayed > STEP_MS:
+            raise _stepped(found.low - known.low, self._memory)
+        self._known = self._estimate = found
+        self._memory.keep(found)
         self._read_at, self._told = reading.answered / 1000, False
-        ahead = time.time() - self._estimate.now(reading.answered) / 1000
+        ahead = time.time() - found.now(reading.answered) / 1000
         metrics.WALL_CLOCK_AHEAD.labels(self._stage).set(ahead)
 
     def _append_time(self, message: Message) -> int:
@@ -245,13 +194,17 @@ def broker_clock(settings: Settings, stage: str) -> BrokerClock:
         "linger.ms": 0,
         "message.timeout.ms": _PATIENCE_MS,
     }
-    return BrokerClock(Producer(settings.client(**config)), settings.topic_prefix + TOPIC, stage)
+    producer = Producer(settings.client(**config))
+    return BrokerClock(
+        producer, settings.topic_prefix + TOPIC, stage, clock_memory(settings, stage)
+    )
 
 
-def _stepped(moved_ms: float) -> ClockStepped:
+def _stepped(moved_ms: float, memory: ClockMemory) -> ClockStepped:
     return ClockStepped(
         f"the broker's clock moved by {moved_ms / 1000:+.1f} s against this machine's boot clock: "
         "it was set, the topic `clock` is led by another broker, or this virtual machine was "
-        "paused. Nothing was decided by the new time. Mend the time service of the brokers; or "
-        "start the stage again, which takes the broker's time as it is"
+        "paused. Nothing was decided by the new time. Mend the time service of the brokers, and "
+        "the stage goes on when it is started again; or, if the new time is the right one, delete "
+        f"{memory.path} and start it"
     )

@@ -14,8 +14,8 @@ from collections.abc import Callable
 WANTING_SECONDS = 3.0
 """How long a partition counts as waiting after it asked; while it waits it asks each second."""
 
-ON_ITS_WAY_SECONDS = 0.5
-"""For so long a partition may not have heard of a new credit, or its lease not be here yet."""
+ON_ITS_WAY_SECONDS = 1.0
+"""How long a new credit may be unused because its partition, or its lease, is on the way."""
 
 
 class Credits:
@@ -23,10 +23,10 @@ class Credits:
 
     def __init__(self, partitions: int, slots: int, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._unused = dict.fromkeys(range(partitions), 0)
+        # By partition, when each of its credits was given to it; the newest is used first.
+        self._unused: dict[int, list[float]] = {p: [] for p in range(partitions)}
         self._received = dict.fromkeys(range(partitions), 0)
         self._told: dict[int, int | None] = dict.fromkeys(range(partitions))
-        self._raised = dict.fromkeys(range(partitions), float("-inf"))
         self._asked = dict.fromkeys(range(partitions), float("-inf"))
         self._queue: OrderedDict[int, None] = OrderedDict()
         self._shared = False
@@ -41,10 +41,10 @@ class Credits:
             return
         self._shared = True
         for number in range(self._slots):
-            self._unused[(first + number) % len(self._unused)] += 1
+            self._add((first + number) % len(self._unused))
 
     def unused(self, partition: int) -> int:
-        return self._unused.get(partition, 0)
+        return len(self._unused.get(partition, ()))
 
     def read(self, partition: int, number: int) -> None:
         """A lease was read, the `number`-th of its partition; 0 where it is not numbered.
@@ -57,10 +57,10 @@ class Credits:
 
     def use(self, partition: int) -> None:
         """A lease fills a slot: on its partition's credit, or on another's if that was moved."""
-        payer = partition if self.unused(partition) else self._richest()
-        if payer is None:
+        if self.unused(partition):
+            self._unused[partition].pop()
+        elif not self._take_oldest(float("inf")):
             raise ValueError("no credit is unused: ask for a free slot first")
-        self._unused[payer] -= 1
         if self._is_wanting(partition) and not self.unused(partition):
             self._shift_to(partition)
 
@@ -79,7 +79,7 @@ class Credits:
         if not self._is_wanting(partition):
             self._queue.pop(partition, None)
         self._asked[partition] = self._clock()
-        if self._unused[partition] and self._is_on_its_way(partition):
+        if any(given > self._clock() - ON_ITS_WAY_SECONDS for given in self._unused[partition]):
             return
         self._queue.setdefault(partition)
         self._shift_to(partition)
@@ -103,25 +103,24 @@ class Credits:
         return [p for p in self._unused if sum(self.word(p, closed)) != self._told[p]]
 
     def _shift_to(self, partition: int) -> None:
-        giver = self._richest(but=partition)
-        if giver is not None:
-            self._unused[giver] -= 1
+        """One that lay unused for a while: no lease is on its way for it."""
+        own, self._unused[partition] = self._unused[partition], []
+        moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS)
+        self._unused[partition] = own
+        if moved:
             self._add(partition)
 
     def _add(self, partition: int) -> None:
-        self._unused[partition] += 1
-        self._raised[partition] = self._clock()
+        self._unused[partition].append(self._clock())
         self._queue.pop(partition, None)
 
-    def _richest(self, but: int | None = None) -> int | None:
-        """The partition with most unused credits; to another one it gives none on its way."""
-        givers = [p for p, unused in self._unused.items() if unused and p != but]
-        if but is not None:
-            givers = [p for p in givers if self._unused[p] > self._is_on_its_way(p)]
-        return max(givers, key=lambda p: self._unused[p], default=None)
-
-    def _is_on_its_way(self, partition: int) -> bool:
-        return self._clock() - self._raised[partition] < ON_ITS_WAY_SECONDS
+    def _take_oldest(self, given_by: float) -> bool:
+        """Take a credit from the partition that has most given to it by a moment."""
+        old = {p: sum(g <= given_by for g in given) for p, given in self._unused.items()}
+        giver = max(old, key=lambda p: old[p])
+        if old[giver]:
+            self._unused[giver].pop(0)
+        return bool(old[giver])
 
     def _is_wanting(self, partition: int) -> bool:
         return self._clock() - self._asked[partition] < WANTING_SECONDS

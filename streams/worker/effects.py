@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
-from streams.app import TOOL_NAME
-from streams.errors import JobError, LeaseLost, PermanentError
+from streams.app import TOOL_NAME, Tool
+from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
 from streams.worker import metrics
 from streams.worker.calls import call
 from streams.worker.ending import Ending, ReviewNeeded, describe
+from streams.worker.not_done import not_done
 from streams.worker.replies import Replies
 from streams.worker.session import Session
+from streams.worker.signatures import check_call
 from streams.worker.values import digest, from_json, to_json
 
 RESEND_SECONDS = 2.0
@@ -26,11 +30,11 @@ _KEY_CHARS = 512
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """What the claims of one run have in common; `key_lifetimes` in seconds by tool."""
+    """What the claims of one run have in common; `tools` are the declared ones, by name."""
 
     worker_id: str
     reply_partition: Callable[[], int]
-    key_lifetimes: Mapping[str, float]
+    tools: Mapping[str, Tool]
     scopes: frozenset[str] | None
 
 
@@ -47,6 +51,8 @@ class Effects:
     ) -> Any:
         """See `Context.effect`."""
         action = self._action(tool, key)
+        check_call(function, arguments, f"effect {action}")
+        declared = self._claimant.tools.get(tool, Tool(tool))
         claim = Claim(
             worker_id=self._claimant.worker_id,
             reply_partition=self._claimant.reply_partition(),
@@ -54,13 +60,13 @@ class Effects:
             run_id=self._session.lease.run_id,
             action=action,
             digest=digest(arguments, f"effect {action}"),
-            key_lifetime_ms=round(self._claimant.key_lifetimes.get(tool, 0) * 1000),
+            key_lifetime_ms=round(declared.key_lifetime * 1000),
         )
         started = time.monotonic()
         reply = await self._ask(claim)
         metrics.CLAIM_SECONDS.observe(time.monotonic() - started)
         if reply.kind == "granted":
-            return await self._perform(claim, reply, function, arguments)
+            return await self._perform(claim, reply, declared, partial(function, **arguments))
         metrics.EFFECTS.labels(reply.kind).inc()
         if reply.kind == "done":
             return from_json(reply.result)
@@ -117,19 +123,20 @@ class Effects:
         self,
         claim: Claim,
         reply: Reply,
+        tool: Tool,
         function: Callable[..., Any],
-        arguments: Mapping[str, Any],
     ) -> Any:
         try:
             self._session.check()
         except LeaseLost:
             self._withdraw(claim, reply)
             raise
+        handled = sys.exception()
         try:
-            result = await call(function, idempotency_key=reply.idempotency_key, **arguments)
+            result = await call(function, idempotency_key=reply.idempotency_key)
         except BaseException as error:
             # "Not done" is said of this call; one before it, of unknown outcome, stays so.
-            settled = not_done(error) and not reply.repeat
+            settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
             status: OutcomeStatus = "failed" if settled else "unknown"
             await self._record(_outcome(claim, status, error=describe(error)))
             raise
@@ -167,24 +174,6 @@ class Effects:
             case _:
                 self._session.lose(reply.message or f"the ledger refused the claim of {action}")
         return LeaseLost(f"effect {action} is not begun: the run is over")
-
-
-def not_done(error: BaseException) -> bool:
-    """Whether an error proves that the effect did not happen.
-
-    The tool says so by a `JobError`; or its connection was refused, which counts only as the
-    declared cause: an error that merely followed a refused one says nothing of its own call.
-    """
-    if isinstance(error, JobError | ConnectionRefusedError):
-        return True
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(not_done, error.exceptions))
-    causes = (error.__cause__, getattr(error, "os_error", None))
-    return any(_refused(cause) for cause in causes if isinstance(cause, BaseException))
-
-
-def _refused(error: BaseException) -> bool:
-    return not isinstance(error, JobError) and not_done(error)
 
 
 def _outcome(

@@ -14,7 +14,7 @@ from streams.worker.pulse import FULL_SECONDS, Pulse
 log = structlog.get_logger(__name__)
 
 _UNDECLARED_SECONDS = 2.5 * FULL_SECONDS
-"""How long one `no_pool` counts: its dispatcher answers each full heartbeat."""
+"""How long one `no_pool` counts: its dispatcher says it again when it hears the worker."""
 
 _SAY_SECONDS = 60.0
 
@@ -27,6 +27,7 @@ class Notices:
         self._holdings = holdings
         self._clock = clock
         self._lock = threading.Lock()
+        self._undeclared = ""
         self._undeclared_until = float("-inf")
         self._said_at = float("-inf")
 
@@ -36,15 +37,8 @@ class Notices:
 
     @property
     def undeclared(self) -> str | None:
-        """What to mend if a dispatcher said lately that it does not know the worker's pool."""
-        pool = self._pulse.identity.pool
-        if self._clock() >= self._undeclared_until:
-            return None
-        return (
-            f"pool {pool!r} is not declared where the dispatcher runs: add it to `pools` of its "
-            f"topology.yaml, with the topic jobs.work.{pool}, run `tidegate topology apply`, and "
-            "restart the dispatcher"
-        )
+        """What to mend if a dispatcher said lately that this worker's pool gets no jobs."""
+        return self._undeclared if self._clock() < self._undeclared_until else None
 
     def _wanted(self, reply: Reply) -> None:
         """A partition has ready jobs and no credits here."""
@@ -62,11 +56,20 @@ class Notices:
     def _no_pool(self, reply: Reply) -> None:
         now = self._clock()
         with self._lock:
+            self._undeclared = reply.message or self._remedy()
             self._undeclared_until = now + _UNDECLARED_SECONDS
             if now - self._said_at < _SAY_SECONDS:
                 return
             self._said_at = now
-        log.error("idle: no lease can be made", reason=self.undeclared)
+        log.error("idle: no lease can be made", reason=self._undeclared)
+
+    def _remedy(self) -> str:
+        pool = self._pulse.identity.pool
+        return (
+            f"pool {pool!r} is not declared where the dispatcher runs: add it to `pools` of its "
+            f"topology.yaml, with the topic jobs.work.{pool}, run `tidegate topology apply`, and "
+            "restart the dispatcher"
+        )
 
 
 def home_of(reply: Reply) -> int:

@@ -15,6 +15,9 @@ from streams.worker.values import from_json, to_json
 MAX_TOTAL_BYTES = 512 * 1024
 """Of all steps of one job: they travel together in the lease of its next run."""
 
+_FRAME_BYTES = 8
+"""What a step costs in a lease besides its name and value: their lengths."""
+
 _NAME_CHARS = 256
 
 
@@ -24,6 +27,7 @@ class Steps:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._values = dict(session.lease.checkpoints)
+        self._total = sum(map(_size, self._values.items()))
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def run(
@@ -50,15 +54,27 @@ class Steps:
     ) -> str:
         self._session.check()
         text = to_json(await call(function, *args, **kwargs), f"the value of step {name!r}")
-        if sum(map(_size, (*self._values.items(), (name, text)))) > MAX_TOTAL_BYTES:
-            raise PermanentError(
-                f"step {name!r}: the steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes "
-                "together: store large values elsewhere and keep where they lie"
-            )
-        self._session.check()
-        await self._session.say(Checkpoint(self._session.lease.run_id, name, text))
+        # Reserved before it is awaited: steps that end at the same time count each other.
+        size = self._reserve(name, text)
+        try:
+            self._session.check()
+            await self._session.say(Checkpoint(self._session.lease.run_id, name, text))
+        except BaseException:
+            self._total -= size
+            raise
         return text
+
+    def _reserve(self, name: str, text: str) -> int:
+        size = _size((name, text))
+        if self._total + size > MAX_TOTAL_BYTES:
+            raise PermanentError(
+                f"step {name!r} has {size:,} bytes: with the {self._total:,} of the others the "
+                f"steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes: store large values "
+                "elsewhere and keep where they lie"
+            )
+        self._total += size
+        return size
 
 
 def _size(step: tuple[str, str]) -> int:
-    return sum(len(part.encode()) for part in step)
+    return sum(len(part.encode()) for part in step) + _FRAME_BYTES

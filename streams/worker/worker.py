@@ -126,6 +126,7 @@ class Worker:
         with self.holdings.lock:
             self.holdings.draining = True
             self.pulse.tell()
+        self.holdings.changed()
         await asyncio.sleep(0)  # what the readers took before has begun then
         if self._runs:
             log.info("draining", running=len(self._runs), seconds=seconds)
@@ -213,7 +214,7 @@ class Worker:
     def _execution(self, session: Session) -> Execution:
         job = self._app.jobs[session.lease.type]
         claimant = Claimant(
-            self.id, lambda: self.pulse.work_partition or 0, self._app.key_lifetimes, job.scopes
+            self.id, lambda: self.pulse.work_partition or 0, self._app.tools, job.scopes
         )
         context = Context(
             session, Effects(session, self._replies, claimant), Steps(session), self._payloads

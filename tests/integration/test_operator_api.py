@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message
 from conftest import KafkaUnderTest
 from operator_cluster import (
     TOKEN,
@@ -22,6 +21,7 @@ from operator_cluster import (
     make_cluster,
     make_job,
     make_letter,
+    obeying,
     running,
 )
 
@@ -52,27 +52,13 @@ def operator(cluster: Cluster) -> Iterator[RunningOperator]:
 def dispatching(cluster: Cluster) -> Iterator[dict[str, Job]]:
     """Take commands and write the jobs they make, each in one transaction."""
     jobs: dict[str, Job] = {}
-    stop = threading.Event()
-    consumer = Consumer(cluster.settings.client(**{"group.id": "d", "enable.auto.commit": False}))
-    topic = cluster.settings.topic_prefix + "jobs.commands"
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.topology.partitions)])
 
-    def live() -> None:
-        while not stop.is_set():
-            message = consumer.poll(0.05)
-            if message is not None:
-                command = COMMAND.decode(message.value())
-                _obey(command, jobs)
-                cluster.write(jobs[command.job_id])
+    def obey(command: Command, _: Message) -> list[Any]:
+        _obey(command, jobs)
+        return [jobs[command.job_id]]
 
-    thread = threading.Thread(target=live)
-    thread.start()
-    try:
+    with obeying(cluster, obey):
         yield jobs
-    finally:
-        stop.set()
-        thread.join()
-        consumer.close()
 
 
 def _obey(command: Command, jobs: dict[str, Job]) -> None:
@@ -89,9 +75,10 @@ def _obey(command: Command, jobs: dict[str, Job]) -> None:
         case Replay():
             jobs.setdefault(job_id, make_job(
                 job_id, command.tenant_id, replay_of=body.replay_of, replay_note=body.note,
-                scope=f"{job_id}.1" if body.fresh_scope else f"{body.replay_of}.1",
+                scope=f"{job_id}.1" if body.fresh_scope else f"{body.replay_of}.1", status="dead",
             ))  # fmt: skip
         case Cancel():
+            assert body.incarnation == jobs[job_id].incarnation
             jobs[job_id] = replace(
                 jobs[job_id], status="cancelled", cancel_requested=True, last_error=body.reason
             )
@@ -176,7 +163,7 @@ def test_a_tenant_s_commands_and_settings_lie_in_its_partition(
 def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_pending(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
     job = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
     assert (job["status"], job["type"], job["attempts"]) == ("pending", "t", 0)
     assert job["job_id"] == ids.submitted_job_id("acme", "k")
@@ -184,8 +171,12 @@ def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_pending(
     command = COMMAND.decode(message.value())
     assert (command.tenant_id, command.job_id) == ("acme", job["job_id"])
     assert isinstance(command.body, Submit)
-    assert command.body.run_at is not None
-    assert 0 <= command.at + 60_000 - command.body.run_at < 5_000
+    assert (command.body.run_at, command.body.delay_ms) == (None, 60_000)
+    with pytest.raises(CallFailed, match="is accepted, and no dispatcher has taken it yet"):
+        operator.get(f"/v1/jobs/{job['job_id']}")
+    with pytest.raises(CallFailed, match="submitted with another body"):
+        operator.send("POST", JOBS, {"type": "other"}, "k")
+    assert len(cluster.read("jobs.commands")) == 1
     assert len(command.body.request_hash) == 32
 
 
@@ -256,13 +247,15 @@ def test_a_dead_job_is_replayed_as_a_new_one_with_a_note(
     operator.shows("/v1/jobs/job_dead", status="dead")
     path, note = "/v1/dlq/job_dead/replay", {"incident_note": "the vendor is back"}
     with dispatching(cluster) as jobs:
-        first, second = operator.send("POST", path, note), operator.send("POST", path, note)
-        keyed = [operator.send("POST", path, note, "once")["job_id"] for _ in range(3)]
+        first = operator.send("POST", path, note)
+        again = note | {"again": True}
+        second = operator.send("POST", path, again)
+        keyed = [operator.send("POST", path, again, "once")["job_id"] for _ in range(3)]
         with pytest.raises(CallFailed, match="made with another note"):
             operator.send("POST", path, {"incident_note": "another"}, "once")
         with pytest.raises(CallFailed, match="made with another fresh_scope"):
             operator.send("POST", path, note | {"fresh_scope": True}, "once")
-        fresh = operator.send("POST", path, note | {"fresh_scope": True})
+        fresh = operator.send("POST", path, again | {"fresh_scope": True})
     assert len({"job_dead", first["job_id"], second["job_id"], *keyed, fresh["job_id"]}) == 5
     assert set(keyed) == {ids.replay_job_id("acme", "job_dead", "once")}
     assert (first["replay_of"], first["replay_note"]) == ("job_dead", "the vendor is back")

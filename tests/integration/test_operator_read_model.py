@@ -66,10 +66,12 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "effects": [{
             "action": "email:send/reply", "status": "done", "idempotency_key": "idk_1",
             "claims": 1, "result": {"sent": True}, "error": None,
+            "settled_by": None, "note": None,
             "updated_at": "2023-11-14T22:13:22.000Z",
         }],
         "steps": [{"name": "draft", "value": {"text": "Hi"}}], "progress": {"pct": 50},
-        "duplicates": None,
+        "duplicates": None, "pool": "default", "asked_pool": None, "held": None, "lost": 0,
+        "end_reason": None, "history": [], "cancel_reason": None, "replayed_as": None,
         "cancel_requested": False, "replay_of": None, "replay_note": None,
         "submitted_by": None, "trace_id": "a" * 32,
         "created_at": "2023-11-14T22:13:20.000Z", "updated_at": "2023-11-14T22:13:20.500Z",
@@ -155,7 +157,7 @@ def test_a_record_that_cannot_be_decoded_is_a_dead_letter_and_the_model_moves_on
         assert operator.get("/v1/jobs/job_1")["status"] == "pending"
         assert operator.get("/v1/jobs/job_2")["status"] == "pending"
         assert operator.get("/v1/dlq", tenant_id="acme")["dead_letters"] == []
-        with pytest.raises(CallFailed, match="replaying records is not possible yet"):
+        with pytest.raises(CallFailed, match="reads no input that a record can be sent into"):
             operator.send("POST", f"/v1/dlq/operator:jobs:{home}:1/replay", {"incident_note": "x"})
 
 

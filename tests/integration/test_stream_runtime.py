@@ -172,7 +172,7 @@ def test_a_changelog_that_was_made_anew_is_not_that_of_the_store(
         lambda: cluster.prefix + CHANGELOG not in cluster.admin.list_topics(timeout=5).topics,
         what="the changelog is gone",
     )
-    cluster.create("in", "out", "dlq")
+    cluster.create("in", "out", "dlq", "clock")
     start().wait_for("store is rebuilt")
     cluster.send("in", [COUNT])
     again = [*counted(3), *counted(1)]

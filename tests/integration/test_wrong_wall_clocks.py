@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,16 +68,19 @@ class Machine:
     folder: Path
     topology: Path
 
+    def environ(self, stage: str, wall_clock_off: float = 0) -> dict[str, str]:
+        return self.cluster.environ(self.folder / "data") | {
+            "STAGE": stage,
+            "WALL_CLOCK_OFF": str(wall_clock_off),
+            "TIDEGATE_TOPOLOGY": str(self.topology),
+        }
+
     def log(self, name: str, wall_clock_off: float) -> Path:
         return self.folder / f"{name}{wall_clock_off:+}.log"
 
     @contextmanager
     def stage(self, name: str, wall_clock_off: float) -> Iterator[StageProcess]:
-        environ = self.cluster.environ(self.folder / "data") | {
-            "STAGE": name,
-            "WALL_CLOCK_OFF": str(wall_clock_off),
-            "TIDEGATE_TOPOLOGY": str(self.topology),
-        }
+        environ = self.environ(name, wall_clock_off)
         running = StageProcess("skewed_stage.py", self.log(name, wall_clock_off), environ)
         try:
             running.wait_for('"running"')
@@ -205,3 +209,25 @@ def test_a_process_with_a_wrong_clock_purges_nothing_and_keeps_the_life_of_keys(
         eventually(lambda: statuses(cluster, "job_later"), what="a round after all timers")
     assert None not in statuses(cluster, "job_ended"), "it was purged"
     assert "is rebuilt" not in machine.log("dispatcher", off).read_text()
+
+
+def test_a_stage_that_finds_the_brokers_clock_moved_ends_until_a_person_takes_the_new_time(
+    machine: Machine,
+) -> None:
+    """What it knew is set half a day back here, which is the same as the broker's clock ahead."""
+    with machine.stage("scheduler", 0):
+        pass
+    kept = machine.folder / "data/state/scheduler/0/clock"
+    known = json.loads(kept.read_bytes())
+    moved = {name: known[name] - HALF_A_DAY * 1000 for name in ("low", "high")}
+    kept.write_text(json.dumps(known | moved))
+    for ends in (1, 2):
+        ended = StageProcess(
+            "skewed_stage.py", machine.log("moved", 0), machine.environ("scheduler")
+        )
+        assert ended.exit_code() == 1
+        assert ended.lines.count("ClockStepped: the broker's clock moved by +432") == ends
+    assert '"running"' not in machine.log("moved", 0).read_text()
+    kept.unlink()
+    with machine.stage("scheduler", 1):
+        assert kept.exists()

@@ -266,7 +266,9 @@ def test_who_never_held_a_lease_cannot_take_it_from_its_holder(
     ScriptedWorker(desk, "w3/b1").decline(unread, "not_mine")
     ScriptedWorker(desk, "w3/b1").decline(unread, "full")
     assert len(desk.leases()) == 2, "its worker may have read it, too, and not said so yet"
-    ScriptedWorker(desk, "w1/b2").decline(unread, "not_mine")
+    later = unread.worker_id.replace("b1", "b2")
+    ScriptedWorker(desk, later).decline(unread, "not_mine")
+    worker.heartbeat(lease)
     assert desk.lease(unread.job_id).epoch == 2, "a later boot knows that the earlier one is gone"
     assert desk.job(lease.job_id).epoch == 1
 

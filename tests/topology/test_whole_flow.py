@@ -115,7 +115,7 @@ async def test_a_store_that_is_deleted_again_and_again_changes_nothing(
     stage: str, store: str, undisturbed: Callable[[], Awaitable[Story]]
 ) -> None:
     async with flow() as at:
-        at.disturb = every_fourth(lambda: at.lose_store(stage, store))
+        at.disturb = again_and_again(stage, lambda: at.lose_store(stage, store))
         assert await play(at) == await undisturbed()
 
 
@@ -181,20 +181,23 @@ async def test_a_worker_that_falls_silent_loses_its_job_after_its_term() -> None
         assert len(at.driver.output(WORK)) == 2
 
 
-def every_fourth(disturbance: Callable[[], None]) -> Callable[[], None]:
-    """Not oftener: a dispatcher that never lives from one heartbeat to the next leases nothing."""
-    turns = itertools.count()
-    return lambda: None if next(turns) % 4 else disturbance()
+def again_and_again(stage: str, disturbance: Callable[[], None]) -> Callable[[], None]:
+    """At every fourth turn; a dispatcher has the turns that it takes to be told who is there.
+
+    One that never lives until its worker has answered leases nothing.
+    """
+    turns, every = itertools.count(), 9 if stage == "dispatcher" else 4
+    return lambda: None if next(turns) % every else disturbance()
 
 
 class Crashes:
-    """Has a stage die in its commit, if it makes one, at every fourth turn."""
+    """Has a stage die in its commit, if it makes one, at every so many turns."""
 
     def __init__(self, at: Flow, stage: str, point: CrashPoint) -> None:
         self._commits = at.driver._runs[stage].commits
         self._point = point
         self._armed = False
-        self._arm = every_fourth(self._set)
+        self._arm = again_and_again(stage, self._set)
         self.count = 0
 
     def turn(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,95 @@ def test_a_tool_is_declared_once_with_a_lifetime() -> None:
         app.tool("sms", key_lifetime=0)
     with pytest.raises(ConfigError, match="'a/b'"):
         app.tool("a/b", key_lifetime=1)
+
+
+def test_what_a_tool_promises_is_optional() -> None:
+    app = App("shop")
+    app.tool("sms", nothing_done=(ConnectionRefusedError,))
+    app.tool("email:send", key_lifetime=60)
+    assert [(t.name, t.key_lifetime, t.nothing_done) for t in app.tools.values()] == [
+        ("sms", 0, (ConnectionRefusedError,)), ("email:send", 60, ()),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong", [Exception, OSError, TimeoutError, BaseException, asyncio.CancelledError, "x", 1]
+)
+def test_errors_that_may_follow_a_call_are_not_taken_for_nothing_done(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="tool 'sms': nothing_done="):
+        App("shop").tool("sms", nothing_done=(ConnectionRefusedError, wrong))
+
+
+async def keyless(to: str) -> None: ...
+
+
+async def positional(idempotency_key: str, /, to: str) -> None: ...
+
+
+async def keyed(to: str, idempotency_key: str) -> None: ...
+
+
+async def open_ended(**kwargs: Any) -> None: ...
+
+
+async def calls_keyless(ctx: Context) -> None:
+    if ctx.attempt:
+        await ctx.effect("email:send", keyless, key="reply", to="x")
+
+
+async def calls_positional(c: Context) -> None:
+    await c.effect("email:send", positional, key="reply", to="x")
+
+
+async def calls_what_takes_the_key(ctx: Context) -> None:
+    await ctx.effect("email:send", keyed, key="reply", to="x")
+    await ctx.effect("email:send", open_ended, key="reply", to="x")
+    await ctx.effect("email:send", defined_nowhere, key="reply")  # type: ignore[name-defined]  # noqa: F821
+    await ctx.step("plain", keyless, "x")
+
+
+async def calls_names_of_its_own(ctx: Context) -> None:
+    for keyless in (keyed, open_ended):
+        await ctx.effect("email:send", keyless, key="reply", to="x")
+
+
+async def calls_inside(ctx: Context) -> None:
+    async def send(keyless: Any) -> None:
+        await ctx.effect("email:send", keyless, key="reply", to="x")
+
+    await send(keyed)
+    [await ctx.effect("email:send", keyless, key="k") for keyless in (keyed, open_ended)]
+
+
+@pytest.mark.parametrize(("function", "named"), [
+    (calls_keyless, r"job type 'order': ctx.effect calls keyless\(to: 'str'\)"),
+    (calls_positional, "calls positional"),
+])  # fmt: skip
+def test_an_effect_whose_function_takes_no_key_is_refused_where_it_is_declared(
+    function: Any, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        App("shop").job("order")(function)
+
+
+@pytest.mark.parametrize(
+    "function", [calls_what_takes_the_key, calls_names_of_its_own, calls_inside]
+)
+def test_what_may_take_the_key_is_left_to_the_run(function: Any) -> None:
+    assert App("shop").job("order")(function) is function
+
+
+def test_a_function_below_its_handler_is_looked_at_when_the_app_is_loaded(module: str) -> None:
+    Path(f"{module}_late.py").write_text(
+        "from streams import App\n"
+        "app = App('a')\n"
+        "@app.job('order')\n"
+        "async def order(ctx):\n"
+        "    await ctx.effect('sms', send, key='k')\n"
+        "def send(to): ...\n"
+    )
+    with pytest.raises(ConfigError, match=r"job type 'order': ctx.effect calls send\(to\)"):
+        load_app(f"{module}_late:app")
 
 
 @pytest.fixture

@@ -26,12 +26,15 @@ from structlog.testing import capture_logs
 from streams import ledger
 from streams.errors import ClockStepped, ConfigError, TidegateError
 from streams.runtime import broker_time
-from streams.runtime.broker_time import DRIFT, STEP_MS, BrokerClock, Estimate, Reading
+from streams.runtime.broker_time import STEP_MS, BrokerClock
+from streams.runtime.clock_memory import ClockMemory
 from streams.runtime.runner import StageLoop
+from streams.runtime.time_estimate import DRIFT, Estimate, Reading
 from streams.settings import Settings
 
 BROKER_MS = 1_750_000_000_000
 HOUR = 3_600_000
+NOWHERE = Path("/nowhere/clock")
 
 
 class Broker:
@@ -55,6 +58,11 @@ class Broker:
 
     def boot(self) -> float:
         return self.boot_ms / 1000
+
+    def clock(self, topic: str = "clock", memory: Path = NOWHERE) -> BrokerClock:
+        """A clock of this machine that asks this broker."""
+        remembering = ClockMemory(memory, boot_id=memory.parent.parent / "boot_id")
+        return BrokerClock(cast(Producer, self), topic, "counting", remembering, self.boot)
 
     def produce(self, topic: str, value: bytes, key: str, partition: int, on_delivery: Any) -> None:
         if self.refusal is not None and self.refusal.code() == KafkaError._QUEUE_FULL:
@@ -80,7 +88,7 @@ def broker() -> Broker:
 
 @pytest.fixture
 def clock(broker: Broker) -> BrokerClock:
-    found = BrokerClock(cast(Producer, broker), "t-clock", "counting", broker.boot)
+    found = broker.clock("t-clock")
     found.read()
     return found
 
@@ -138,6 +146,84 @@ def test_a_step_of_the_brokers_clock_is_told_and_not_followed(
     assert 0 <= clock.now() - before <= 3
 
 
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """Where a process keeps what it knows of the time, on a machine that names its boots."""
+    (tmp_path / "boot_id").write_text("one\n")
+    return tmp_path / "state" / "clock"
+
+
+@pytest.mark.parametrize("step", [-12 * HOUR, 12 * HOUR])
+def test_a_step_is_not_forgotten_by_starting_again(broker: Broker, memory: Path, step: int) -> None:
+    """Something starts the stage at once: that alone must not make the new time the right one."""
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += step
+    for _ in range(2):
+        broker.passes(60_000)
+        with pytest.raises(ClockStepped, match=f"delete {memory} and start it"):
+            broker.clock(memory=memory).read()
+
+
+def test_a_clock_that_was_mended_is_believed_again(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += 12 * HOUR
+    with pytest.raises(ClockStepped):
+        broker.clock(memory=memory).read()
+    broker.passes(HOUR)
+    broker.ahead_ms -= 12 * HOUR
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+def test_a_new_process_does_not_run_behind_the_one_before(broker: Broker, memory: Path) -> None:
+    before = broker.clock(memory=memory)
+    before.read()
+    latest = before.now()
+    broker.ahead_ms -= 800
+    again = broker.clock(memory=memory)
+    again.read()
+    assert latest <= again.now() <= latest + 3
+
+
+def test_who_deletes_what_was_kept_takes_the_time_as_it_is(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += 12 * HOUR
+    memory.unlink()
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+def test_after_another_boot_what_was_kept_says_nothing(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    (memory.parent.parent / "boot_id").write_text("two")
+    broker.boot_ms, broker.ahead_ms = 1_000, broker.ahead_ms + 12 * HOUR
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+@pytest.mark.parametrize(
+    "kept", ["", "[]", "{}", '{"boot": "one", "low": "x"}', '{"boot": "one", "at": 1}']
+)
+def test_a_damaged_memory_is_none(broker: Broker, memory: Path, kept: str) -> None:
+    memory.parent.mkdir()
+    memory.write_text(kept)
+    broker.clock(memory=memory).read()
+    assert '"boot": "one"' in memory.read_text()
+
+
+def test_what_is_not_yet_over_was_kept_by_another_clock(broker: Broker, memory: Path) -> None:
+    """A container may have a boot clock of its own."""
+    broker.passes(HOUR)
+    broker.clock(memory=memory).read()
+    broker.boot_ms, broker.ahead_ms = 1_000, BROKER_MS
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
 def test_a_clock_that_is_set_bit_by_bit_has_stepped_as_well(
     broker: Broker, clock: BrokerClock
 ) -> None:
@@ -183,7 +269,7 @@ def test_a_slow_answer_is_not_believed(broker: Broker, clock: BrokerClock) -> No
 
 def test_of_two_answers_the_quicker_one_decides(broker: Broker) -> None:
     broker.there, broker.back = 40, 2_000
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     clock.read()
     assert 2_000 <= broker.now - clock.now() <= 2_001
     broker.back = 1
@@ -211,7 +297,7 @@ def test_it_never_runs_backwards_whatever_the_broker_says(
 ) -> None:
     """Nor is it ahead of the broker by more than the broker's clock was ever put back."""
     broker = Broker()
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     clock.read()
     latest, put_back = clock.now(), 0.0
     for passed, drift, correction, broker.there, broker.back in steps:
@@ -234,7 +320,7 @@ def test_a_broker_that_only_drifts_is_never_overtaken_and_never_suspected(
     readings: list[tuple[float, float, float]],
 ) -> None:
     broker = Broker()
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     clock.read()
     for passed, drift, broker.back in readings:
         broker.passes(passed)
@@ -246,14 +332,14 @@ def test_a_broker_that_only_drifts_is_never_overtaken_and_never_suspected(
 
 
 def test_without_a_reading_there_is_no_time(broker: Broker) -> None:
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     with pytest.raises(TidegateError, match="not known yet"):
         clock.now()
 
 
 def test_a_topic_without_append_times_is_refused(broker: Broker) -> None:
     broker.kind = TIMESTAMP_CREATE_TIME
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     with pytest.raises(ConfigError, match=r"LogAppendTime\. Run `tidegate topology apply`"):
         clock.read()
 
@@ -275,7 +361,7 @@ def test_a_broker_that_is_not_heard_is_told_once_and_waited_for(
 
     with (
         capture_logs() as logs,
-        BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot) as clock,
+        broker.clock() as clock,
     ):
         assert clock.awaited(pause)
         assert clock.now() <= broker.now
@@ -284,14 +370,14 @@ def test_a_broker_that_is_not_heard_is_told_once_and_waited_for(
 
 def test_the_wait_for_the_first_reading_can_be_given_up(broker: Broker) -> None:
     broker.refusal = KafkaError(KafkaError._MSG_TIMED_OUT)
-    with BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot) as clock:
+    with broker.clock() as clock:
         assert not clock.awaited(lambda: True)
 
 
 def test_the_stage_ends_with_what_its_clock_found(broker: Broker) -> None:
     """Found on the clock's own thread, raised on the stage's; the thread ends."""
     broker.kind = TIMESTAMP_CREATE_TIME
-    clock = BrokerClock(cast(Producer, broker), "clock", "counting", broker.boot)
+    clock = broker.clock()
     with clock, pytest.raises(ConfigError, match="LogAppendTime"):
         clock.awaited(lambda: False)
     assert not any(thread.name == "broker clock" for thread in threading.enumerate())

@@ -16,18 +16,14 @@ from typer.testing import CliRunner, Result
 
 from ingress.admission import SideDoor
 from streams.errors import ConfigError
-from streams.operator.commands import dlq, jobs
+from streams.operator.commands import jobs
+from streams.operator.commands_dead_letters import dlq
 from streams.operator.commands_events import events
 from streams.operator.commands_quarantine import quarantine
+from streams.operator.letter_views import dead_letter_json
 from streams.operator.run import build
-from streams.operator.views import (
-    Around,
-    dead_letter_json,
-    duplicate_json,
-    job_json,
-    quarantined_json,
-)
-from streams.serde.records import DeadLetter, Duplicate, PayloadRef
+from streams.operator.views import Around, duplicate_json, held_json, job_json, quarantined_json
+from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 from streams.settings import load_settings
 from streams.topology.load import load
 
@@ -48,12 +44,23 @@ KEPT = json.loads(
 AGAIN = duplicate_json("0b" * 16, Duplicate("acme", 3, 1, 2, "evt_job_a"))
 
 
+HELD = held_json(Held(0, "default", "draft_reply", "job_a", "tenant_disabled", 1, 3, "enable it"))
+RECORD = dead_letter_json(
+    DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "job_a", "dispatcher", 1)
+) | {"sent": {"topic": "events", "partition": 1, "timestamp": None, "timestamp_of": "replay"}}
+SENT = {
+    "dry_run": True, "matched": 9, "replayed": 0, "replayable": 8, "next_cursor": None,
+    "left_out": [{"id": "dispatcher:job_a:1:7", "reason": "not-replayable", "detail": "cut"}],
+}  # fmt: skip
+
+
 class Api:
     """Answers every request with `answer`, keeps (method, path, headers, body)."""
 
     def __init__(self) -> None:
         self.status, self.answer = 200, {}
         self.raw = b""
+        self.answers: list[dict[str, Any]] = []
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []
         outer = self
 
@@ -62,9 +69,10 @@ class Api:
                 raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 body = json.loads(raw) if raw else None
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
+                answer = outer.answers.pop(0) if outer.answers else outer.answer
                 self.send_response(outer.status)
                 self.end_headers()
-                self.wfile.write(outer.raw or json.dumps(outer.answer).encode())
+                self.wfile.write(outer.raw or json.dumps(answer).encode())
 
             do_GET = do_POST = answer
 
@@ -140,6 +148,134 @@ CALLS = [
         JOB,
         ("POST", "/v1/dlq/job_a/replay", {"incident_note": "vendor is back", "fresh_scope": True}),
     ),
+    (
+        dlq,
+        [
+            "replay",
+            "job_a",
+            "--note",
+            "n",
+            "--fresh-scope",
+            "--again",
+            "--type",
+            "t2",
+            "--repeat-effect",
+            "email/x",
+            "--repeat-effect",
+            "refund/y",
+        ],
+        JOB,
+        (
+            "POST",
+            "/v1/dlq/job_a/replay",
+            {
+                "incident_note": "n",
+                "fresh_scope": True,
+                "again": True,
+                "type": "t2",
+                "repeat_effects": ["email/x", "refund/y"],
+            },
+        ),
+    ),
+    (
+        dlq,
+        ["replay", "dispatcher:events:1:7", "--note", "n"],
+        RECORD,
+        ("POST", "/v1/dlq/dispatcher:events:1:7/replay", {"incident_note": "n"}),
+    ),
+    (
+        dlq,
+        [
+            "replay",
+            "--all",
+            "--stage",
+            "dispatcher",
+            "--reason",
+            "output_refused",
+            "--note",
+            "n",
+            "--since",
+            "2026-11-21T00:00:00Z",
+            "--dry-run",
+        ],
+        SENT,
+        (
+            "POST",
+            "/v1/dlq:replay",
+            {
+                "incident_note": "n",
+                "stage": "dispatcher",
+                "reason": "output_refused",
+                "since": "2026-11-21T00:00:00Z",
+                "dry_run": True,
+            },
+        ),
+    ),
+    (
+        jobs,
+        ["move", "job_a", "--pool", "gpu", "--note", "full"],
+        JOB,
+        ("POST", "/v1/jobs/job_a/move", {"pool": "gpu", "note": "full"}),
+    ),
+    (
+        jobs,
+        ["move", "--all", "--type", "t", "--pool", "gpu", "--note", "full", "--tenant", "job_a"],
+        {
+            "dry_run": False,
+            "matched": 3,
+            "movable": 3,
+            "moved": 3,
+            "next_cursor": None,
+            "left_out": [{"id": "job_a", "reason": "r", "detail": "d"}],
+        },
+        (
+            "POST",
+            "/v1/jobs:move",
+            {
+                "pool": "gpu",
+                "note": "full",
+                "type": "t",
+                "tenant_id": "job_a",
+                "dry_run": False,
+            },
+        ),
+    ),
+    (
+        jobs,
+        ["settle", "job_a", "payment:refund/r 1", "--done", '{"id": "re_1"}', "--note", "found"],
+        JOB,
+        (
+            "POST",
+            "/v1/jobs/job_a/effects/payment:refund%2Fr%201/settle",
+            {"status": "done", "result": {"id": "re_1"}, "note": "found"},
+        ),
+    ),
+    (
+        jobs,
+        ["settle", "job_a", "email/x", "--not-done", "--note", "found"],
+        JOB,
+        (
+            "POST",
+            "/v1/jobs/job_a/effects/email%2Fx/settle",
+            {"status": "not_done", "note": "found"},
+        ),
+    ),
+    (
+        jobs,
+        ["held", "--tenant", "job_a"],
+        {"held": [HELD], "next_cursor": None},
+        ("GET", "/v1/held?tenant_id=job_a&limit=50", None),
+    ),
+    (
+        events,
+        ["route", "--tenant", "acme", "--source", "zendesk", "--dedup-key", "t-1", "--note", "n"],
+        JOB,
+        (
+            "POST",
+            "/v1/tenants/acme/events:route",
+            {"source": "zendesk", "dedup_key": "t-1", "note": "n"},
+        ),
+    ),
 ]
 
 
@@ -182,6 +318,57 @@ def test_what_a_tenant_wrote_steers_no_terminal(api: Api) -> None:
     api.answer = JOB
     shown = invoke(api, jobs, "show", "job_a").stdout
     assert "[bold]\ufffd[31mTimeoutError" in shown
+
+
+def test_a_job_shows_its_history_and_what_holds_it(api: Api) -> None:
+    run = Attempt(1, 1_700_000_000_000, "w1/b", "lost", "WorkerLost: \x1b[31mgone")
+    held = Held(0, "default", "t", None, "no_worker", 1_700_000_000_000, 3, "start one that does")
+    api.answer = job_json(make_job("job_a", history=(run,), lost=1), Around(held=held))
+    shown = invoke(api, jobs, "show", "job_a").stdout
+    for told in ("no_worker", "start one that does", "lost", "w1/b", "WorkerLost: \ufffd[31mgone"):
+        assert told in shown
+
+
+PAGE = {"dry_run": False, "matched": 5, "replayed": 3, "replayable": 3, "left_out": [HELD],
+        "next_cursor": "abc"}  # fmt: skip
+
+
+def test_a_bulk_replay_goes_on_to_its_end_and_sums_up(api: Api) -> None:
+    pages = [PAGE, PAGE | {"matched": 2, "replayed": 2, "next_cursor": None}]
+    api.answers = pages
+    done = invoke(api, dlq, "replay", "--all", "--note", "n", "--json")
+    total = json.loads(done.stdout)
+    assert (total["matched"], total["replayed"], len(total["left_out"])) == (5, 5, 2)
+    assert done.stderr == "replayed 3 of 5\n"
+    assert [body for *_, body in api.asked] == [
+        {"incident_note": "n", "dry_run": False},
+        {"incident_note": "n", "dry_run": False, "cursor": "abc"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "arguments", "told"),
+    [
+        (dlq, ["replay"], "name one ID, or --all"),
+        (dlq, ["replay", "job_a", "--all"], "name one ID, or --all"),
+        (dlq, ["replay", "job_a", "--stage", "dedup"], "--stage goes with --all"),
+        (dlq, ["replay", "job_a", "--dry-run"], "--dry-run goes with --all"),
+        (dlq, ["replay", "--all", "--fresh-scope"], "--fresh-scope goes with one ID"),
+        (dlq, ["replay", "--all", "--again"], "--again goes with one ID"),
+        (dlq, ["replay", "--all", "--repeat-effect", "x"], "--repeat-effect goes with one ID"),
+        (jobs, ["move", "--pool", "p"], "name one JOB_ID, or --all with --type"),
+        (jobs, ["move", "--all", "--pool", "p"], "name one JOB_ID, or --all with --type"),
+        (jobs, ["move", "j", "--dry-run", "--pool", "p"], "go with --all"),
+        (jobs, ["settle", "j", "a"], "--done RESULT or --not-done"),
+        (jobs, ["settle", "j", "a", "--done", "re_1"], "is not JSON"),
+    ],
+)
+def test_flags_that_do_not_go_together_ask_nothing(
+    api: Api, group: Any, arguments: list[str], told: str
+) -> None:
+    refused = invoke(api, group, *arguments, "--note", "n")
+    assert (refused.exit_code, api.asked) == (2, [])
+    assert told in " ".join(refused.stderr.replace("│", " ").split())
 
 
 def test_a_replay_can_carry_a_key_and_an_id_stays_one_part_of_the_path(api: Api) -> None:

@@ -22,12 +22,12 @@ def database(tmp_path: Path) -> Database:
 
 
 def add(connection: sqlite3.Connection, id_: str) -> None:
-    connection.execute("INSERT INTO dead_letters VALUES (?, 'acme', 1, x'')", (id_,))
+    connection.execute("INSERT INTO progress VALUES (?, 'acme', 1, '')", (id_,))
 
 
 def seen(database: Database) -> list[str]:
     return database.read(
-        lambda db: [row[0] for row in db.execute("SELECT id FROM dead_letters ORDER BY id")]
+        lambda db: [row[0] for row in db.execute("SELECT job_id FROM progress ORDER BY job_id")]
     )
 
 
@@ -103,7 +103,7 @@ def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
     connection = database.open_writer()
     with pytest.raises(sqlite3.IntegrityError), transaction(connection):
         list(map(add, [connection] * 2, ["twice", "twice"]))
-    assert connection.execute("SELECT count(*) FROM dead_letters").fetchone() == (0,)
+    assert connection.execute("SELECT count(*) FROM progress").fetchone() == (0,)
     connection.close()
 
 

@@ -17,7 +17,7 @@ from streams.operator import metrics, positions, session
 from streams.operator.database import Database
 from streams.operator.follower import Follower, seconds_behind
 from streams.operator.freshness import Ends, EndsQuestion, Freshness
-from streams.operator.positions import MAX_AGE_MS, Span, Untrusted
+from streams.operator.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
 from streams.operator.queries import Counts
 from streams.operator.session import Lag, Session
 from streams.runtime.failures import Outage
@@ -142,6 +142,7 @@ class Scripted:
     def __init__(self, each: Callable[[int], None]) -> None:
         self.number = 0
         self.freshness = SimpleNamespace(at=NOW)
+        self.folded: dict[PartitionKey, int] = {("jobs", 0): 7}
         self._each = each
 
     def caught_up(self) -> bool:

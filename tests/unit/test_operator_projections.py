@@ -16,6 +16,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import (
     DEAD_LETTER,
     DUPLICATE,
+    HELD,
     JOB,
     LEDGER_ENTRY,
     PROGRESS,
@@ -23,14 +24,16 @@ from streams.serde.codec import (
     REJECTION,
     TENANT,
 )
-from streams.serde.keys import checkpoint_key, ledger_key, quarantine_key, tenant_key
-from streams.serde.records import Duplicate, PayloadRef, Progress, Rejection, TenantRecord
+from streams.serde.keys import checkpoint_key, held_key, ledger_key, quarantine_key, tenant_key
+from streams.serde.records import Duplicate, Held, PayloadRef, Progress, Rejection, TenantRecord
 
 JOB_A = make_job()
 ENTRY = make_entry(JOB_A, "email:send/reply")
 KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
+HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "jobs": (b"job_a", JOB.encode(JOB_A)),
+    "jobs.held": (held_key(0, "default", "draft_reply", None), HELD.encode(HELD_JOBS)),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
     "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
     "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
@@ -106,6 +109,7 @@ def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connecti
         ("jobs", b"job_a", b"\0\0\0\0\1rest"),
         ("jobs", b"\xff", None),
         ("ledger", b"one part", None),
+        ("jobs.held", b"one\0default\0t\0", None),
         ("dispatcher.checkpoints.changelog", b"job_a", b"1"),
         ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"{"),
         ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", b"1"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_cluster import make_entry, make_job, make_letter
 
-from streams.operator import queries
+from streams.operator import letter_queries, paging, queries, replay_queries, waiting_queries
 from streams.operator.cursor import Cursor, parse_cursor
 from streams.operator.database import Database
 from streams.operator.projections import Changes, project
@@ -21,7 +22,15 @@ from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
 from streams.serde.ids import fingerprint
 from streams.serde.keys import checkpoint_key
-from streams.serde.records import DeadLetter, Duplicate, EventInfo, Job, LedgerEntry
+from streams.serde.records import (
+    TERMINAL,
+    DeadLetter,
+    Duplicate,
+    EventInfo,
+    Job,
+    JobStatus,
+    LedgerEntry,
+)
 
 
 @pytest.fixture
@@ -79,6 +88,23 @@ def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection)
     assert second.next is None
 
 
+@pytest.mark.parametrize("large", ["record", "effects"])
+def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, large: str
+) -> None:
+    monkeypatch.setattr(paging, "PAGE_BYTES", 10_000)
+    text = json.dumps("x" * 4_000)
+    in_record = {"input": text} if large == "record" else {}
+    jobs = [make_job(f"job_{n}", created_at=n, **in_record) for n in range(7)]
+    fold(connection, *jobs, make_job("job_8", created_at=8, input=json.dumps("x" * 90_000)))
+    if large == "effects":
+        fold(connection, *(make_entry(job, "a/1", result=text) for job in jobs))
+    expected = ["job_8", *(f"job_{n}" for n in reversed(range(7)))]
+    assert all_pages(connection, JobFilter(), 200) == expected
+    first = queries.jobs_page(connection, JobFilter(), 200, Cursor(7, ""))
+    assert len(first.items) == 2
+
+
 def test_filters_combine(connection: sqlite3.Connection) -> None:
     fold(
         connection,
@@ -104,8 +130,8 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
         (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
         assert shown["job_id"] == job_id
         assert [effect["result"] for effect in shown["effects"]] == [result]
-        letters, _ = queries.dead_letters_page(connection, tenant, 10, None)
-        assert [letter.id for letter in letters] == [job_id]
+        letters, _ = letter_queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
+        assert [letter["id"] for letter in letters] == [job_id]
 
 
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
@@ -127,6 +153,73 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
     shown = queries.shown_job(connection, "job_a")
     assert shown is not None
     assert [step["name"] for step in shown["steps"]] == ["b", "a"]
+
+
+def test_effects_at_stake_are_those_of_the_whole_family_of_replays(
+    connection: sqlite3.Connection,
+) -> None:
+    root = make_job("root")
+    middle = make_job("middle", replay_of="root")
+    leaf, other = make_job("leaf", replay_of="middle"), make_job("other")
+    theirs = make_job("theirs", "globex", replay_of="root", scope="root.1")
+    fold(
+        connection, root, middle, leaf, other, theirs,
+        make_entry(root, "mail", status="done"), make_entry(root, "lookup", status="failed"),
+        make_entry(middle, "refund", status="claimed"), make_entry(leaf, "sms", status="unknown"),
+        make_entry(other, "call", status="done"), make_entry(theirs, "theirs", status="done"),
+    )  # fmt: skip
+    for job in (root, middle, leaf):
+        begun = replay_queries.begun_effects(connection, job)
+        assert {entry.action for entry in begun} == {"mail", "refund", "sms"}, job.job_id
+    assert [e.action for e in replay_queries.begun_effects(connection, theirs)] == ["theirs"]
+    # A ring of replays, which nobody makes, ends all the same.
+    fold(connection, make_job("root", replay_of="leaf"))
+    assert len(replay_queries.begun_effects(connection, root)) == 3
+
+
+@pytest.mark.parametrize("status", get_args(JobStatus))
+def test_a_scope_is_shared_with_a_live_job_of_the_same_tenant_alone(
+    connection: sqlite3.Connection, status: JobStatus
+) -> None:
+    job = make_job("job_a", scope="s")
+    fold(
+        connection, job, make_job("job_b", scope="s", status=status),
+        make_job("job_g", "globex", scope="s"), make_job("job_c", scope="t"),
+    )  # fmt: skip
+    found = replay_queries.sharing(connection, job)
+    assert (found is None) == (status in TERMINAL)
+    assert found is None or found.job_id == "job_b"
+
+
+def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Connection) -> None:
+    job = make_job("job_a", status="dead")
+    fold(
+        connection, job, make_letter(job, replayed_as="r2"), make_job("r1", replay_of="job_a"),
+        make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000),
+        make_job("r3", "globex", replay_of="job_a"),
+    )  # fmt: skip
+    ((shown,), _) = letter_queries.dead_letters_page(connection, {}, 10, None)
+    assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
+    assert [(each["job_id"], each["status"]) for each in shown["replays"]] == [
+        ("r2", "succeeded"), ("r1", "pending"),
+    ]  # fmt: skip
+
+
+def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -> None:
+    fold(connection, *(make_job(f"job_{n}", created_at=9 - n) for n in range(5)))
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    wanted = waiting_queries.Waiting("draft_reply", "gpu", None)
+    first = waiting_queries.selected(connection, wanted, 2, None)
+    connection.set_trace_callback(None)
+    second = waiting_queries.selected(connection, wanted, 9, first.next)
+    assert [id_ for id_, _ in (*first.jobs, *second.jobs)] == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
+    assert (first.matched, second.matched, second.next) == (5, 3, None)
+    for statement in statements:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+        text = " ".join(row[3] for row in plan)
+        assert "jobs_waiting" in text
+        assert "TEMP B-TREE" not in text
 
 
 EVENT = EventInfo(

@@ -251,6 +251,20 @@ def test_credits_that_were_told_in_vain_are_told_again() -> None:
     assert world.acknowledge() == []
 
 
+def test_a_partition_whose_last_credit_went_hears_of_it_though_a_send_fails() -> None:
+    world = started()
+    world.pulse.introduce()
+    world.acknowledge()
+    for _ in range(5):
+        world.holdings.credits.use(0)
+    world.pulse.tell()
+    world.acknowledge(OSError())
+    world.pulse.beat()
+    assert (0, 0) in [(p, body.free) for p, body in world.acknowledge()]
+    world.pulse.beat()
+    assert 0 not in lean(world.acknowledge())
+
+
 def test_a_word_that_came_late_is_said_anew() -> None:
     world = started()
     world.pulse.introduce()

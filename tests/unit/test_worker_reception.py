@@ -149,7 +149,9 @@ async def test_a_lease_on_a_credit_that_was_moved_is_taken_while_a_slot_is_free(
 
 async def test_a_partition_that_wants_credits_gets_those_unused_elsewhere() -> None:
     app, _, _ = waiting_app()
-    async with bench(app, slots=4) as at:
+    clock = Clock()
+    async with bench(app, slots=4, clock=clock) as at:
+        clock.now += 1
         told = len(at.commands())
         at.notice("wanted", partition=1)
         assert offered(at, told) == [(0, 0), (1, 2)]

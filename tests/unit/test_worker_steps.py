@@ -10,6 +10,7 @@ import pytest
 from leasing import bench
 
 from streams import App, Context
+from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Ended
 from streams.worker.values import MAX_BYTES
 
@@ -115,3 +116,64 @@ async def test_the_cap_of_all_steps_counts_the_bytes_of_values_and_names() -> No
         ended, kept = await ended_of(handler)
         assert (ended.status, "524,288 bytes" in (ended.error or "")) == ("failed", True)
         assert sum(len(c.name.encode()) + len(c.value.encode()) for c in kept) <= 524_288
+
+
+async def test_steps_that_end_together_share_one_limit() -> None:
+    async def handler(ctx: Context) -> list[Any]:
+        steps = (ctx.step(f"s{n}", lambda: "x" * 200_000) for n in range(8))
+        done = await asyncio.gather(*steps, return_exceptions=True)
+        return [type(value).__name__ for value in done]
+
+    ended, kept = await ended_of(handler)
+    assert orjson.loads(ended.result or "") == ["str", "str", *["PermanentError"] * 6]
+    assert len(kept) == 2
+
+
+async def test_steps_that_are_kept_already_count_as_well() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.step("more", lambda: "x" * 100_000)
+
+    ended, kept = await ended_of(handler, checkpoints={"a": '"' + "x" * 450_000 + '"'})
+    assert (ended.status, kept) == ("failed", [])
+    assert "step 'more' has 100,014 bytes" in (ended.error or "")
+    assert "the 450,011 of the others" in (ended.error or "")
+    assert "more than 524,288 bytes" in (ended.error or "")
+
+
+async def test_a_step_that_could_not_be_said_gives_its_bytes_back() -> None:
+    async def refuse(*_: Any) -> None:
+        raise LeaseLost("the broker is away")
+
+    async def handler(ctx: Context) -> None:
+        session = ctx._session
+        say, session.say = session.say, refuse  # type: ignore[method-assign,assignment]
+        with pytest.raises(LeaseLost):
+            await ctx.step("s", lambda: "x" * 250_000)
+        session.say = say  # type: ignore[method-assign]
+        for number in range(2):
+            await ctx.step(f"s{number}", lambda: "x" * 250_000)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.status, [c.name for c in kept]) == ("succeeded", ["s0", "s1"])
+
+
+async def test_many_small_steps_fit_the_lease_with_their_frames() -> None:
+    """Empty values cost bytes, too: 100,000 of them would make a lease that no topic takes."""
+    names = {f"{number:05}": "0" for number in range(100_000)}
+
+    async def handler(ctx: Context) -> None:
+        await ctx.step("one more", lambda: 0)
+
+    ended, kept = await ended_of(handler, checkpoints=names)
+    assert (ended.status, kept) == ("failed", [])
+
+
+async def test_a_number_is_measured_as_it_is_stored() -> None:
+    """As given, `1e15` has 4 bytes; as stored it has 18."""
+
+    async def handler(ctx: Context) -> None:
+        await ctx.step("numbers", lambda: [1e15] * 20_000)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.status, kept) == ("failed", [])
+    assert "'numbers' has 380,001 bytes of JSON, more than 262,144" in (ended.error or "")

@@ -1,0 +1,83 @@
+"""What the dispatcher asks of workers: who they are, and for credits.
+
+A dispatcher that took a partition over knows nobody, so it asks everybody once. It asks a worker
+that it hears without knowing its handlers. And where jobs wait for types whose workers have no
+credits here, it asks some of these workers to move credits from other partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streams.dispatcher.answers import TOPIC
+from streams.dispatcher.board import Board
+from streams.serde.records import Reply, ReplyKind
+from streams.topology.model import Topology
+
+_ASKED_AT_ONCE = 8
+_EVERY_SECONDS = 0.1
+_WHO_SECONDS = 1.0
+_REFUSED_SECONDS = 30.0
+
+
+class Asking:
+    """The questions of one partition; each is a reply and the partition that it goes to.
+
+    A question has no job: its `epoch` is the partition that asks.
+    """
+
+    def __init__(self, topology: Topology, board: Board, partition: int) -> None:
+        self._board = board
+        self._partition = partition
+        self._greet = list(range(topology.topics[TOPIC].partitions))
+        self._greeted: list[int] = []  # not yet durable
+        self._asked_who: dict[str, float] = {}
+        self._next_at = 0.0
+        self._silent_until = float("-inf")
+
+    def questions(self, monotonic: float) -> Iterator[tuple[Reply, int]]:
+        """What is to be asked now; a question that is taken counts as asked."""
+        if monotonic < self._silent_until:
+            return
+        while self._greet:
+            self._greeted.append(self._greet.pop())
+            yield self._ask("", "who"), self._greeted[-1]
+        yield from self._strangers(monotonic)
+        if monotonic >= self._next_at:
+            self._next_at = monotonic + _EVERY_SECONDS
+            for pool in self._board.queues:
+                yield from self._wanted(pool, monotonic)
+
+    def refused(self, monotonic: float) -> None:
+        """The broker takes no replies: ask nothing for a while."""
+        self._silent_until = monotonic + _REFUSED_SECONDS
+
+    def committed(self) -> None:
+        """What was asked is durable."""
+        self._greeted.clear()
+
+    def undone(self) -> None:
+        """What was asked since the last commit was not sent; the rest is asked again anyway."""
+        self._greet += self._greeted
+        self._greeted.clear()
+
+    def _strangers(self, monotonic: float) -> Iterator[tuple[Reply, int]]:
+        strangers = self._board.roster.strangers
+        if not strangers and not self._asked_who:
+            return
+        recent = {w: at for w, at in self._asked_who.items() if monotonic - at < _WHO_SECONDS}
+        self._asked_who = recent
+        for worker_id in [worker_id for worker_id in strangers if worker_id not in recent]:
+            recent[worker_id] = monotonic
+            yield self._ask(worker_id, "who"), strangers.pop(worker_id)
+
+    def _wanted(self, pool: str, monotonic: float) -> Iterator[tuple[Reply, int]]:
+        types = self._board.starving(pool)
+        if not types:
+            return
+        most = min(_ASKED_AT_ONCE, len(self._board.queues[pool]))
+        for worker in self._board.roster.to_ask(pool, types, most, monotonic):
+            yield self._ask(worker.worker_id, "wanted"), worker.work_partition
+
+    def _ask(self, worker_id: str, kind: ReplyKind) -> Reply:
+        return Reply(worker_id, "", self._partition, "", kind)

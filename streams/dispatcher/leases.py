@@ -1,0 +1,121 @@
+"""The living leases of one partition: by job, by worker, and in the order in which they end.
+
+All times are this process's monotonic ones, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sortedcontainers import SortedList
+
+
+@dataclass(slots=True)
+class Running:
+    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
+
+    It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
+    its job is being cancelled; of a lease found in the store that is not known until somebody looks
+    (`cancel_known`). `number` is its place among the leases that were sent to its worker, 0 where
+    that is not known, and `due` is when it is looked at again, at the latest when it ends.
+    """
+
+    job_id: str
+    epoch: int
+    worker_id: str
+    tenant_id: str
+    type: str
+    pool: str
+    ends_at: float
+    confirmed: bool = False
+    cancel: str | None = None
+    cancel_known: bool = False
+    given_up: bool = False
+    accompanied: bool = False
+    number: int = 0
+    due: float = 0.0
+
+
+class Leases:
+    """What runs. Every change costs O(log n)."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Running] = {}
+        self._by_worker: dict[str, dict[str, Running]] = {}
+        self._boots: dict[str, set[str]] = {}  # workers that hold leases, by instance
+        self._types: Counter[tuple[str, str]] = Counter()
+        self._order = SortedList()  # (`Running.due`, job)
+        self._fresh_until = float("-inf")
+
+    def add(self, lease: Running) -> None:
+        """A lease lives."""
+        self.remove(lease.job_id)
+        lease.due = lease.ends_at
+        self.running[lease.job_id] = lease
+        self._by_worker.setdefault(lease.worker_id, {})[lease.job_id] = lease
+        self._boots.setdefault(split_worker(lease.worker_id)[0], set()).add(lease.worker_id)
+        self._types[lease.pool, lease.type] += 1
+        self._order.add((lease.due, lease.job_id))
+
+    def remove(self, job_id: str) -> Running | None:
+        """The lease of a job is over; it, if there was one."""
+        lease = self.running.pop(job_id, None)
+        if lease is None:
+            return None
+        self._order.remove((lease.due, job_id))
+        held = self._by_worker[lease.worker_id]
+        del held[job_id]
+        if not held:
+            self._empty(lease.worker_id)
+        self._types[lease.pool, lease.type] -= 1
+        if not self._types[lease.pool, lease.type]:
+            del self._types[lease.pool, lease.type]
+        return lease
+
+    def of(self, worker_id: str) -> list[Running]:
+        """The leases of a worker."""
+        return list(self._by_worker.get(worker_id, {}).values())
+
+    def boots(self, instance: str) -> Iterable[str]:
+        """Workers of an instance that hold leases."""
+        return self._boots.get(instance, ())
+
+    def types(self, pool: str) -> set[str]:
+        """Job types of which a pool's workers hold leases."""
+        return {type_ for of, type_ in self._types if of == pool}
+
+    def fresh_terms(self, until: float) -> None:
+        """No lease ends before that."""
+        self._fresh_until = until
+
+    def overdue(self, now: float, limit: int) -> list[Running]:
+        """Leases that have ended, at most so many, those that ended first before others."""
+        found: list[Running] = []
+        while len(found) < min(limit, len(self._order)):
+            due, job_id = self._order[len(found)]
+            if due > now:
+                break
+            lease = self.running[job_id]
+            lease.ends_at = max(lease.ends_at, self._fresh_until)
+            if lease.ends_at == due:
+                found.append(lease)
+                continue
+            self._order.remove((due, job_id))
+            lease.due = lease.ends_at
+            self._order.add((lease.due, job_id))
+        return found
+
+    def _empty(self, worker_id: str) -> None:
+        del self._by_worker[worker_id]
+        instance = split_worker(worker_id)[0]
+        self._boots[instance].discard(worker_id)
+        if not self._boots[instance]:
+            del self._boots[instance]
+
+
+def split_worker(worker_id: str) -> tuple[str, str]:
+    """A worker's instance and its boot; boots are UUIDv7 and so ordered by the worker's clock."""
+    instance, _, boot = worker_id.rpartition("/")
+    return instance, boot

@@ -1,0 +1,81 @@
+"""What of a live job can be read without decoding it: `l` and the job's id in the store `jobs`.
+
+A value is a JSON array of the fields of `Live`. One that is empty was written by an earlier
+version; its job says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from streams.serde.codec import JOB
+from streams.serde.keys import SEPARATOR, after
+from streams.serde.records import Job
+from streams.state.store import KeyValueStore
+
+_JOB, _LIVE = b"j", b"l"
+
+
+class Live(NamedTuple):
+    """A job that has not ended.
+
+    `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due. `begun` says
+    that a run of it was counted, as an attempt or as lost.
+    """
+
+    status: str
+    at: int
+    tenant_id: str
+    type: str
+    pool: str
+    priority: str
+    epoch: int
+    worker_id: str | None
+    begun: bool
+
+
+def live_key(job_id: str) -> bytes:
+    """The key of a job's entry."""
+    return _LIVE + job_id.encode()
+
+
+def encode(job: Job) -> bytes:
+    """The entry of a job."""
+    return orjson.dumps(tuple(_of(job)))
+
+
+def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
+    """Every live job with its id, in the order of ids, from `behind` an id on."""
+    start = live_key(behind) + SEPARATOR if behind else _LIVE
+    for key, value in store.range(start, after(_LIVE)):
+        live = Live(*orjson.loads(value)) if value else _from_job(store, key)
+        if live is not None:
+            yield key[1:].decode(), live
+
+
+def look_up(store: KeyValueStore, job_ids: Sequence[str]) -> list[tuple[str, Live | None]]:
+    """The entries of some jobs; None for one that is not known or has ended."""
+    keys = [live_key(job_id) for job_id in job_ids]
+    found: list[tuple[str, Live | None]] = []
+    for job_id, key, value in zip(job_ids, keys, store.get_many(keys), strict=True):
+        if value is None:
+            found.append((job_id, None))
+        else:
+            found.append((job_id, Live(*orjson.loads(value)) if value else _from_job(store, key)))
+    return found
+
+
+def _from_job(store: KeyValueStore, key: bytes) -> Live | None:
+    value = store.get(_JOB + key[1:])
+    return None if value is None else _of(JOB.decode(value))
+
+
+def _of(job: Job) -> Live:
+    due = job.next_retry_at or job.scheduled_at or job.ready_at
+    return Live(
+        job.status, due if job.status == "scheduled" else job.ready_at, job.tenant_id, job.type,
+        job.pool, job.priority, job.epoch, job.worker_id, job.attempts > 0 or job.lost > 0,
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Workers as they announced themselves, and which of them takes a job of some type.
+
+A worker's credits in one partition are what it offered there less what it was sent since: it says
+how many leases it has read of the partition and how many more it takes, so that a lease on its way
+is counted on exactly one side.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from sortedcontainers import SortedList
+
+from streams.serde.records import Handler
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One worker process; `read_at` is when its last heartbeat was read (monotonic seconds).
+
+    `limit` is how many leases of this partition it takes in all, `received` how many it has read,
+    and `sent` how many it was sent. `asked_at` is when it was last asked for credits.
+    """
+
+    worker_id: str
+    pool: str
+    work_partition: int
+    heartbeat_id: str
+    read_at: float
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    limit: int = 0
+    received: int = 0
+    sent: int = 0
+    fresh: bool = True
+    asked_at: float = float("-inf")
+    place: tuple[int, str] | None = None
+
+    @property
+    def credits(self) -> int:
+        """How many leases it takes beyond those that it was sent."""
+        return max(0, self.limit - self.sent)
+
+    def told(self, free: int, received: int) -> None:
+        """It has read so many leases and takes so many more."""
+        self.received = max(self.received, received)
+        self.sent = max(self.sent, self.received)
+        self.limit = free + received
+
+
+class Crew:
+    """Workers of one pool that handle the same types; those with credits in order of them."""
+
+    def __init__(self, types: frozenset[str]) -> None:
+        self.types = types
+        self.workers: dict[str, Worker] = {}
+        self._order = SortedList()  # (credits, negative, and worker)
+
+    def freest(self) -> Worker | None:
+        """The worker with most credits, if one has any."""
+        return self.workers[self._order[0][1]] if self._order else None
+
+    def place(self, worker: Worker) -> None:
+        """Put a worker where its credits say; O(log n)."""
+        count = worker.credits if worker.fresh else 0
+        place = (-count, worker.worker_id) if count else None
+        if place == worker.place:
+            return
+        if worker.place is not None:
+            self._order.remove(worker.place)
+        if place is not None:
+            self._order.add(place)
+        worker.place = place
+
+
+class Pool:
+    """The workers of one pool."""
+
+    def __init__(self) -> None:
+        self._crews: dict[frozenset[str], Crew] = {}
+        self._asked: OrderedDict[str, Worker] = OrderedDict()  # who was asked longest ago first
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def join(self, worker: Worker) -> None:
+        """A worker announced itself, or what it handles changed: `leave` it first."""
+        types = frozenset(worker.handlers)
+        crew = self._crews.setdefault(types, Crew(types))
+        crew.workers[worker.worker_id] = worker
+        crew.place(worker)
+        self._asked[worker.worker_id] = worker
+
+    def leave(self, worker: Worker) -> None:
+        """A worker is gone."""
+        types = frozenset(worker.handlers)
+        crew = self._crews[types]
+        worker.limit = 0
+        crew.place(worker)
+        del crew.workers[worker.worker_id]
+        if not crew.workers:
+            del self._crews[types]
+        del self._asked[worker.worker_id]
+
+    def place(self, worker: Worker) -> None:
+        """A worker's credits changed, or it fell silent, or was heard again."""
+        self._crews[frozenset(worker.handlers)].place(worker)
+
+    def types(self) -> set[str]:
+        """The types that some worker handles."""
+        return set().union(*self._crews)
+
+    def able(self) -> set[str]:
+        """The types that some worker with credits handles."""
+        return set().union(*(crew.types for crew in self._crews.values() if crew.freest()))
+
+    def freest(self, job_type: str) -> Worker | None:
+        """The worker with most credits among those that handle a type, if one has any."""
+        crews = (crew for crew in self._crews.values() if job_type in crew.types)
+        able = (worker for crew in crews if (worker := crew.freest()) is not None)
+        return max(able, key=lambda worker: worker.credits, default=None)
+
+    def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:
+        """Workers without credits for these types, which were last asked before a moment.
+
+        Those that were asked longest ago come first; who is looked at counts as asked.
+        """
+        found: list[Worker] = []
+        for _ in range(len(self._asked)):
+            worker = next(iter(self._asked.values()))
+            if len(found) == limit or worker.asked_at > before:
+                break
+            self._asked.move_to_end(worker.worker_id)
+            if not types.isdisjoint(worker.handlers) and not worker.place:
+                found.append(worker)
+        return found

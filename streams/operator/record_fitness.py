@@ -1,0 +1,81 @@
+"""Which dead records can go in again, and why the others cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams.errors import DecodeError
+from streams.runtime.poison import KEY_CAP, VALUE_CAP
+from streams.serde.codec import COMMAND
+from streams.serde.records import (
+    Claim,
+    DeadLetter,
+    Declined,
+    Heartbeat,
+    Move,
+    Replay,
+    Reroute,
+    Settle,
+)
+from streams.topology.model import Topology
+
+_OF_A_MOMENT = (Heartbeat, Claim, Declined)
+"""What a worker said of a moment that is over: it would be taken for one that lives."""
+_REFUSED = (Replay, Move, Settle, Reroute)
+"""What an operator asked, and was told that it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why a record is not sent in again: the stable name of a problem, and its detail."""
+
+    name: str
+    detail: str
+
+
+def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
+    """What stands against a replay; None: nothing."""
+    if letter.replayed_at is not None and not again:
+        return Unfit("already-replayed", f"{letter.id} was sent in again before: see what became "
+                     "of it; to send it once more, replay it alone and ask for again")  # fmt: skip
+    reason = _unplaced(letter, topology) or _incomplete(letter) or _pointless(letter)
+    return None if reason is None else Unfit("not-replayable", f"{letter.id}: {reason}")
+
+
+def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
+    stage, topic = topology.stages.get(letter.stage), letter.topic or ""
+    if stage is None:
+        return (
+            f"the {letter.stage} reads no input that a record can be sent into again; what it "
+            "could not use must be written anew by who wrote it"
+        )
+    if topic not in stage.reads:
+        return f"{letter.stage} does not read {topic} now: see `tidegate topology describe`"
+    partitions = topology.topics[topic].partitions
+    if letter.partition is None or not 0 <= letter.partition < partitions:
+        return f"{topic} has no partition {letter.partition}: it has {partitions}"
+    return None
+
+
+def _incomplete(letter: DeadLetter) -> str | None:
+    # Letters of earlier versions do not say that they are cut; they have no time either.
+    sizes = (len(letter.value or b""), len(letter.key or b""))
+    old = letter.timestamp is None and (sizes[0] >= VALUE_CAP or sizes[1] >= KEY_CAP)
+    if letter.cut or old:
+        return "its letter holds the beginning of the record alone: it must be written anew"
+    return None
+
+
+def _pointless(letter: DeadLetter) -> str | None:
+    if letter.topic != "jobs.commands":
+        return None
+    try:
+        body = COMMAND.decode(letter.value).body
+    except DecodeError:
+        return None  # the stage may be newer than this process
+    said = type(body).__name__
+    if isinstance(body, _OF_A_MOMENT):
+        return f"a worker's {said} of a moment that is over: workers say it anew by themselves"
+    if isinstance(body, _REFUSED):
+        return f"a {said} that an operator asked for: ask for it again with its own call"
+    return None

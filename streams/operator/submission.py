@@ -1,0 +1,108 @@
+"""A direct submission on its way to the dispatcher: one key, one job, one body.
+
+The dispatcher decides by its own time whether a finished job still keeps twins out, so a
+submission is always sent unless the job it belongs to is alive. Here it is decided only what can
+be answered: a key that belongs to another body must not be answered with that other job.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from streams.operator import queries
+from streams.operator.parts import Parts
+from streams.operator.refusal import Refusal
+from streams.operator.turns import Asked, Subject
+from streams.operator.verdicts import letters, outstanding, verdict
+from streams.operator.views import Json
+from streams.serde.records import TERMINAL, Job, Submit
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A submit for a tenant; `keyed` if its client can send it again."""
+
+    tenant_id: str
+    job_id: str
+    submit: Submit
+    keyed: bool
+
+    @property
+    def subject(self) -> Subject:
+        return "job", self.job_id
+
+
+async def submitted(parts: Parts, asked: Submission, now: int) -> Json | None:
+    """The job as it is shown, once the submission is durable; None where the dispatcher is late.
+
+    Raises:
+        Refusal: 409, the key belongs to another body; 503, the read model has not caught up.
+        KafkaUnavailable: it was not acknowledged; it may still be written.
+    """
+    async with parts.turns.of(asked.subject):
+        twin = await _twin(parts, asked, now)
+        if twin is not None and twin.status not in TERMINAL:
+            return await _shown(parts, asked)
+        sent = await _send(parts, asked, twin)
+        if twin is not None and _keeps_twins_out(parts, twin, now):
+            parts.turns.forget(asked.subject)
+            return await _shown(parts, asked)
+    return await _accepted(parts, asked, sent)
+
+
+async def _twin(parts: Parts, asked: Submission, now: int) -> Job | None:
+    """The job that is there; neither it nor what is on its way came with another body."""
+    twin = await parts.ask(lambda db: queries.job(db, asked.job_id))
+    if asked.keyed and (twin is None or not _keeps_twins_out(parts, twin, now)):
+        await parts.recent(("jobs", parts.home(asked.tenant_id)))
+        twin = await parts.ask(lambda db: queries.job(db, asked.job_id))
+    if twin is not None and _keeps_twins_out(parts, twin, now):
+        _require_same(asked, twin.request_hash)
+    earlier = await outstanding(parts, asked.subject)
+    if earlier is not None and (twin is None or twin.incarnation <= earlier.after):
+        _require_same(asked, earlier.digest)
+    return twin
+
+
+async def _send(parts: Parts, asked: Submission, twin: Job | None) -> Asked:
+    offset = await parts.command(asked.tenant_id, asked.job_id, asked.submit)
+    after = twin.incarnation if twin else 0
+    told = letters(parts, asked.tenant_id, offset)
+    sent = Asked(asked.job_id, asked.submit.request_hash, after, told)
+    parts.turns.remember(asked.subject, sent)
+    return sent
+
+
+async def _accepted(parts: Parts, asked: Submission, sent: Asked) -> Json | None:
+    def newer(connection: sqlite3.Connection) -> Job | None:
+        found = queries.job(connection, asked.job_id)
+        return found if found is not None and found.incarnation > sent.after else None
+
+    job = await verdict(parts, sent.letters, ("jobs", (asked.job_id,)), newer)
+    # A twin that the dispatcher, by its own time, still found inside the window stays as it is.
+    job = job or await parts.ask(lambda db: queries.job(db, asked.job_id))
+    if job is None:
+        return None
+    parts.turns.forget(asked.subject)
+    _require_same(asked, job.request_hash)
+    return await _shown(parts, asked)
+
+
+async def _shown(parts: Parts, asked: Submission) -> Json | None:
+    return await parts.ask(lambda db: queries.shown_job(db, asked.job_id))
+
+
+def _require_same(asked: Submission, digest: bytes | None) -> None:
+    if digest != asked.submit.request_hash:
+        raise Refusal(
+            409,
+            "key-reused",
+            f"this key belongs to job {asked.job_id}, submitted with another body: "
+            "send the same body, or a new key",
+            job_id=asked.job_id,
+        )
+
+
+def _keeps_twins_out(parts: Parts, job: Job, now: int) -> bool:
+    return job.status not in TERMINAL or now - job.event_time <= parts.topology.window_ms

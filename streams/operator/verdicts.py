@@ -1,0 +1,78 @@
+"""What the dispatcher made of a command: the row that shows it, or the command's dead letter."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from streams.operator import letter_queries
+from streams.operator.parts import Parts
+from streams.operator.projections import RowKey
+from streams.operator.refusal import Refusal
+from streams.operator.turns import Asked, Subject
+from streams.serde.records import CommandBody, DeadLetter
+
+T = TypeVar("T")
+
+_COMMANDS = "jobs.commands"
+
+
+async def told(
+    parts: Parts,
+    tenant_id: str,
+    job_id: str,
+    body: CommandBody,
+    row: RowKey,
+    shown: Callable[[sqlite3.Connection], T | None],
+) -> T | None:
+    """Send a command; what `shown` finds of its effect, None where the read model is late.
+
+    Raises:
+        Refusal: 409, for the reason that the dispatcher gave.
+        KafkaUnavailable: it was not acknowledged; it may still be written.
+    """
+    offset = await parts.command(tenant_id, job_id, body)
+    return await verdict(parts, letters(parts, tenant_id, offset), row, shown)
+
+
+async def verdict(
+    parts: Parts,
+    letter_ids: Sequence[str],
+    row: RowKey,
+    shown: Callable[[sqlite3.Connection], T | None],
+) -> T | None:
+    """What came of a command that is durable; see `told`."""
+
+    def look(connection: sqlite3.Connection) -> tuple[T | None, DeadLetter | None] | None:
+        found = shown(connection)
+        refused = None if found is not None else refusing(connection, letter_ids)
+        return None if found is None and refused is None else (found, refused)
+
+    rows = [("dead_letters", (id_,)) for id_ in letter_ids]
+    found, refused = await parts.once(row, look, rows) or (None, None)
+    if refused is not None:
+        raise Refusal(409, refused.reason.replace("_", "-"), refused.detail, letter=refused.id)
+    return found
+
+
+def letters(parts: Parts, tenant_id: str, offset: int) -> tuple[str, ...]:
+    """Ids that the dead letter of a command can have."""
+    home = parts.home(tenant_id)
+    readers = [s.name for s in parts.topology.stages.values() if _COMMANDS in s.reads]
+    return tuple(f"{name}:{_COMMANDS}:{home}:{offset}" for name in readers)
+
+
+async def outstanding(parts: Parts, subject: Subject) -> Asked | None:
+    """What was asked before, unless the dispatcher has turned it down."""
+    asked = parts.turns.asked(subject)
+    if asked is None or await parts.ask(lambda db: refusing(db, asked.letters)) is None:
+        return asked
+    parts.turns.forget(subject)
+    return None
+
+
+def refusing(connection: sqlite3.Connection, letter_ids: Sequence[str]) -> DeadLetter | None:
+    """The dead letter of a command; None, it has none."""
+    found = (letter_queries.dead_letter(connection, id_) for id_ in letter_ids)
+    return next((letter for letter in found if letter is not None), None)

@@ -1,0 +1,165 @@
+"""Whether an error proves that an effect's call did nothing.
+
+The tool says so by a `JobError`, or by an error that the application declares as saying so. Else
+only a refused connection proves it, and only where the error *is* that of a connect: a client's
+wrapper of one is known by its name, and leads to the next error in a way that is known as well.
+Any other error may merely have followed a refused connection: a second call, or a repetition
+inside the client, of which the first may have been answered.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import inspect
+import re
+import textwrap
+import traceback
+from collections.abc import Mapping
+from types import CodeType, FrameType
+
+from streams.errors import JobError
+
+_PLAIN = "builtins.OSError"
+"""anyio raises it when all addresses of a host failed; alone it may be of anything."""
+
+_INNER: Mapping[str, tuple[str, ...]] = {
+    "aiohttp.client_exceptions.ClientConnectorError": ("os_error",),
+    "aiohttp.client_exceptions.ClientProxyConnectionError": ("os_error",),
+    "anyio.ConnectionFailed": ("__cause__",),
+    "botocore.exceptions.EndpointConnectionError": ("__context__",),
+    _PLAIN: ("__cause__",),
+    "httpcore.ConnectError": ("__cause__", "__context__"),  # its pool raises it "from None"
+    "httpx.ConnectError": ("__cause__",),
+    "requests.exceptions.ConnectionError": ("__context__",),
+    "requests.exceptions.ProxyError": ("__context__",),
+    "stripe._error.APIConnectionError": ("__cause__",),
+    "stripe.error.APIConnectionError": ("__cause__",),
+    "urllib.error.URLError": ("reason",),
+    "urllib3.exceptions.MaxRetryError": ("reason",),
+    "urllib3.exceptions.NewConnectionError": ("__cause__", "__context__"),
+    "urllib3.exceptions.ProxyError": ("original_error",),
+}
+"""Wrappers of a failed connect, and the attribute that holds the error they wrap."""
+
+_CLIENTS = frozenset(name.partition(".")[0] for name in _INNER) | {"aiobotocore", "http"}
+_REPEATERS = frozenset(
+    {"aiohttp_retry", "backoff", "httpx_retries", "retry", "retrying", "stamina", "tenacity"}
+)
+_LONGEST_CHAIN = 10
+_ASYNCIO_ALL_FAILED = "Multiple exceptions: "
+
+
+def not_done(
+    error: BaseException,
+    nothing_done: tuple[type[Exception], ...] = (),
+    handled: BaseException | None = None,
+) -> bool:
+    """Whether an error proves that the effect did not happen; `nothing_done` are declared to.
+
+    `handled` is what the handler handled when the call began, perhaps of another effect. A group
+    proves nothing: what ran beside its errors was cancelled somewhere on its way.
+    """
+    if isinstance(error, (JobError, *nothing_done)):
+        return True
+    return _is_refused(error, handled)
+
+
+def _is_refused(error: object, handled: BaseException | None = None) -> bool:
+    chain: list[BaseException] = []
+    while isinstance(error, BaseException) and len(chain) < _LONGEST_CHAIN:
+        chain.append(error)
+        if _is_leaf(error, is_first=len(chain) == 1):
+            expected = [*chain, handled]
+            return not any(_followed_another(each, expected) for each in chain)
+        error = _inner(error, is_first=len(chain) == 1)
+    return False
+
+
+def _is_leaf(error: BaseException, *, is_first: bool) -> bool:
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    if isinstance(error, BaseExceptionGroup):  # inside a wrapper: one error for each address
+        return not is_first and all(map(_is_refused, error.exceptions))
+    if type(error) is OSError and str(error).startswith(_ASYNCIO_ALL_FAILED):
+        numbers = re.findall(r"\[Errno (\d+)\]", str(error))
+        return set(numbers) == {str(errno.ECONNREFUSED)}
+    return False
+
+
+def _inner(error: BaseException, *, is_first: bool) -> object:
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    if is_first and name == _PLAIN:
+        return None
+    found = (getattr(error, attribute, None) for attribute in _INNER.get(name, ()))
+    return next((inner for inner in found if inner is not None), None)
+
+
+def _followed_another(error: BaseException, expected: list[BaseException | None]) -> bool:
+    """Whether something else was called before: what became of that, the error does not say."""
+    context = error.__context__
+    if context is not None and not any(context is known for known in expected):
+        return True
+    # A frame that raised the error again stands there twice, at last with the call it came from.
+    lines = dict(traceback.walk_tb(error.__traceback__))
+    return (
+        _recurs(list(lines))
+        or any(map(_shows_an_earlier_attempt, lines))
+        or any(_handled_another(frame, line) for frame, line in lines.items())
+    )
+
+
+def _handled_another(frame: FrameType, line: int) -> bool:
+    """Whether a function called from an `except` block: it tried something else before.
+
+    The errors do not always say so: a coroutine that was resumed does not know what its caller
+    handles (CPython 3.11).
+    """
+    if _package(frame) in _CLIENTS:
+        return False
+    try:
+        source, first = inspect.getsourcelines(frame.f_code)
+        tree = ast.parse(textwrap.dedent("".join(source)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    at = line - first + 1
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
+    return any(block.body[0].lineno <= at <= (block.end_lineno or 0) for block in blocks)
+
+
+def _recurs(frames: list[FrameType]) -> bool:
+    """Whether a client called itself, as it does to follow a redirect or to try again.
+
+    urllib3 keeps the error of each attempt: those that were refused did nothing, either.
+    """
+    last: dict[CodeType, FrameType] = {}
+    for frame in frames:
+        if _package(frame) not in _CLIENTS:
+            continue
+        before = last.get(frame.f_code)
+        if before is not None and not _is_refused(before.f_locals.get("err")):
+            return True
+        last[frame.f_code] = frame
+    return False
+
+
+def _shows_an_earlier_attempt(frame: FrameType) -> bool:
+    """Whether a client's loop is past its first round, as its own variables say."""
+    seen = frame.f_locals
+    match _package(frame):
+        case "aiohttp":
+            dropped = seen.get("retry_persistent_connection") is False
+            dropped = dropped and seen.get("method") not in ("POST", "PATCH")
+            return bool(dropped or seen.get("history") or seen.get("effective_middlewares"))
+        case "httpx":  # of a redirect, or of a challenge to authenticate
+            return bool(seen.get("history"))
+        case "stripe":
+            return bool(seen.get("num_retries", 0))
+        case "botocore" | "aiobotocore":
+            return bool(seen.get("attempts", 1) != 1)
+        case package:
+            return package in _REPEATERS
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -1,0 +1,34 @@
+"""Whether an effect's function can be called as it would be, asked before anything is claimed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streams.errors import PermanentError
+
+
+def check_call(function: Callable[..., Any], arguments: Mapping[str, Any], what: str) -> None:
+    """Bind the call `function(idempotency_key=..., **arguments)` without making it.
+
+    A wrapper is asked for its own signature: it may add to the arguments, or take some away. A
+    builtin that has none passes.
+
+    Raises:
+        PermanentError: names the function and the parameter.
+    """
+    name = getattr(function, "__qualname__", None) or repr(function)
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except ValueError:
+        return
+    except TypeError as error:
+        raise PermanentError(f"{what}: {name} is no function: pass one to call") from error
+    try:
+        signature.bind(idempotency_key="", **arguments)
+    except TypeError as error:
+        raise PermanentError(
+            f"{what}: {name}{signature} cannot be called: {error}. It is called with "
+            "idempotency_key= and the effect's own arguments by name; nothing was claimed"
+        ) from error

@@ -1,0 +1,383 @@
+"""What a person decides of jobs, on a real broker: replay, move, settle, route; what is held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from conditions import eventually
+from confluent_kafka import Message
+from conftest import KafkaUnderTest
+from operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_entry,
+    make_job,
+    make_letter,
+    obeying,
+    refusal,
+    running,
+)
+
+from streams.operator import parts
+from streams.serde import ids, keys
+from streams.serde.codec import COMMAND
+from streams.serde.records import Attempt, Command, Held, Move, Replay, Reroute, Settle
+
+pytestmark = pytest.mark.broker
+
+NOTE = {"incident_note": "the vendor is back"}
+REPLAY = "/v1/dlq/job_dead/replay"
+DEAD = make_job("job_dead", status="dead", attempts=5, end_reason="attempts_exhausted")
+
+
+@pytest.fixture
+def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    made = make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+    topology = replace(made.topology, pools=("default", "gpu"))
+    return Cluster(made.settings, topology, made.vault_key)
+
+
+@pytest.fixture
+def operator(cluster: Cluster) -> Iterator[RunningOperator]:
+    with running(cluster.settings, cluster.topology) as found:
+        found.send("PUT", "/v1/tenants/acme")
+        yield found
+
+
+def asked(
+    operator: RunningOperator, path: str, body: dict[str, Any], key: str | None = None
+) -> tuple[int, str, dict[str, Any]]:
+    """Status, the problem's name or "", and the answer."""
+    headers = {"Authorization": f"Bearer {TOKEN}"} | ({"Idempotency-Key": key} if key else {})
+    status, text = operator.plain(path, "POST", headers, json.dumps(body).encode())
+    answer = json.loads(text)
+    name = "" if status < 400 else answer["type"].removeprefix("urn:tidegate:problem:")
+    return status, name, answer
+
+
+def commands(cluster: Cluster) -> list[Command]:
+    return [COMMAND.decode(message.value()) for message in cluster.read("jobs.commands")]
+
+
+def refusing(reason: str, detail: str) -> Callable[[Command, Message], list[Any]]:
+    return lambda _, message: [refusal(message, reason, detail)]
+
+
+def test_a_second_replay_names_the_first_and_has_to_be_asked_for(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    first = make_job("job_first", status="succeeded", replay_of="job_dead", scope=DEAD.scope)
+    letter = make_letter(
+        DEAD, replayed_at=1_700_000_000_000, replayed_as="job_first", replayed_by="operator",
+        note="once",
+    )  # fmt: skip
+    cluster.write(replace(DEAD, replayed_as="job_first"), first, letter)
+    operator.shows("/v1/dlq/job_dead", replayed_as="job_first", replayed_status="succeeded")
+    shown = operator.get("/v1/dlq/job_dead")
+    assert (shown["note"], shown["replayed_by"]) == ("once", "operator")
+    assert [each["job_id"] for each in shown["replays"]] == ["job_first"]
+    assert operator.get("/v1/dlq")["dead_letters"] == [
+        {k: v for k, v in shown.items() if k != "job"}
+    ]
+    status, name, answer = asked(operator, REPLAY, NOTE)
+    assert (status, name) == (409, "already-replayed")
+    assert "job_first (succeeded)" in answer["detail"]
+    assert [each["job_id"] for each in answer["replays"]] == ["job_first"]
+    assert commands(cluster) == []
+
+    def made(command: Command, _: Message) -> list[Any]:
+        assert isinstance(command.body, Replay)
+        assert command.body.again
+        return [make_job(command.job_id, replay_of="job_dead", scope=DEAD.scope,
+                         replay_note=command.body.note)]  # fmt: skip
+
+    with obeying(cluster, made):
+        assert asked(operator, REPLAY, NOTE | {"again": True})[0] == 202
+
+
+def test_a_replay_that_no_dispatcher_has_taken_yet_counts(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.write(DEAD, make_letter(DEAD))
+    operator.shows("/v1/dlq/job_dead", kind="job")
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    status, _, pending = asked(operator, REPLAY, NOTE, "k")
+    assert (status, pending["status"], pending["replay_of"]) == (202, "pending", "job_dead")
+    assert asked(operator, REPLAY, NOTE, "k")[2]["job_id"] == pending["job_id"]
+    assert asked(operator, REPLAY, {"incident_note": "other"}, "k")[:2] == (409, "key-reused")
+    status, name, answer = asked(operator, REPLAY, NOTE)
+    assert (status, name) == (409, "already-replayed")
+    assert pending["job_id"] in answer["detail"]
+    # What it is, is no more in doubt once the dispatcher has turned it down.
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 30.0)
+    with obeying(cluster, refusing("not_replayable", "job job_dead is running")):
+        status, name, answer = asked(operator, REPLAY, NOTE, "k")
+        assert (status, name, answer["detail"]) == (
+            409, "not-replayable", "job job_dead is running",
+        )  # fmt: skip
+        assert asked(operator, REPLAY, NOTE)[:2] == (409, "not-replayable")
+
+
+def test_a_fresh_scope_names_each_effect_that_is_done_or_may_be(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    other = make_job("job_other", "globex", status="dead", scope=DEAD.scope)
+    # A replay in a fresh scope did it as well: to be begun a third time if nobody is told.
+    earlier = make_job("job_fresh", status="dead", replay_of="job_dead", scope="job_fresh.1")
+    cluster.write(
+        DEAD, other, make_letter(DEAD), earlier,
+        make_entry(DEAD, "email:send/x", status="done"),
+        make_entry(DEAD, "lookup/y", status="failed"),
+        make_entry(other, "theirs/z", status="done"),
+        make_entry(earlier, "payment:refund/r1", status="review"),
+    )  # fmt: skip
+    operator.shows("/v1/jobs/job_fresh", status="dead")
+    fresh = NOTE | {"fresh_scope": True, "again": True}
+    status, name, answer = asked(operator, REPLAY, fresh)
+    assert (status, name) == (409, "effects-done")
+    assert {each["action"]: each["status"] for each in answer["effects"]} == {
+        "email:send/x": "done", "payment:refund/r1": "review",
+    }  # fmt: skip
+    one = fresh | {"repeat_effects": ["email:send/x"]}
+    _, name, answer = asked(operator, REPLAY, one)
+    assert (name, len(answer["effects"])) == ("effects-done", 1)
+    wrong = fresh | {"repeat_effects": ["email:send/x", "payment:refund/r1", "theirs/z"]}
+    status, _, answer = asked(operator, REPLAY, wrong)
+    assert (status, answer["errors"][0]["field"]) == (422, "repeat_effects")
+    assert "theirs/z" in answer["detail"]
+    assert commands(cluster) == []
+    both = ["email:send/x", "payment:refund/r1"]
+    with obeying(cluster, refusing("scope_in_use", "job_x works in it")):
+        assert asked(operator, REPLAY, fresh | {"repeat_effects": both})[:2] == (
+            409, "scope-in-use",
+        )  # fmt: skip
+    (command,) = commands(cluster)
+    assert command.body == Replay(
+        "job_dead", "the vendor is back", True, "operator", True, tuple(both), None
+    )
+
+
+def test_one_live_job_shares_a_scope(cluster: Cluster, operator: RunningOperator) -> None:
+    sharing = make_job("job_live", status="needs_review", replay_of="job_dead", scope=DEAD.scope)
+    cluster.write(DEAD, make_letter(DEAD), sharing)
+    operator.shows("/v1/jobs/job_live", status="needs_review")
+    status, name, answer = asked(operator, REPLAY, NOTE | {"again": True})
+    assert (status, name, answer["job_id"]) == (409, "scope-in-use", "job_live")
+
+
+def test_a_replay_can_be_of_another_type(cluster: Cluster, operator: RunningOperator) -> None:
+    cluster.write(DEAD, make_letter(DEAD))
+    operator.shows("/v1/dlq/job_dead", kind="job")
+
+    def made(command: Command, _: Message) -> list[Any]:
+        assert isinstance(command.body, Replay)
+        return [make_job(command.job_id, replay_of="job_dead", type=command.body.type,
+                         replay_note=command.body.note, scope=DEAD.scope)]  # fmt: skip
+
+    with obeying(cluster, made):
+        _, _, answer = asked(operator, REPLAY, NOTE | {"type": "draft_v2"}, "k")
+        assert answer["type"] == "draft_v2"
+        other = asked(operator, REPLAY, NOTE | {"type": "draft_v3"}, "k")
+    assert other[:2] == (409, "key-reused")
+
+
+def test_a_job_is_moved_to_a_declared_pool_alone(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    cluster.write(make_job("job_a"), make_job("job_ended", status="succeeded"))
+    operator.shows("/v1/jobs/job_ended", status="succeeded")
+    body = {"pool": "gpu", "note": "its pool is full"}
+
+    def moved(command: Command, _: Message) -> list[Any]:
+        assert command.body == Move("gpu", "its pool is full", "operator")
+        return [make_job(command.job_id, pool="gpu", asked_pool="gpu")]
+
+    with obeying(cluster, moved):
+        status, _, job = asked(operator, "/v1/jobs/job_a/move", body)
+    assert (status, job["pool"], job["asked_pool"]) == (202, "gpu", "gpu")
+    for path, wrong, expected in (
+        ("job_ended", body, (409, "job-ended")), ("job_none", body, (404, "job-unknown")),
+        ("job_a", body | {"pool": "none"}, (422, "invalid-request")),
+        ("job_a", {"pool": "gpu"}, (422, "invalid-request")),
+    ):  # fmt: skip
+        assert asked(operator, f"/v1/jobs/{path}/move", wrong)[:2] == expected
+    cluster.write(make_job("job_b"))
+    operator.shows("/v1/jobs/job_b", status="pending")
+    with obeying(cluster, refusing("pool_undeclared", "'gpu' is none of: default")):
+        assert asked(operator, "/v1/jobs/job_b/move", body)[:2] == (409, "pool-undeclared")
+
+
+def test_the_waiting_jobs_of_a_type_are_moved_a_page_at_a_time(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    waiting = [make_job(f"job_{n}", created_at=n) for n in range(5)]
+    cluster.write(
+        *waiting, make_job("job_5", "globex"), make_job("running", status="running"),
+        make_job("there", pool="gpu"), make_job("typed", type="other"),
+    )  # fmt: skip
+    operator.shows("/v1/jobs/typed", type="other")
+    body: dict[str, Any] = {"type": "draft_reply", "pool": "gpu", "note": "n", "limit": 4}
+    _, _, dry = asked(operator, "/v1/jobs:move", body | {"dry_run": True})
+    assert (dry["matched"], dry["movable"], dry["moved"]) == (6, 4, 0)
+    assert commands(cluster) == []
+    _, _, first = asked(operator, "/v1/jobs:move", body)
+    _, _, second = asked(operator, "/v1/jobs:move", body | {"cursor": first["next_cursor"]})
+    assert (first["moved"], second["moved"], second["next_cursor"]) == (4, 2, None)
+    sent = commands(cluster)
+    assert {each.job_id: each.tenant_id for each in sent} == {
+        **{each.job_id: "acme" for each in waiting}, "job_5": "globex",
+    }  # fmt: skip
+    _, _, ours = asked(operator, "/v1/jobs:move", body | {"tenant_id": "globex", "dry_run": True})
+    assert ours["matched"] == 1
+
+
+REVIEW = make_job("job_review", status="needs_review")
+
+
+def test_an_effect_is_settled_and_says_by_whom(cluster: Cluster, operator: RunningOperator) -> None:
+    refund = make_entry(REVIEW, "payment:refund/r 1", status="review", result=None)
+    cluster.write(REVIEW, refund, make_entry(REVIEW, "email/x"))
+    operator.shows("/v1/jobs/job_review", status="needs_review")
+
+    def settled(command: Command, _: Message) -> list[Any]:
+        assert command.body == Settle("payment:refund/r 1", "done", '{"id":"re_1"}', "found it",
+                                      "operator")  # fmt: skip
+        return [
+            replace(refund, status="done", result=command.body.result, settled_by="operator",
+                    note="found it"),
+            replace(REVIEW, status="pending"),
+        ]  # fmt: skip
+
+    path = f"/v1/jobs/job_review/effects/{quote('payment:refund/r 1')}/settle"
+    body = {"status": "done", "result": {"id": "re_1"}, "note": "found it"}
+    with obeying(cluster, settled):
+        status, _, job = asked(operator, path, body)
+    effect = next(each for each in job["effects"] if each["action"] == refund.action)
+    assert (status, job["status"], effect["status"]) == (202, "pending", "done")
+    assert (effect["settled_by"], effect["note"]) == ("operator", "found it")
+    assert effect["result"] == {"id": "re_1"}
+    # A slash that is escaped is the same action.
+    escaped = f"/v1/jobs/job_review/effects/{quote('payment:refund/r 1', safe='')}/settle"
+    assert asked(operator, escaped, body)[:2] == (409, "already-settled")
+    for action, wrong, expected in (
+        ("email/x", body, (409, "already-settled")), ("none/x", body, (404, "effect-unknown")),
+        ("email/x", {"status": "not_done", "note": "n", "result": 1}, (422, "invalid-request")),
+        ("email/x", {"status": "done"}, (422, "invalid-request")),
+        ("email/x", {"status": "done", "note": "n", "result": "x" * 262_143},
+         (413, "body-too-large")),
+    ):  # fmt: skip
+        place = f"/v1/jobs/job_review/effects/{action}/settle"
+        assert asked(operator, place, wrong)[:2] == expected
+
+
+def test_an_effect_whose_call_may_be_under_way_is_not_settled_yet(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    living = make_job("job_living", status="running")
+    cluster.write(
+        REVIEW, living, make_entry(REVIEW, "a/1", status="review"),
+        make_entry(living, "b/1", status="claimed"),
+    )  # fmt: skip
+    operator.shows("/v1/jobs/job_living", status="running")
+    body = {"status": "not_done", "note": "nothing there"}
+    assert asked(operator, "/v1/jobs/job_living/effects/b/1/settle", body)[:2] == (
+        409, "not-in-review",
+    )  # fmt: skip
+    detail = "a call may still be under way: settle it after 2026-11-21T10:00:00+00:00"
+    with obeying(cluster, refusing("too_early", detail)):
+        status, name, answer = asked(operator, "/v1/jobs/job_review/effects/a/1/settle", body)
+    assert (status, name, answer["detail"]) == (409, "too-early", detail)
+
+
+ROUTE = "/v1/tenants/acme/events:route"
+EVENT = {"source": "zendesk", "dedup_key": "t-1", "note": "the route was missing"}
+
+
+def test_an_event_without_a_job_gets_one_once_a_route_matches(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    job_id = ids.event_job_id("acme", "zendesk", "t-1")
+
+    def routed(command: Command, message: Message) -> list[Any]:
+        assert command.job_id == job_id
+        assert command.body == Reroute(
+            ids.fingerprint("acme", "zendesk", "t-1"), EVENT["note"], "operator"
+        )
+        return [make_job(job_id)] if known else [refusal(message, "no_route", "none matches")]
+
+    known: list[str] = []
+    with obeying(cluster, routed):
+        status, name, answer = asked(operator, ROUTE, EVENT)
+        assert (status, name) == (409, "no-route")
+        assert "job_id" not in answer
+        known.append("route")
+        assert asked(operator, ROUTE, EVENT)[2]["job_id"] == job_id
+    # It has its job: nothing more is asked.
+    assert asked(operator, ROUTE, EVENT)[2]["job_id"] == job_id
+    assert len(commands(cluster)) == 2
+    assert asked(operator, "/v1/tenants/globex/events:route", EVENT)[:2] == (404, "tenant-unknown")
+    operator.send("DELETE", "/v1/tenants/acme")
+    assert asked(operator, ROUTE, EVENT)[:2] == (403, "tenant-disabled")
+
+
+def test_no_answer_names_a_job_of_which_nobody_knows_yet(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    status, name, answer = asked(operator, ROUTE, EVENT)
+    assert (status, name) == (503, "not-shown")
+    assert "job_" not in json.dumps(answer)
+
+
+def test_a_pending_job_says_what_holds_it_and_its_history_is_shown(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    home = cluster.home("acme")
+    elsewhere = (home + 1) % cluster.topology.partitions
+    run = Attempt(1, 1_700_000_000_000, "w1/b", "lost", "WorkerLost: gone")
+    job = make_job("job_a", lost=1, history=(run,))
+    cluster.write(
+        job, make_job("job_run", status="running"),
+        Held(home, "default", "draft_reply", None, "no_worker", 1_700_000_000_000, 3, "start one"),
+        Held(elsewhere, "default", "other", None, "no_worker", 1_600_000_000_000, 1, "start one"),
+    )  # fmt: skip
+    shown = operator.shows("/v1/jobs/job_a", held={
+        "reason": "no_worker", "since": "2023-11-14T22:13:20.000Z", "detail": "start one",
+    })  # fmt: skip
+    assert (shown["lost"], shown["history"]) == (1, [{
+        "attempt": 1, "at": "2023-11-14T22:13:20.000Z", "worker_id": "w1/b", "kind": "lost",
+        "error": "WorkerLost: gone",
+    }])  # fmt: skip
+    assert operator.shows("/v1/jobs/job_run", status="running")["held"] is None
+    held = operator.get("/v1/held")["held"]
+    assert [(each["partition"], each["type"]) for each in held] == [
+        (home, "draft_reply"), (elsewhere, "other"),
+    ]  # fmt: skip
+    # Its tenant's own reason comes first; a reason that is over leaves.
+    cluster.write(
+        Held(home, "default", "draft_reply", "acme", "tenant_disabled", 1, 1, "enable it"),
+    )
+    eventually_held(operator, "tenant_disabled")
+    tombstones = [
+        ("jobs.held", home, keys.held_key(home, "default", "draft_reply", tenant), None)
+        for tenant in ("acme", None)
+    ]
+    cluster.write(tombstones[0])
+    eventually_held(operator, "no_worker")
+    cluster.write(tombstones[1])
+    operator.shows("/v1/jobs/job_a", held=None)
+
+
+def eventually_held(operator: RunningOperator, reason: str) -> None:
+    eventually(
+        lambda: (operator.get("/v1/jobs/job_a")["held"] or {}).get("reason") == reason,
+        what=f"job_a is held: {reason}",
+    )

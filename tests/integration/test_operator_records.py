@@ -1,0 +1,262 @@
+"""Dead records go in again on a real broker: to their own place, once, together with their mark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from conftest import KafkaUnderTest
+from operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, running
+
+from streams.operator import record_producer
+from streams.operator.record_producer import ReplayTransaction
+from streams.serde.codec import COMMAND, DEAD_LETTER
+from streams.serde.records import Command, DeadLetter, Heartbeat, Replay, Submit
+
+pytestmark = pytest.mark.broker
+
+NOTE = {"incident_note": "the work topic is back"}
+NOW = int(time.time() * 1000)
+SUBMIT = Command("cmd_1", "acme", "job_a", 0, NOW, Submit(
+    "t", "{}", None, None, None, None, None, None, b"\1" * 32, None,
+))  # fmt: skip
+
+
+def letter(offset: int = 7, **fields: Any) -> DeadLetter:
+    """A record that dedup could not process."""
+    given: dict[str, Any] = {
+        "kind": "record", "tenant_id": "", "reason": "output_refused", "detail": "too large",
+        "stage": "dispatcher", "at": NOW, "topic": "events", "partition": 1, "offset": offset,
+        "key": b"acme", "value": b"envelope", "timestamp": NOW - 90_000,
+        "headers": {"traceparent": b"00-a-b-01", "ce_id": b"evt_1"},
+    }  # fmt: skip
+    given |= fields
+    place = f"{given['topic']}:{given['partition']}:{given['offset']}"
+    return DeadLetter(**({"id": f"{given['stage']}:{place}"} | given))
+
+
+@pytest.fixture
+def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    return make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+
+
+@pytest.fixture
+def operator(cluster: Cluster) -> Iterator[RunningOperator]:
+    with running(cluster.settings, cluster.topology) as found:
+        yield found
+
+
+def asked(
+    operator: RunningOperator, path: str, body: dict[str, Any]
+) -> tuple[int, str, dict[str, Any]]:
+    """Status, the problem's name or "", and the answer."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    status, text = operator.plain(path, "POST", headers, json.dumps(body).encode())
+    answer = json.loads(text)
+    name = "" if status < 400 else answer["type"].removeprefix("urn:tidegate:problem:")
+    return status, name, answer
+
+
+def replay(operator: RunningOperator, id_: str, **body: Any) -> tuple[int, str, dict[str, Any]]:
+    return asked(operator, f"/v1/dlq/{id_}/replay", NOTE | body)
+
+
+def headers(message: Message) -> dict[str, bytes]:
+    found: Any = message.headers()
+    return dict(found or [])
+
+
+def test_a_record_goes_to_its_own_place_as_it_was_and_its_letter_says_so(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    dead = letter()
+    cluster.write(dead)
+    operator.shows(f"/v1/dlq/{dead.id}", kind="record")
+    status, _, answer = replay(operator, dead.id)
+    assert status == 202
+    assert answer["sent"] == {
+        "topic": "events", "partition": 1, "timestamp_of": "record",
+        "timestamp": operator.get(f"/v1/dlq/{dead.id}")["timestamp"],
+    }  # fmt: skip
+    (sent,) = cluster.read("events")
+    assert (sent.partition(), sent.key(), sent.value()) == (1, b"acme", b"envelope")
+    assert sent.timestamp()[1] == dead.timestamp
+    assert headers(sent) == dead.headers | {"tidegate-replay": dead.id.encode()}
+    shown = operator.get(f"/v1/dlq/{dead.id}")
+    assert (shown["replayed_by"], shown["note"]) == ("operator", NOTE["incident_note"])
+    assert shown["replayed_at"] is not None
+    first, marked = (DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq"))
+    assert replace(marked, replayed_at=None, replayed_by=None, note=None) == first == dead
+    status, name, _ = replay(operator, dead.id)
+    assert (status, name, len(cluster.read("events"))) == (409, "already-replayed", 1)
+    assert replay(operator, dead.id, again=True)[0] == 202
+    assert len(cluster.read("events")) == 2
+
+
+def test_a_letter_of_an_earlier_version_gets_the_time_of_its_replay(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    old = letter(timestamp=None, headers={}, traceparent="00-c-d-01")
+    cluster.write(old)
+    operator.shows(f"/v1/dlq/{old.id}", kind="record")
+    assert replay(operator, old.id)[2]["sent"]["timestamp_of"] == "replay"
+    (sent,) = cluster.read("events")
+    assert sent.timestamp()[1] >= NOW
+    assert headers(sent)["traceparent"] == b"00-c-d-01"
+
+
+COMMAND_LETTER: dict[str, Any] = {"topic": "jobs.commands", "value": COMMAND.encode(SUBMIT)}
+BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), ()))
+ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "cut": ({"cut": True}, "beginning of the record alone"),
+    "cut by an earlier version": (
+        {"timestamp": None, "value": b"x" * 900 * 1024}, "beginning of the record alone",
+    ),
+    "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "the worker reads no input"),
+    "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),
+    "no partition": ({"partition": 4}, "events has no partition 4: it has 4"),
+    "of a moment": (COMMAND_LETTER | {"value": COMMAND.encode(BEAT)}, "a worker's Heartbeat"),
+    "refused": (COMMAND_LETTER | {"value": COMMAND.encode(ASKED)}, "ask for it again"),
+}  # fmt: skip
+
+
+def test_what_cannot_go_in_again_is_told_with_the_reason(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    letters = {case: letter(n, **fields) for n, (case, (fields, _)) in enumerate(UNFIT.items())}
+    fit = letter(99, **COMMAND_LETTER)
+    places = {case: (each.partition or 0) % 4 for case, each in letters.items()}
+    cluster.write(fit, *(
+        ("dlq", places[case], each.id.encode(), DEAD_LETTER.encode(each))
+        for case, each in letters.items()
+    ))  # fmt: skip
+    for each in letters.values():
+        operator.shows(f"/v1/dlq/{each.id}", kind="record")
+    for case, (_, reason) in UNFIT.items():
+        status, name, answer = replay(operator, letters[case].id)
+        assert (status, name) == (409, "not-replayable"), case
+        assert reason in answer["detail"], case
+    assert replay(operator, fit.id, fresh_scope=True)[:2] == (422, "invalid-request")
+    _, _, bulk = asked(operator, "/v1/dlq:replay", NOTE)
+    assert (bulk["matched"], bulk["replayed"]) == (len(UNFIT) + 1, 1)
+    assert {each["id"] for each in bulk["left_out"]} == {each.id for each in letters.values()}
+    (sent,) = cluster.read("jobs.commands")
+    assert COMMAND.decode(sent.value()) == SUBMIT
+
+
+def test_many_go_in_page_by_page_in_the_order_of_their_offsets(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    offsets = [2, 9, 10, 100, 11]
+    wanted = [letter(n, value=str(n).encode(), at=NOW - n) for n in offsets]
+    others = [
+        letter(1, reason="undecodable"), letter(3, stage="dedup", topic="events.received"),
+        letter(4, at=NOW - 500_000), letter(5, replayed_at=1, note="before"),
+    ]  # fmt: skip
+    cluster.write(*wanted, *others)
+    operator.shows(f"/v1/dlq/{others[-1].id}", note="before")
+    filters = NOTE | {
+        "stage": "dispatcher", "reason": "output_refused", "topic": "events", "limit": 3,
+        "since": "2020-01-01T00:00:00Z", "until": "2999-01-01T00:00:00Z",
+    }  # fmt: skip
+    _, _, dry = asked(operator, "/v1/dlq:replay", filters | {"dry_run": True})
+    assert (dry["matched"], dry["replayed"], dry["replayable"]) == (6, 0, 3)
+    assert cluster.read("events") == []
+    body, pages = filters | {"since": _rfc3339(NOW - 400_000)}, list[dict[str, Any]]()
+    while not pages or pages[-1]["next_cursor"]:
+        cursor = {"cursor": pages[-1]["next_cursor"]} if pages else {}
+        pages.append(asked(operator, "/v1/dlq:replay", body | cursor)[2])
+    assert [page["replayed"] for page in pages] == [3, 2]
+    assert [m.value() for m in cluster.read("events")] == [b"2", b"9", b"10", b"11", b"100"]
+    assert asked(operator, "/v1/dlq:replay", body)[2]["matched"] == 0
+    for wrong in ({"since": "yesterday"}, {"limit": 0}, {"cursor": "x"}, {"stag": "x"}):
+        assert asked(operator, "/v1/dlq:replay", NOTE | wrong)[:2] == (422, "invalid-request")
+
+
+def _rfc3339(milliseconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(milliseconds / 1000))
+
+
+def test_two_operators_send_a_record_in_once(cluster: Cluster, tmp_path: Path) -> None:
+    letters = [letter(n) for n in range(4)]
+    cluster.write(*letters)
+    with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
+        both = [
+            stack.enter_context(running(
+                cluster.settings.model_copy(update={"instance": name, "data_dir": tmp_path / name}),
+                cluster.topology,
+            ))
+            for name in ("a", "b")
+        ]  # fmt: skip
+        for each in both:
+            each.shows(f"/v1/dlq/{letters[-1].id}", kind="record")
+        answers = list(pool.map(
+            lambda n: replay(both[n % 2], letters[n // 2].id)[:2], range(8)
+        ))  # fmt: skip
+        # Each letter was asked for twice. Who was told nothing of it asks again.
+        for n, (status, _) in enumerate(answers):
+            if status == 503:
+                answers[n] = replay(both[n % 2], letters[n // 2].id)[:2]
+    by_letter = [sorted(answers[2 * n : 2 * n + 2]) for n in range(4)]
+    assert by_letter == [[(202, ""), (409, "already-replayed")]] * 4
+    assert len(cluster.read("events")) == 4
+
+
+def test_an_operator_that_another_has_overtaken_commits_nothing(cluster: Cluster) -> None:
+    slow = ReplayTransaction(cluster.settings)
+    slow._producer.begin_transaction()
+    slow._producer.produce(f"{cluster.settings.topic_prefix}events", b"slow", partition=0)
+    slow._producer.flush(10)
+    ReplayTransaction(cluster.settings)
+    with pytest.raises(KafkaException):
+        slow._producer.commit_transaction(10)
+    assert cluster.read("events") == []
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_commit_whose_answer_is_lost_is_looked_up_and_never_repeated(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    dead, told = letter(), list[bool]()
+    cluster.write(dead)
+    operator.shows(f"/v1/dlq/{dead.id}", kind="record")
+
+    class Lossy(Producer):
+        def commit_transaction(self, *arguments: Any) -> None:
+            if told:
+                super().commit_transaction(*arguments)
+                return
+            told.append(True)
+            if committed:
+                super().commit_transaction(*arguments)
+            raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    monkeypatch.setattr(record_producer, "Producer", Lossy)
+    assert replay(operator, dead.id)[0] == 202
+    assert len(cluster.read("events")) == 1
+    assert len(cluster.read("dlq")) == 2
+
+
+def test_one_that_the_broker_will_not_take_leaves_the_others_their_way(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_producer, "MAX_MESSAGE_BYTES", 300_000)
+    letters = [letter(n, value=b"x" * (400_000 if n == 2 else 10)) for n in range(5)]
+    cluster.write(*letters)
+    operator.shows(f"/v1/dlq/{letters[-1].id}", kind="record")
+    _, _, bulk = asked(operator, "/v1/dlq:replay", NOTE)
+    assert bulk["replayed"] == 4
+    assert [(each["id"], each["reason"]) for each in bulk["left_out"]] == [
+        (letters[2].id, "not-taken")
+    ]
+    assert replay(operator, letters[2].id)[:2] == (409, "not-taken")
+    assert len(cluster.read("events")) == 4

@@ -1,0 +1,338 @@
+"""The dispatcher's derived state: what corrects it, what it costs, and what workers are asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dispatching import Desk, ScriptedWorker
+from prometheus_client import REGISTRY
+
+from streams.dispatcher import live_index
+from streams.dispatcher.processor import Dispatcher
+from streams.runtime.processor import Context
+from streams.serde.codec import JOB
+from streams.serde.records import Lease
+from streams.topology.model import Limit
+
+WORK = "jobs.work.default"
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs each correction looked up."""
+    found: list[int] = []
+    look_up = live_index.look_up
+
+    def counted(store: Any, job_ids: Any) -> Any:
+        found.append(len(job_ids))
+        return look_up(store, job_ids)
+
+    monkeypatch.setattr(live_index, "look_up", counted)
+    return found
+
+
+def context(desk: Desk) -> Context:
+    return desk.driver._runs["dispatcher"].tasks[0].ctx
+
+
+def shape(dispatcher: Dispatcher) -> tuple[Any, ...]:
+    """All that a dispatcher derives from its stores."""
+    board = dispatcher._board
+    waiting = {
+        (pool, job_id, entry[0], lane.tenant.id, lane.type, lane.priority)
+        for pool, queue in board.queues.items()
+        for job_id, entry in queue._members.items()
+        for lane in (queue._lanes[entry[2]],)
+    }
+    charged = {
+        (pool, tenant.id): tenant.running
+        for pool, queue in board.queues.items()
+        for tenant in queue._passes.tenants.values()
+        if tenant.running
+    }
+    running = {(job_id, r.epoch, r.worker_id) for job_id, r in board.roster.running.items()}
+    return waiting, charged, running, board._caps._running, set(dispatcher._parked)
+
+
+def rebuilt(desk: Desk) -> tuple[Any, ...]:
+    """The same of one that was just built from the stores."""
+    fresh = Dispatcher(desk.topology, b"k" * 32, 0)
+    for _ in fresh.restored(context(desk)):
+        pass
+    return shape(fresh)
+
+
+def with_work_topic(desk: Desk, **changes: Any) -> None:
+    """The broker's own work topic is other than the dispatcher was told."""
+    broker = desk.driver._broker
+    topics = dict(broker._topology.topics)
+    topics[WORK] = dataclasses.replace(topics[WORK], **changes)
+    broker._topology = dataclasses.replace(broker._topology, topics=topics)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_taken_back_the_board_is_what_the_stores_say(seed: int) -> None:
+    desk = Desk(Limit("each", "tenant", "*", 3), Limit("refunds", "job_type", "refund", 2))
+    workers = [ScriptedWorker(desk, f"w{n}/b1", slots=4) for n in range(3)]
+    chance = random.Random(seed)
+    with_work_topic(desk, max_message_bytes=20_000)
+    for number in range(60):
+        with desk.held_back():
+            for step in range(chance.randint(1, 6)):
+                something(desk, workers, chance, f"{number}.{step}")
+            if chance.random() < 0.4:
+                abort(desk)
+        if chance.random() < 0.3:
+            desk.driver.advance(chance.choice((0.2, 6, 14, 35)))
+        assert shape(desk.dispatcher) == rebuilt(desk)
+    assert "undecodable" in {letter.reason for letter in desk.dead_letters()}
+
+
+def abort(desk: Desk) -> None:
+    """Do the next step and take it back, as an aborted transaction does."""
+    run = desk.driver._runs["dispatcher"]
+    sent = {name: w.sent for name, w in desk.dispatcher._roster._workers.items()}
+    if records := run.unprocessed():
+        run.tasks[0].process(records)
+    run.tasks[0].punctuate()
+    run.tasks[0].initiate()
+    run.tasks[0].rollback()
+    assert shape(desk.dispatcher) == rebuilt(desk)
+    for name, before in sent.items():
+        worker = desk.dispatcher._roster.worker(name)
+        assert worker is None or worker.sent == max(before, worker.received)
+
+
+def something(desk: Desk, workers: list[ScriptedWorker], chance: random.Random, key: str) -> None:
+    worker = chance.choice(workers)
+    living = [lease for lease in desk.leases() if lease.worker_id == worker.name]
+    lease = chance.choice(living) if living else None
+    match chance.randrange(9):
+        case 0 | 1 | 2:
+            type_ = chance.choice(("ticket.created", "ticket.refund"))
+            desk.event(key, chance.choice(("acme", "globex")), type_=type_)
+        case 3:
+            worker.heartbeat(*living)
+        case 4 if lease:
+            worker.end(lease, chance.choice(("succeeded", "retry", "released", "failed")))
+        case 5 if lease:
+            worker.decline(lease, chance.choice(("full", "not_mine")))
+        case 6:
+            desk.submit(f"job_{key}", input=f'"{"x" * chance.choice((5, 30_000))}"')
+        case 7:
+            desk.cancel(chance.choice((f"job_{key}", lease.job_id if lease else "job_gone")))
+        case 8:
+            desk.driver.pipe("jobs.commands", b"acme", b"junk")
+
+
+def test_a_poison_record_looks_up_no_job_that_it_did_not_touch(
+    desk: Desk, looked_up: list[int]
+) -> None:
+    with desk.held_back():
+        for number in range(200):
+            desk.event(f"t{number}")
+        for _ in range(20):
+            desk.replay("job_new", "job_gone")
+    assert len(desk.dead_letters()) == 20
+    assert sum(looked_up) <= 200, "the batch once, and nothing for each poison record"
+
+
+def test_an_aborted_transaction_looks_up_what_it_changed_alone(
+    desk: Desk, looked_up: list[int]
+) -> None:
+    for number in range(200):
+        desk.event(f"t{number}")
+    with_work_topic(desk, max_message_bytes=10)
+    ScriptedWorker(desk, slots=3).heartbeat()
+    assert looked_up
+    assert max(looked_up) <= 4
+    assert {letter.reason for letter in desk.dead_letters()} == {"lease_refused"}
+
+
+def test_a_lease_that_the_broker_refuses_buries_its_own_job_alone(desk: Desk) -> None:
+    with_work_topic(desk, max_message_bytes=20_000)
+    worker = ScriptedWorker(desk)
+    with desk.held_back():
+        worker.heartbeat()
+        desk.submit("job_large", input=f'"{"x" * 30_000}"')
+        ids = [desk.event(f"t{number}") for number in range(5)]
+    assert [desk.job(job_id).status for job_id in ids] == ["running"] * 5
+    assert desk.job("job_large").status == "dead"
+    (letter,) = desk.dead_letters()
+    assert (letter.id, letter.kind, letter.reason) == ("job_large", "job", "lease_refused")
+    assert "tidegate topology plan" in letter.detail
+
+
+def test_a_missing_work_topic_pauses_the_pool_and_costs_no_job(desk: Desk) -> None:
+    topics = desk.driver._broker._topology.topics
+    whole = desk.driver._broker._topology
+    without = {name: topic for name, topic in topics.items() if name != WORK}
+    desk.driver._broker._topology = dataclasses.replace(whole, topics=without)
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    started = desk.driver.now
+    desk.driver.advance(20)
+    (pause,) = desk.dispatcher._leasing.paused().values()
+    assert (pause.seconds, started <= pause.since < started + 1_000) == (8, True)
+    gauge = {"partition": "0", "pool": "default"}
+    assert REGISTRY.get_sample_value("tidegate_dispatcher_leasing_paused", gauge) == 1
+    assert (desk.job(job_id).status, desk.job(job_id).attempts) == ("pending", 0)
+    desk.driver._broker._topology = whole
+    worker.heartbeat()
+    desk.driver.advance(20)
+    worker.heartbeat()
+    assert (desk.lease(job_id).attempt, desk.dispatcher._leasing.paused()) == (1, {})
+    assert desk.dead_letters() == []
+
+
+def test_leases_are_numbered_and_a_refused_one_leaves_no_gap(desk: Desk) -> None:
+    with_work_topic(desk, max_message_bytes=20_000)
+    with desk.held_back():
+        desk.submit("job_large", input=f'"{"x" * 30_000}"')
+        for number in range(4):
+            desk.event(f"t{number}")
+        ScriptedWorker(desk, slots=4).heartbeat()
+    assert [lease.number for lease in desk.leases()] == [1, 2, 3, 4]
+
+
+def test_a_lease_fits_the_topic_that_it_goes_to() -> None:
+    desk = Desk()
+    small = dataclasses.replace(desk.topology.topics[WORK], max_message_bytes=256 * 1024)
+    desk.deploy(topics={**desk.topology.topics, WORK: small})
+    desk.driver.advance(0.2)
+    ScriptedWorker(desk).heartbeat()
+    desk.submit("job_x", input=f'"{"x" * 300_000}"')
+    assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]
+
+
+def test_a_partition_is_taken_over_in_bounded_parts(desk: Desk) -> None:
+    store = desk.driver.store("dispatcher", "jobs")
+    job = JOB.decode(desk.driver.output("jobs")[-1].value) if desk.event("t0") else None
+    assert job is not None
+    for number in range(2_500):
+        one = dataclasses.replace(job, job_id=f"job_{number:04}")
+        store.put(live_index.live_key(one.job_id), live_index.encode(one))
+    fresh = Dispatcher(desk.topology, b"k" * 32, 0)
+    depths = [fresh._board.depth() for _ in fresh.restored(context(desk))]
+    assert depths == [1_000, 2_000, 2_501]
+
+
+def test_entries_of_an_earlier_version_are_read_from_their_jobs(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    for key in ("t1", "t2"):
+        desk.event(key)
+    desk.submit("job_later", run_at=desk.driver.now + 60_000)
+    before = rebuilt(desk)
+    store = desk.driver.store("dispatcher", "jobs")
+    live = [key for key, _ in store.range(b"l", b"m")]
+    for entry in live:
+        store.put(entry, b"")
+    assert len(live) == 3
+    assert rebuilt(desk) == before
+
+
+def test_a_purge_does_not_walk_over_what_it_purged_before(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(450):
+        desk.cancel(f"job_{number:03}")
+    store = desk.driver.store("dispatcher", "jobs")
+    starts: list[bytes] = []
+    between = type(store).range
+
+    def watched(self: Any, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if start.startswith(b"x"):
+            starts.append(start)
+        return between(self, start, end)
+
+    monkeypatch.setattr(type(store), "range", watched)
+    expiries = [key for key, _ in between(store, b"x", b"y")]
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
+    desk.driver.advance(1)
+    assert list(between(store, b"x", b"y")) == []
+    assert starts[-1] > expiries[-1]
+
+
+def test_what_was_purged_and_asked_is_so_again_after_an_abort() -> None:
+    fresh = Desk()
+    fresh.driver.restart("dispatcher")
+    fresh.cancel("job_gone")
+    fresh.driver._clock.ms += fresh.topology.finished_jobs_ms
+    abort(fresh)
+    fresh.driver.advance(0.2)
+    assert list(fresh.driver.store("dispatcher", "jobs").range(b"x", b"y")) == []
+    everybody = fresh.topology.topics["jobs.replies"].partitions
+    assert len(fresh.questions("who")) == 2 * everybody, "at the first start and at the second"
+
+
+def test_gauges_of_a_partition_that_was_taken_away_are_gone(desk: Desk) -> None:
+    desk.driver.advance(0.5)
+    name, labels = "tidegate_dispatcher_ready_jobs", {"partition": "0"}
+    assert REGISTRY.get_sample_value(name, labels) == 0
+    desk.driver.close()
+    assert REGISTRY.get_sample_value(name, labels) is None
+
+
+def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:
+    desk.driver.advance(5)
+    partitions = range(desk.topology.topics["jobs.replies"].partitions)
+    assert desk.questions("who") == [(partition, "") for partition in partitions]
+
+
+def test_a_worker_that_is_not_known_is_asked_who_it_is_at_most_once_a_second(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    job_id = desk.event("t1")
+    for _ in range(10):
+        worker.heartbeat(lean=True)
+        desk.driver.advance(0.2)
+    asked = [to for to in desk.questions("who") if to[1]]
+    assert asked == [(worker.partition, "w1/b1")] * 3
+    worker.heartbeat()
+    assert desk.lease(job_id).worker_id == "w1/b1"
+    worker.heartbeat(desk.lease(job_id), lean=True)
+    desk.driver.advance(3)
+    assert [to for to in desk.questions("who") if to[1]] == asked
+
+
+def test_credits_are_asked_of_workers_that_have_none_where_jobs_wait(desk: Desk) -> None:
+    able, other = ScriptedWorker(desk), ScriptedWorker(desk, "w2/b1", types=("refund",))
+    able.heartbeat(free=0)
+    other.heartbeat(free=0)
+    desk.driver.advance(1)
+    assert desk.questions("wanted") == []
+    job_id = desk.event("t1")
+    desk.driver.advance(2.5)
+    assert desk.questions("wanted") == [(3, "w1/b1")] * 3
+    assert {reply.epoch for _, reply in desk.all_replies() if reply.kind == "wanted"} == {0}
+    able.heartbeat(free=1)
+    assert desk.lease(job_id).worker_id == "w1/b1"
+    desk.driver.advance(2.5)
+    assert len(desk.questions("wanted")) == 3
+
+
+def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_is_silent(
+    desk: Desk,
+) -> None:
+    before = ScriptedWorker(desk, "w1/b2")
+    before.heartbeat()
+    lease = desk.lease(desk.event("t1"))
+    after = ScriptedWorker(desk, "w1/b1")
+    for _ in range(2):
+        after.heartbeat()
+        desk.driver.advance(5)
+    assert len(desk.leases()) == 1
+    desk.driver.advance(3)
+    after.heartbeat()
+    again: Lease = desk.lease(lease.job_id)
+    assert (again.worker_id, again.epoch) == ("w1/b1", 2)

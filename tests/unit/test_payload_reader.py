@@ -1,0 +1,195 @@
+"""Bodies of one partition are read whatever becomes of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from streams import payload_reader
+from streams.errors import PermanentError, TransientError
+from streams.payload_reader import PayloadReader
+from streams.serde.records import PayloadRef
+from streams.settings import Settings
+
+
+@dataclass
+class Message:
+    _partition: int
+    _offset: int
+    _value: bytes | None
+    _error: KafkaError | None = None
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+@dataclass
+class Log:
+    """Partitions of `payloads`; `leaderless` ones give nothing. Offsets before `start` are gone."""
+
+    records: dict[int, list[bytes]] = field(default_factory=dict)
+    start: int = 0
+    leaderless: set[int] = field(default_factory=set)
+    sought: list[tuple[int, int]] = field(default_factory=list)
+    polls: int = 0
+
+
+class Consumer:
+    log: Log
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        assert config["auto.offset.reset"] == "error"
+        self.places: dict[int, int] = {}
+
+    def incremental_assign(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            assert place.partition not in self.places
+            self.places[place.partition] = place.offset
+            self.log.sought.append((place.partition, place.offset))
+
+    def incremental_unassign(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            del self.places[place.partition]
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("payloads", partition) for partition in self.places]
+
+    def poll(self, timeout: float) -> Message | None:
+        self.log.polls += 1
+        for partition in sorted(self.places, key=lambda p: (self.log.polls + p) % 7):
+            offset = self.places[partition]
+            if partition in self.log.leaderless:
+                continue
+            if offset < self.log.start:
+                gone = KafkaError(KafkaError._AUTO_OFFSET_RESET, "gone")
+                return Message(partition, offset, None, gone)
+            if offset < len(self.log.records[partition]):
+                self.places[partition] += 1
+                return Message(partition, offset, self.log.records[partition][offset])
+        return None
+
+    def close(self) -> None: ...
+
+
+class World:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.log = Consumer.log = Log(
+            {p: [b"%d:%d" % (p, at) for at in range(1_000)] for p in range(4)}
+        )
+        monkeypatch.setattr(payload_reader, "Consumer", Consumer)
+        monkeypatch.setattr(payload_reader, "_IDLE_SECONDS", 0)
+        self.reader = PayloadReader(Settings(), lambda: self.now)
+
+    def steps(self, count: int = 60) -> None:
+        for _ in range(count):
+            self.reader.step()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def ref(partition: int, *offsets: int) -> PayloadRef:
+    return PayloadRef(partition, offsets, 1, "k")
+
+
+def test_chunks_come_in_their_order_and_a_near_one_is_read_up_to(world: World) -> None:
+    one, two = world.reader.fetch(ref(1, 5, 7)), world.reader.fetch(ref(1, 30))
+    world.steps()
+    assert one.result(0) == [b"1:5", b"1:7"]
+    assert two.result(0) == [b"1:30"]
+    assert world.log.sought == [(1, 5)]
+    far, back = world.reader.fetch(ref(1, 900)), world.reader.fetch(ref(1, 2))
+    world.steps()
+    assert (far.result(0), back.result(0)) == ([b"1:900"], [b"1:2"])
+    assert world.log.sought == [(1, 5), (1, 900), (1, 2)]
+
+
+def test_a_partition_without_a_leader_keeps_no_other_waiting(world: World) -> None:
+    world.log.leaderless = {1}
+    stuck = [world.reader.fetch(ref(1, at)) for at in (3, 4)]
+    fine = [world.reader.fetch(ref(partition, 8)) for partition in (0, 2, 3)]
+    world.steps()
+    assert [future.result(0) for future in fine] == [[b"0:8"], [b"2:8"], [b"3:8"]]
+    assert not any(future.done() for future in stuck)
+    world.now += 29.9
+    late = world.reader.fetch(ref(1, 5))
+    world.steps()
+    assert not any(future.done() for future in (*stuck, late))
+    world.now += 0.1
+    world.steps()
+    for future in stuck:
+        with pytest.raises(TransientError, match=r"payloads:1:[34] could not be read in time"):
+            future.result(0)
+    assert not late.done()
+    world.log.leaderless = set()
+    world.steps()
+    assert late.result(0) == [b"1:5"]
+
+
+def test_patience_begins_anew_whenever_the_partition_gives(world: World) -> None:
+    body = world.reader.fetch(ref(0, 1, 2, 600))
+    for world.now in (0, 20, 40, 60):
+        world.steps(1)
+    world.steps(20)
+    assert body.result(0) == [b"0:1", b"0:2", b"0:600"]
+
+
+def test_what_retention_took_is_gone_for_good_and_the_rest_is_read(world: World) -> None:
+    world.log.start = 100
+    gone, there = world.reader.fetch(ref(2, 99)), world.reader.fetch(ref(2, 100))
+    world.steps()
+    with pytest.raises(PermanentError, match="payloads:2:99 is gone"):
+        gone.result(0)
+    assert there.result(0) == [b"2:100"]
+
+
+def test_who_no_longer_waits_is_passed_over(world: World) -> None:
+    world.log.leaderless = {0}
+    first, second = world.reader.fetch(ref(0, 1)), world.reader.fetch(ref(0, 2))
+    world.steps(2)
+    assert second.cancel()
+    world.log.leaderless = set()
+    world.steps()
+    assert first.result(0) == [b"0:1"]
+
+
+def test_a_partition_that_nobody_waits_for_is_left_while_others_are_read(world: World) -> None:
+    world.reader.fetch(ref(0, 1))
+    world.steps()
+    world.log.leaderless = {3}
+    world.reader.fetch(ref(3, 1))
+    polls = world.log.polls
+    world.steps(3)
+    consumer: Any = world.reader._consumer
+    assert list(consumer.places) == [3]
+    assert world.log.polls == polls + 3
+
+
+def test_any_mixture_of_bodies_is_read_right(world: World) -> None:
+    import random
+
+    rng = random.Random(1)
+    asked = []
+    for _ in range(300):
+        partition, at = rng.randrange(4), rng.randrange(990)
+        asked.append((partition, at, world.reader.fetch(ref(partition, at, at + 3))))
+        if rng.random() < 0.3:
+            world.steps(rng.randrange(20))
+    world.steps(20_000)
+    for partition, at, future in asked:
+        assert future.result(0) == [b"%d:%d" % (partition, at), b"%d:%d" % (partition, at + 3)]
