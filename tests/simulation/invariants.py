@@ -15,7 +15,7 @@ import orjson
 
 from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
-from simulation.requests import Asked
+from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _CANCEL_SECONDS = 20
 _MOST_OVERTAKEN = 12
+_TOO_LARGE = ("lease_too_large", "lease_refused", "output_refused")
 _BURIED = ("failed", "dead")
 
 
@@ -247,13 +248,10 @@ class Judge:
     def _dead(self, job: Job) -> None:
         place = (job.job_id, job.scope)
         reason = job.end_reason or ""
-        if len(job.input) > 40_000 and not self.runs[place]:
+        if reason == "unknown_type":
+            self._unhandled(job)
             return
-        if reason in ("unhandled", "unknown_type", "lease_too_large") or "Unknown" in (
-            job.last_error or ""
-        ):
-            if "unknown" in reason.lower() or "Unknown" in (job.last_error or ""):
-                self._unhandled(job)
+        if len(job.input) > LARGE and reason in _TOO_LARGE:
             return
         if not self.runs[place]:
             raise Violation("dead_unread", f"{job.job_id}: {job.last_error}")
