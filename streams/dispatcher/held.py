@@ -141,9 +141,9 @@ class HeldJobs:
         return replace(seen, told_at=now)
 
     def _over(self, key: bytes, life: Lifecycle) -> None:
-        seen = self._seen.pop(key)
-        if seen.told_at is not None:
-            life.ctx.store("jobs").delete(_HELD + key)
+        seen, store = self._seen.pop(key), life.ctx.store("jobs")
+        if store.get(_HELD + key) is not None:  # it may have been told for another reason before
+            store.delete(_HELD + key)
             life.ctx.forward(TOPIC, key, None)
             log.info("jobs are held no more", pool=seen.held.pool, type=seen.held.type)
 
