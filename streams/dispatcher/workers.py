@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
+from streams.dispatcher.leases import Running
 from streams.serde.records import Handler
 
 
@@ -46,6 +47,10 @@ class Worker:
         self.received = max(self.received, received)
         self.sent = max(self.sent, self.received)
         self.limit = free + received
+
+    def lacks(self, lease: Running) -> bool:
+        """Whether it has not read a lease that it was sent, as far as is known."""
+        return not lease.confirmed and lease.number > self.received
 
 
 class Crew:
