@@ -15,7 +15,8 @@ import orjson
 
 from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
-from simulation.requests import Asked
+from simulation.requests import LARGE, Asked
+from simulation.waiting import Waiting
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, SCHEDULE
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _CANCEL_SECONDS = 20
 _MOST_OVERTAKEN = 12
+_TOO_LARGE = ("lease_too_large", "lease_refused", "output_refused")
 _BURIED = ("failed", "dead")
 
 
@@ -56,6 +58,7 @@ class Judge:
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: Counter[tuple[str, int]] = Counter()
+        self._waiting = Waiting(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
         self.made: dict[str, tuple[str, str]] = {}
@@ -123,7 +126,10 @@ class Judge:
             self._effect(record)
         for record in self._news("dlq"):
             self._letter(record)
+        for record in self._news("jobs.held"):
+            self._waiting.told(record)
         self._together()
+        self._waiting.look(list(self.jobs.values()))
 
     def _news(self, topic: str) -> Iterator[Record]:
         for partition in range(self._world.partitions):
@@ -242,13 +248,10 @@ class Judge:
     def _dead(self, job: Job) -> None:
         place = (job.job_id, job.scope)
         reason = job.end_reason or ""
-        if len(job.input) > 40_000 and not self.runs[place]:
+        if reason == "unknown_type":
+            self._unhandled(job)
             return
-        if reason in ("unhandled", "unknown_type", "lease_too_large") or "Unknown" in (
-            job.last_error or ""
-        ):
-            if "unknown" in reason.lower() or "Unknown" in (job.last_error or ""):
-                self._unhandled(job)
+        if len(job.input) > LARGE and reason in _TOO_LARGE:
             return
         if not self.runs[place]:
             raise Violation("dead_unread", f"{job.job_id}: {job.last_error}")
@@ -384,6 +387,14 @@ class Judge:
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
+
+    def nothing_is_held(self) -> None:
+        """What was told of waiting jobs was taken back.
+
+        Raises:
+            Violation: it was not.
+        """
+        self._waiting.at_the_end()
 
     def folds(self) -> None:
         """G6: each store is the fold of its changelog.

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
+LARGE = 50_000
+"""Bytes of an input that some broker may not take in a lease."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request that makes a job, unless it repeats one: `root` is its own, new each time."""

@@ -65,6 +65,8 @@ def _go_on(world: World, story: Story) -> None:
     world.heal()
     world.judge.at_the_end(settled=world.settle(_SETTLE_SECONDS))
     world.canary()
+    world.let_pass(20)
+    world.judge.nothing_is_held()
     world.judge.folds()
 
 

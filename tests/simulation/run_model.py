@@ -83,7 +83,7 @@ class RunModel:
             self.stop("retry", "TimeoutError: it ran too long")
         if self.running and self.verdict is not None:
             self._interrupted(self.verdict)
-        if self.started or not self.running:
+        if self.started or self.verdict is not None or not self.running:
             next(self._ticks, None)
 
     def _interrupted(self, verdict: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from simulation.chance import Dice
 from simulation.handlers import SCRIPTS
+from simulation.requests import LARGE
 from simulation.world import STAGES, STORES, TENANTS, World
 
 POINTS = ("received", "positions_sent", "produced", "before_commit",
@@ -86,8 +87,8 @@ KINDS: dict[str, Kind] = {
     "submit": Kind(6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)),
                    lambda w, *a: w.desk.submit(*a)),
     # the same with a large input, and how much the work topic takes: 0 is all
-    "large": Kind(0.7, Die.ask, lambda w, *a: w.desk.submit(*a, size=60_000)),
-    "narrow": Kind(0.7, lambda d: (d.one(0, 40_000, 40_000),), lambda w, n: w.narrow(n)),
+    "large": Kind(0.7, Die.ask, lambda w, *a: w.desk.submit(*a, size=LARGE + 10_000)),
+    "narrow": Kind(0.7, lambda d: (d.one(0, LARGE, LARGE),), lambda w, n: w.narrow(n)),
     "drop_topic": Kind(0.4, lambda d: (d.one("jobs.work.default", "jobs.work.heavy"),),
                        lambda w, t: w.drop_topic(t)),
     # two tenants want much at once: type

@@ -324,18 +324,18 @@ class World:
                 self.tenant(tenant_id, "enable")
         self.wiring.unrouted.clear()
         self.rewire()
-        self._join("w8", "default", 8)
+        self._join("w8", "default", 8, "late")
         if self.wiring.heavy:
-            self._join("w9", "heavy", 9)
+            self._join("w9", "heavy", 9, *SCRIPTS)
         for name, worker in self.workers.items():
             worker.cut_until = worker.lag_until = 0.0
             worker.outbox.lose_next_ack = False
             if not worker.alive or worker.leaving:
                 self._restarts[name] = self.seconds
 
-    def _join(self, name: str, pool: str, work_partition: int) -> None:
-        """One more worker, which handles whatever nobody else does."""
-        self._fleet[name] = [pool, 2, list(SCRIPTS)]
+    def _join(self, name: str, pool: str, work_partition: int, *types: str) -> None:
+        """One more worker, for types that nobody else may handle."""
+        self._fleet[name] = [pool, 2, list(types)]
         self._work_partition[name] = work_partition
         self.start_worker(name)
 
