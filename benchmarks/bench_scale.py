@@ -35,6 +35,7 @@ from streams.dispatcher import live_index
 from streams.dispatcher.leases import Running
 from streams.dispatcher.processor import Dispatcher
 from streams.dispatcher.roster import Roster
+from streams.dispatcher.routing import digest
 from streams.fairness import Ready, ReadyQueue
 from streams.runtime.context import TaskContext
 from streams.runtime.driver import VirtualClock
@@ -152,6 +153,8 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext, jobs: int) -> l
 def served(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
     board = dispatcher._board
     hear(dispatcher._roster, "w/1", free=0)
+    ctx.store("jobs").put(b"R", digest(TOPOLOGY))  # the topology is the one of before
+    dispatcher._sweep.restored(ctx.store("jobs"))
     dispatcher.punctuate(ctx.now, ctx)
     [first] = timed(lambda: dispatcher.initiate(ctx, 1), 1)
     queue = board.queues["default"]

@@ -135,7 +135,7 @@ class Roster:
         self._boots.found(lease.worker_id, now)
         self.leases.add(lease)
         worker = self._workers.get(lease.worker_id)
-        if worker is not None and _is_unread(lease, worker):
+        if worker is not None and worker.lacks(lease):
             worker.sent += 1
             self._pools[worker.pool].place(worker)
 
@@ -147,7 +147,7 @@ class Roster:
         worker = self._workers.get(lease.worker_id)
         if worker is None:
             self._forget_boot(lease.worker_id)
-        elif _is_unread(lease, worker):
+        elif worker.lacks(lease):
             worker.sent -= 1
             self._pools[worker.pool].place(worker)
         return lease
@@ -247,8 +247,3 @@ class Roster:
 
 def _lease(job: Job, worker_id: str, ends_at: float) -> Running:
     return Running(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)
-
-
-def _is_unread(lease: Running, worker: Worker) -> bool:
-    """Whether the worker has not read a lease, as far as is known here."""
-    return not lease.confirmed and lease.number > worker.received
