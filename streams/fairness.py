@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
-from itertools import chain, islice, product
+from itertools import chain, islice
 from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
-from streams.lanes import Entry, Lane, Levels, TypeLanes
+from streams.lanes import Entry, Key, Lane, Levels, TypeLanes, due_key, due_lane
+from streams.oldest import Oldest
 from streams.passes import Passes, Tenant
 from streams.topology.model import Priority
 
 _RISES = 64
 """Lanes that rise in one call: after a flood of tenants the last ones rise some calls later."""
 _RISES_A_TAKE = 4
+_OPENED = 2_000
+"""Lanes that are put in order in one call after a first worker came: some 10 ms."""
 
 
 class Ready(NamedTuple):
@@ -50,35 +53,32 @@ class ReadyQueue:
         self._made = 0
         self._members: dict[str, Entry] = {}
         self._lanes: dict[int, Lane] = {}
-        self._numbers: dict[tuple[str, str, str], int] = {}  # by tenant, type and priority
         self._types: dict[str, TypeLanes] = defaultdict(TypeLanes)
         self._handled: set[str] = set()
         self._passes = Passes()
         self._moved: dict[int, Lane] = {}  # lanes that are yet to be put where they belong
-        self._due = SortedList()  # (when, lane's number): levels that are to be looked at
-        self._oldest = SortedList()  # `Lane.oldest` of every lane
+        self._opening: dict[int, Lane] = {}  # those whose type is newly handled
+        self._due = SortedList()  # `Lane.due` of the lanes that will rise
+        self._oldest = Oldest(self._lanes)
 
     def __len__(self) -> int:
         return len(self._members)
-
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._members
 
     def push(self, ready: Ready) -> None:
         """Add a job; one that is there already stays as it is."""
         ready_at, job_id, tenant_id, type_, priority = ready
         if job_id in self._members:
             return
-        number = self._numbers.get((tenant_id, type_, priority))
-        lane = self._new_lane(tenant_id, type_, priority) if number is None else self._lanes[number]
+        lanes = self._types[type_]
+        known = lanes.get(tenant_id, priority)
+        lane = known or self._new_lane(tenant_id, type_, priority)
         entry = self._members[job_id] = (ready_at, job_id, lane.number)
-        self._types[type_].jobs += 1
+        lanes.jobs += 1
         if lane.push(entry):
-            self._keep_oldest(lane)
-            if number is None:
+            self._oldest.older(lane)
+            if lanes.handled:
+                self._moved[lane.number] = lane
                 self._arrange(lane.tenant)
-            else:
-                self._moved[number] = lane
 
     def remove(self, job_id: str) -> None:
         """Forget a job, if it is here."""
@@ -91,8 +91,7 @@ class ReadyQueue:
         self.advance(now, _RISES_A_TAKE)
         best = None
         for type_ in types:
-            lanes = self._types.get(type_)
-            found = None if lanes is None else lanes.best()
+            found = self._first(type_)
             if found is not None and (best is None or found < best):
                 best = found
         if best is None:
@@ -128,6 +127,7 @@ class ReadyQueue:
         self._now = max(self._now, now)
         for type_ in types - self._handled:
             self._open(self._types[type_])
+        self._enter_some()
         for type_ in self._handled - types:
             self._close(self._types[type_])
             if not self._types[type_].lanes:
@@ -137,24 +137,21 @@ class ReadyQueue:
     def advance(self, now: int, rises: int = _RISES) -> None:
         """Let lanes rise that have waited long enough, and put those that moved in order."""
         self._now = max(self._now, now)
-        while rises and self._due and self._due[0][0] <= self._now:
+        latest = due_key(self._now + 1, 0)
+        while rises and self._due and self._due[0] < latest:
             rises -= 1
-            lane = self._lanes[self._due.pop(0)[1]]
+            lane = self._lanes[due_lane(self._due.pop(0))]
             lane.due = None
             self._moved[lane.number] = lane
+        self._enter_some()
         for lane in self._moved.values():
             self._place(lane)
         self._moved.clear()
 
     def oldest(self) -> int | None:
         """When the longest waiting job became ready."""
-        while self._oldest:
-            entry: Entry = self._oldest[0]
-            lane = self._lanes[entry[2]]
-            if lane.jobs[0] is entry:
-                return entry[0]
-            self._keep_oldest(lane)
-        return None
+        lane = self._oldest.first()
+        return None if lane is None else lane.jobs[0][0]
 
     def startable(self) -> set[str]:
         """Types that some worker handles and of which a job may start."""
@@ -167,41 +164,49 @@ class ReadyQueue:
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """How many jobs of each type wait of one tenant."""
         found: dict[str, int] = {}
-        for type_, priority in product(self._types, self._levels.priorities()):
-            number = self._numbers.get((tenant_id, type_, priority))
-            if number is not None:
-                found[type_] = found.get(type_, 0) + self._lanes[number].waiting
+        for type_, lanes in self._types.items():
+            own = sum(lane.waiting for lane in lanes.of(tenant_id))
+            if own:
+                found[type_] = own
         return found
 
     def ready_since(self, type_: str, moment: int, limit: int) -> list[str]:
         """At most `limit` waiting jobs of a type that became ready by `moment` (milliseconds)."""
-        lanes = self._types[type_].lanes if type_ in self._types else {}
-        jobs = chain.from_iterable(
-            lane.jobs for lane in lanes.values() if lane.jobs[0][0] <= moment
-        )
+        lanes = self._types[type_].all() if type_ in self._types else ()
+        jobs = chain.from_iterable(lane.jobs for lane in lanes if lane.jobs[0][0] <= moment)
         due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
         return [job_id for _, job_id, _ in islice(due, limit)]
-
-    def tenants(self) -> int:
-        """How many tenants are remembered."""
-        return len(self._passes.tenants)
 
     def _new_lane(self, tenant_id: str, type_: str, priority: str) -> Lane:
         tenant, lanes = self._passes.of(tenant_id), self._types[type_]
         self._made = number = self._made + 1
-        lane = Lane(number, tenant, type_, priority, self._levels.head_start(priority))
-        self._lanes[number] = lanes.lanes[number] = lane
-        self._numbers[tenant.id, type_, priority] = number
+        lane = self._lanes[number] = Lane(number, tenant, type_, priority)
+        lanes.add(lane)
         tenant.waiting += 1
         if lanes.handled:
             tenant.lanes.append(lane)
         return lane
 
+    def _first(self, type_: str) -> tuple[int, Key] | None:
+        """The lane of a type to serve next, as `TypeLanes.best` has it.
+
+        A charge that has grown is looked at only here: until then its lane is too far ahead.
+        """
+        lanes = self._types.get(type_)
+        while lanes is not None and (found := lanes.best()) is not None:
+            lane = self._lanes[found[1][3]]
+            if found[1][0] == lane.tenant.charge:
+                return found
+            self._place(lane)
+        return None
+
     def _drop(self, lane: Lane) -> None:
         """A job of a lane is no member any more."""
         self._types[lane.type].jobs -= 1
         lane.drop(self._members)
-        if not lane.waiting:
+        if lane.waiting:
+            self._moved[lane.number] = lane
+        else:
             self._forget(lane)
         self._arrange(lane.tenant)
 
@@ -210,65 +215,57 @@ class ReadyQueue:
         lanes, tenant = self._types[lane.type], lane.tenant
         lanes.displace(lane)
         self._keep_due(lane, None)
-        self._oldest.remove(lane.oldest)
+        self._oldest.forget(lane)
         self._moved.pop(lane.number, None)
-        del self._numbers[tenant.id, lane.type, lane.priority]
-        del self._lanes[lane.number], lanes.lanes[lane.number]
+        del self._lanes[lane.number]
+        lanes.remove(lane)
         tenant.waiting -= 1
-        if lanes.handled:
+        if self._opening.pop(lane.number, None) is None and lanes.handled:
             tenant.lanes.remove(lane)
-        elif not lanes.lanes:
+        elif not lanes.lanes and not lanes.handled:
             del self._types[lane.type]
 
     def _arrange(self, tenant: Tenant) -> None:
         """A tenant's charge or cap changed: its lanes are to be moved, or set aside."""
-        self._passes.order(tenant, bool(tenant.lanes) and self._free(tenant.id))
+        ordered = bool(tenant.lanes) and self._free(tenant.id)
+        self._passes.order(tenant, ordered)
         for lane in tenant.lanes:
-            self._moved[lane.number] = lane
+            if not ordered or lane.key is None or tenant.charge < lane.key[0]:
+                self._moved[lane.number] = lane
 
     def _place(self, lane: Lane) -> None:
         lanes, tenant = self._types[lane.type], lane.tenant
-        if not (tenant.ordered and lanes.handled):
+        if not (tenant.ordered and lanes.handled) or lane.number in self._opening:
             lanes.displace(lane)
             return
         level, due = self._levels.of(lane, self._now)
-        lanes.place(lane, level, lane.key_of(tenant.passes + tenant.running))
+        lanes.place(lane, level, lane.key_of(tenant.charge))
         if due is not None and (lane.due is None or due < lane.due):
             self._keep_due(lane, due)
 
     def _open(self, lanes: TypeLanes) -> None:
-        """Put all lanes of a type in order, much cheaper than one by one."""
         lanes.open(len(self._levels))
-        placed: dict[int, list[Lane]] = defaultdict(list)
-        for lane in lanes.lanes.values():
-            tenant = lane.tenant
-            tenant.lanes.append(lane)
-            self._passes.order(tenant, self._free(tenant.id))
-            if tenant.ordered:
-                lane.level, lane.due = self._levels.of(lane, self._now)
-                lane.key = lane.key_of(tenant.passes + tenant.running)
-                placed[lane.level].append(lane)
-        for level, own in placed.items():
-            lanes.place_all(level, own)
-            self._due.update((lane.due, lane.number) for lane in own if lane.due is not None)
+        self._opening.update((lane.number, lane) for lane in lanes.all())
+
+    def _enter_some(self) -> None:
+        """Lanes of types that are newly handled may be taken from, a part of them at a time."""
+        for _ in range(min(_OPENED, len(self._opening))):
+            _, lane = self._opening.popitem()
+            lane.tenant.lanes.append(lane)
+            self._arrange(lane.tenant)
 
     def _close(self, lanes: TypeLanes) -> None:
         lanes.close()
-        for lane in lanes.lanes.values():
+        for lane in lanes.all():
             lane.key = None
             self._keep_due(lane, None)
-            lane.tenant.lanes.remove(lane)
-            self._arrange(lane.tenant)
+            if self._opening.pop(lane.number, None) is None:
+                lane.tenant.lanes.remove(lane)
+                self._arrange(lane.tenant)
 
     def _keep_due(self, lane: Lane, due: int | None) -> None:
         if lane.due is not None:
-            self._due.remove((lane.due, lane.number))
+            self._due.remove(lane.due)
         lane.due = due
         if due is not None:
-            self._due.add((due, lane.number))
-
-    def _keep_oldest(self, lane: Lane) -> None:
-        if lane.oldest is not None:
-            self._oldest.remove(lane.oldest)
-        lane.oldest = lane.jobs[0]
-        self._oldest.add(lane.oldest)
+            self._due.add(due)

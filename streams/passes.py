@@ -34,6 +34,11 @@ class Tenant:
         self.ordered = False
         self.departing = False
 
+    @property
+    def charge(self) -> int:
+        """What orders it among others: how often it was served, and what it has running."""
+        return self.passes + self.running
+
 
 class Passes:
     """The tenants of one queue and the floor of their passes."""

@@ -26,7 +26,7 @@ def retry_delay(job: Job, asked_seconds: float | None) -> float | None:
     """
     if job.attempts >= job.max_attempts:
         return None
-    if asked_seconds is not None:
+    if asked_seconds is not None and asked_seconds >= 0:  # a worker may say NaN
         return _spread(asked_seconds, _SPREAD_OF_ASKED, job)
     if not job.backoff:
         return 0.0

@@ -1,9 +1,11 @@
 """The scheduler stage: keeps records until they are due, then sends them to their topic.
 
 A schedule fires once and never early (G4): the timer leaves the store in the transaction that
-sends its record. The store `timers` holds two kinds of keys: `t`, due time, id (in the order in
-which they fire), with the schedule as it came; and `i`, id, with the due time, so that a second
-schedule of the same id replaces the first.
+sends its record. One whose record the broker refuses becomes a dead letter, and holds up no other.
+
+The store `timers` holds two kinds of keys: `t`, due time, id (in the order in which they fire),
+with the schedule as it came; and `i`, id, with the due time, so that a second schedule of the same
+id replaces the first.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from itertools import islice
 
 from streams.errors import PoisonRecord
 from streams.runtime.poison import TOPIC as DLQ
+from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
@@ -24,7 +27,9 @@ _TIMER, _INDEX = b"t", b"i"
 _DUE = struct.Struct(">Q")
 _NEVER = 2**63
 _BATCH = 1_000
-"""Timers fired by one punctuation: a backlog must not hold the transaction open for long."""
+"""Timers fired by one step: a backlog must not hold the transaction open for long."""
+_HOLD_MS = 10_000
+"""For so long nothing is sent after a target was found missing."""
 
 
 def stage(topology: Topology) -> Stage:
@@ -39,6 +44,7 @@ class Scheduler:
     def __init__(self, targets: frozenset[str], partition: int) -> None:
         self._targets = targets
         self._next_due = _NEVER
+        self._held_until = 0
 
     def restored(self, ctx: Context) -> None:
         self._next_due = _first_due(ctx, since=0)
@@ -48,12 +54,14 @@ class Scheduler:
 
         Raises:
             DecodeError: not a schedule.
-            PoisonRecord: its target is not in the allow-list.
+            PoisonRecord: its target is not in the allow-list, or its id would be another's.
         """
         schedule = SCHEDULE.decode(record.value)
         if schedule.topic not in self._targets:
             allowed = ", ".join(sorted(self._targets))
             raise PoisonRecord("target_not_allowed", f"{schedule.topic!r} is none of: {allowed}")
+        if "\0" in schedule.tenant_id + schedule.schedule_id:
+            raise PoisonRecord("bad_id", "a NUL separates tenant and id in the store's keys")
         timers = ctx.store("timers")
         id_ = join(schedule.tenant_id, schedule.schedule_id)
         replaced = timers.get(_INDEX + id_)
@@ -66,17 +74,40 @@ class Scheduler:
         self._next_due = min(self._next_due, due_at)
 
     def punctuate(self, now: int, ctx: Context) -> None:
+        """What is due is sent by `initiate`, which follows."""
+
+    def initiate(self, ctx: Context, limit: int | None) -> None:
         """Send what is due, oldest first."""
-        if now < self._next_due:
+        if ctx.now >= max(self._next_due, self._held_until):
+            self._fire(ctx.now, _BATCH if limit is None else min(limit, _BATCH), ctx)
+
+    def refused(
+        self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
+    ) -> None:
+        """Give the oldest timer up, which is the one that was tried; wait for a missing topic."""
+        if missing:
+            self._held_until = ctx.now + _HOLD_MS
             return
-        timers = ctx.store("timers")
-        for key, value in list(islice(_timers(ctx, self._next_due, now), _BATCH)):
+        timer, value = next(_timers(ctx, self._next_due, ctx.now))
+        _drop(timer, ctx)
+        schedule = SCHEDULE.decode(value)
+        record = Record("schedule", ctx.partition, -1, schedule.due_at, key, value)
+        id_ = f"scheduler:{schedule.tenant_id}:{schedule.schedule_id}:{schedule.due_at}"
+        ctx.forward(DLQ, *dead_letter("scheduler", record, ctx.now, "output_refused", detail, id_))
+        self._next_due = _first_due(ctx, since=self._next_due)
+
+    def _fire(self, now: int, most: int, ctx: Context) -> None:
+        for key, value in list(islice(_timers(ctx, self._next_due, now), most)):
             schedule = SCHEDULE.decode(value)
             ctx.forward(schedule.topic, schedule.key, schedule.value)
-            timers.delete(key)
-            timers.delete(_INDEX + key[1 + _DUE.size :])
+            _drop(key, ctx)
         # From the last one on: before it lie only the tombstones of what was fired.
         self._next_due = _first_due(ctx, since=self._next_due)
+
+
+def _drop(timer: bytes, ctx: Context) -> None:
+    ctx.store("timers").delete(timer)
+    ctx.store("timers").delete(_INDEX + timer[1 + _DUE.size :])
 
 
 def _timers(ctx: Context, since: int, until: int) -> Iterator[tuple[bytes, bytes]]:

@@ -44,7 +44,11 @@ def live_key(job_id: str) -> bytes:
 
 def encode(job: Job) -> bytes:
     """The entry of a job."""
-    return orjson.dumps(tuple(_of(job)))
+    return dump(_of(job))
+
+
+def dump(live: Live) -> bytes:
+    return orjson.dumps(tuple(live))
 
 
 def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:

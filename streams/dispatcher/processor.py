@@ -11,21 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-import structlog
-
 from streams.dispatcher import answers, live_index, metrics
 from streams.dispatcher.asking import Asking
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
+from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.leases import Running
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.parked import ParkedIds
 from streams.dispatcher.roster import Roster
 from streams.dispatcher.strangers import Strangers
 from streams.dispatcher.sweep import Sweep
+from streams.dispatcher.takeover import take_over
 from streams.dispatcher.tenants import Tenants
 from streams.dispatcher.unhandled import UnhandledTypes
 from streams.runtime.processor import Context, Record, Stage, declared_stage
@@ -33,14 +32,10 @@ from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope
 from streams.topology.model import Topology
 
-log = structlog.get_logger(__name__)
-
 Input = Envelope | Command | bytes | None
 
 _ENDED_AT_ONCE = 200
 """What ends in bulk does so in parts: a transaction of thousands would not end in time."""
-_RESTORED_AT_ONCE = 1_000
-"""Jobs between two polls while a partition is taken over: about 10 ms."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -62,10 +57,8 @@ class Dispatcher:
         self._asking = Asking(topology, self._board, partition)
         self._parked = ParkedIds()
         self._purged = self._purged_for_good = b""
-        self._expiring: tuple[float, float] | None = None
-        self._silent = False
+        self._expiry = Expiry(topology.leases, self._roster, _ENDED_AT_ONCE)
         self._poisoned = False
-        self._last_command = 0.0
         self._unheard_since = 0.0
         self._listens = False
         self._tenants = Tenants(self._board)
@@ -74,7 +67,7 @@ class Dispatcher:
         self._strangers = Strangers(topology)
 
     def restored(self, ctx: Context) -> Iterator[None]:
-        """A lease gets a whole term: its heartbeats went to another process.
+        """Build what is derived, in bounded parts.
 
         Heartbeats that lie in the log may be of workers long gone: nothing is leased before all of
         them are read.
@@ -84,16 +77,8 @@ class Dispatcher:
         self._parked.update(store.parked())
         self._tenants.restored(ctx.store("jobs"))
         self._look_up_rounds(ctx)
-        found = live_index.entries(ctx.store("jobs"))
-        while part := list(islice(found, _RESTORED_AT_ONCE)):
-            whole_term = ctx.monotonic + self._topology.leases.term_seconds
-            for job_id, live in part:
-                if live.status == "pending":
-                    self._board.put(job_id, live)
-                elif live.status == "running":
-                    confirmed = store.confirmed(job_id, live.epoch)
-                    self._board.resume(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
-            yield
+        term = self._topology.leases.term_seconds
+        yield from take_over(self._board, store, ctx, term)
 
     def undone(self, ctx: Context) -> None:
         """Look up again what the record changed that was poison, or all since the last commit."""
@@ -136,7 +121,7 @@ class Dispatcher:
         """Take back what workers lost, see to what waits, purge what is old."""
         life = self._begin(ctx)
         self._commands(life).events.tidy(_ENDED_AT_ONCE)
-        self._expire(life, ctx)
+        self._expiry.go_on(life, ctx)
         self._hear_out(ctx)
         if self._listens:
             self._held.look(life, self._leasing.paused())
@@ -184,7 +169,7 @@ class Dispatcher:
                     self._sweep.begin()
             else:
                 commands.apply(value, record.timestamp)
-                self._last_command = ctx.monotonic
+                self._expiry.heard(ctx.monotonic)
         life.take_back(_ENDED_AT_ONCE)
         life.store.flush()
         self._poisoned = False
@@ -206,35 +191,6 @@ class Dispatcher:
         for question, partition in self._asking.questions(ctx.monotonic):
             answers.answer(ctx, question, partition)
             yield
-
-    def _expire(self, life: Lifecycle, ctx: Context) -> None:
-        """Nothing ends before all that was sent until its deadline has been read."""
-        overdue = self._roster.overdue(ctx.monotonic, _ENDED_AT_ONCE)
-        if not overdue:
-            self._expiring = None
-            return
-        if self._expiring is None:
-            self._expiring = (overdue[-1].ends_at, ctx.monotonic)
-        moment, since = self._expiring
-        if not ctx.read_through("jobs.commands", moment):
-            # Behind is not silent: who reads is only late, and hears what was sent.
-            waited = ctx.monotonic - since > self._topology.leases.heartbeat_seconds
-            self._silent |= waited and self._last_command < since
-            return
-        self._expiring = None
-        if self._silent:
-            self._silent = False
-            log.warning("kafka was silent: every lease gets a fresh term")
-            self._roster.fresh_terms(ctx.monotonic)
-            return
-        for lease in overdue:
-            if lease.ends_at <= moment:
-                self._lost(lease, life)
-
-    def _lost(self, lease: Running, life: Lifecycle) -> None:
-        term = self._topology.leases.term_seconds
-        why = f"LeaseExpired: worker {lease.worker_id} did not renew it for {term:g} s"
-        life.lose(lease, why, "expired")
 
     def _observe(self, now: int) -> None:
         partition, oldest = str(self._partition), self._board.oldest()

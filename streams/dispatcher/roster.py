@@ -10,19 +10,16 @@ once a minute. Nothing here walks over all workers or all leases.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streams.dispatcher.boots import Boots
 from streams.dispatcher.leases import Leases, Running, split_worker
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.workers import Pool, Worker
 from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
-
-_FRESH_HEARTBEATS = 2.5
-_INTRODUCED_SECONDS = 60.0
-"""How often a worker announces itself to a partition that it has nothing to do with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +36,10 @@ class Roster:
 
     def __init__(self, policy: LeasePolicy) -> None:
         self._term = policy.term_seconds
-        self._fresh = policy.heartbeat_seconds * _FRESH_HEARTBEATS
-        self._seldom = max(_INTRODUCED_SECONDS * _FRESH_HEARTBEATS, self._term)
+        self._silence = Silence(policy)
         self._workers: dict[str, Worker] = {}
         self._pools: dict[str, Pool] = {}
-        self._boots = Boots(self._fresh)
-        self._heard: OrderedDict[str, Worker] = OrderedDict()  # the fresh ones, oldest word first
-        self._busy: OrderedDict[str, float] = OrderedDict()  # when to forget those heard often
-        self._idle: OrderedDict[str, float] = OrderedDict()  # and those heard seldom
+        self._boots = Boots(self._silence.fresh_seconds)
         self.leases = Leases()
         self.given_up: deque[GivenUp] = deque()
         """Leases of processes that are gone, yet to be taken back."""
@@ -74,8 +67,10 @@ class Roster:
             worker.heartbeat_id, worker.read_at = heartbeat_id, now
             worker.work_partition = heartbeat.work_partition
             worker.told(heartbeat.free, heartbeat.received)
-            self._keep(worker)
-        self._expect(worker_id, now, often=bool(heartbeat.free or heartbeat.leases))
+            worker.fresh = True
+            self._pools[worker.pool].place(worker)
+        often = bool(heartbeat.free or heartbeat.leases)
+        self._silence.heard(worker_id, now, often=often)
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
         boots = self.leases.boots(split_worker(worker_id)[0])
@@ -181,15 +176,12 @@ class Roster:
 
     def pass_time(self, now: float) -> None:
         """Workers that are silent get no leases; those that are so for long are forgotten."""
-        while self._heard and (worker := next(iter(self._heard.values()))).read_at < (
-            now - self._fresh
-        ):
-            del self._heard[worker.worker_id]
-            worker.fresh = False
-            self._pools[worker.pool].place(worker)
-        for known in (self._busy, self._idle):
-            while known and next(iter(known.values())) < now:
-                self._forget(next(iter(known)))
+        for worker in map(self.worker, self._silence.silent(now)):
+            if worker is not None:
+                worker.fresh = False
+                self._pools[worker.pool].place(worker)
+        for worker_id in self._silence.gone(now):
+            self._forget(worker_id)
 
     def types(self, pool: str) -> set[str]:
         """The job types that a pool's workers handle.
@@ -238,26 +230,10 @@ class Roster:
         self._pools.setdefault(known.pool, Pool()).join(known)
         return known
 
-    def _keep(self, worker: Worker) -> None:
-        worker.fresh = True
-        self._heard[worker.worker_id] = worker
-        self._heard.move_to_end(worker.worker_id)
-        self._pools[worker.pool].place(worker)
-
-    def _expect(self, worker_id: str, now: float, *, often: bool) -> None:
-        """Forget the worker unless it is heard again."""
-        self._busy.pop(worker_id, None)
-        self._idle.pop(worker_id, None)
-        if often:
-            self._busy[worker_id] = now + self._term
-        else:
-            self._idle[worker_id] = now + self._seldom
-
     def _forget(self, worker_id: str) -> None:
         worker = self._workers.pop(worker_id, None)
         self.strangers.pop(worker_id, None)
-        for known in (self._heard, self._busy, self._idle):
-            known.pop(worker_id, None)
+        self._silence.forget(worker_id)
         if worker is not None:
             self._pools[worker.pool].leave(worker)
             if not self._pools[worker.pool]:
@@ -265,8 +241,7 @@ class Roster:
         self._forget_boot(worker_id)
 
     def _forget_boot(self, worker_id: str) -> None:
-        heard = worker_id in self._busy or worker_id in self._idle
-        if not heard and not self.leases.of(worker_id):
+        if worker_id not in self._silence and not self.leases.of(worker_id):
             self._boots.forget(worker_id)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from streams.dispatcher import buried, metrics
 from streams.dispatcher.held import HeldJobs
+from streams.dispatcher.jobs import is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.roster import Roster
 from streams.dispatcher.routing import pool_of
@@ -124,4 +125,7 @@ class Listening:
 
 def _comes_back(job: Job, life: Lifecycle) -> bool:
     is_buried = job.status == "dead" and job.end_reason == REASON and job.replayed_as is None
-    return is_buried and job.tenant_id not in life.tenants.erased
+    if not is_buried or job.tenant_id in life.tenants.erased:
+        return False
+    # One live job a scope: a replay may work in this one's.
+    return not any(map(is_live, life.store.in_scope(job.scope)))

@@ -25,7 +25,9 @@ class ClockMemory:
 
     def __init__(self, path: Path, boot_id: Path = _BOOT_ID) -> None:
         self.path = path
-        self._boot = boot_id.read_text().strip() if boot_id.exists() else None
+        self._boot: str | None = None
+        with contextlib.suppress(OSError):
+            self._boot = boot_id.read_text().strip()
 
     def recall(self, boot_ms: float) -> Estimate | None:
         """What was kept since the machine booted, if anything; it is `boot_ms` now."""

@@ -113,6 +113,11 @@ class Outage:
         self._down_since: float | None = None
 
     @property
+    def over(self) -> bool:
+        """Whether Kafka was seen, and answers."""
+        return self.seen and self._down_since is None
+
+    @property
     def recent(self) -> bool:
         """Whether a request failed within the last minute."""
         return boot_seconds() - self.failed_at < _RECENT_SECONDS

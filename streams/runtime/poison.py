@@ -16,19 +16,19 @@ _DETAIL_CAP = 2 * 1024
 
 
 def dead_letter(
-    stage: str, record: Record, at: int, reason: str, detail: str
+    stage: str, record: Record, at: int, reason: str, detail: str, id_: str = ""
 ) -> tuple[bytes, bytes]:
     """Key and value of what takes a poison record's place; `at` in milliseconds.
 
     The tenant is left empty: what cannot be read cannot say whose it is. Unless it is `cut`, the
-    record can be sent again as it was.
+    record can be sent again as it was. `id_` is that of a record whose offset is not known.
     """
     key, cut_key = _cut(record.key, KEY_CAP, "key")
     value, cut_value = _cut(record.value, VALUE_CAP, "value")
     headers, cut_headers = _headers(record)
     cut = cut_key + cut_value + cut_headers
     letter = DeadLetter(
-        id=f"{stage}:{record.topic}:{record.partition}:{record.offset}",
+        id=id_ or f"{stage}:{record.topic}:{record.partition}:{record.offset}",
         kind="record",
         tenant_id="",
         reason=reason,

@@ -30,7 +30,7 @@ from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import Record, Stage
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
+from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
 from streams.runtime.transaction import (
     KafkaTransactions,
     ProducerLost,
@@ -49,7 +49,7 @@ _QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` 
 def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
-    Serves the probes on `settings.probe_port`; ready means that a broker was seen and every
+    Serves the probes on `settings.probe_port`; ready means that the broker answers and every
     assigned task is restored. A broker that is away is waited for.
 
     Raises:
@@ -99,8 +99,8 @@ class StageLoop:
         self._due = 0.0
 
     def ready(self) -> bool:
-        """Broker seen and all assigned tasks restored."""
-        return self._outage.seen and self._restored
+        """Whether the broker answers and all assigned tasks are restored, at this moment."""
+        return self._outage.over and self._restored
 
     def run(self) -> None:
         """Until told to stop."""
@@ -142,7 +142,7 @@ class StageLoop:
             prefix,
             producer_config(settings, **_QUIET),
             self._source,
-            self._topics.exists,
+            StageTopics(self._topics, stage, self._topology),
             self._outage,
             self._stop.is_set,
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StageFailed
 from streams.runtime.broker_time import TOPIC as CLOCK
 from streams.runtime.failures import Outage
 from streams.runtime.poison import TOPIC as DLQ
@@ -108,6 +109,46 @@ class Topics:
             topic_id = str(described[name].result().topic_id)
             found[store.changelog] = Changelog(store.changelog, topic_id, forgets_after)
         return found
+
+
+class StageTopics:
+    """Which of the topics that a stage writes are there.
+
+    The broker is asked before one is said to be gone, and after a failed transaction: a topic may
+    have been deleted under the producer, which then waits for it in vain.
+    """
+
+    def __init__(self, topics: Topics, stage: Stage, topology: Topology) -> None:
+        self._topics = topics
+        self._stage = stage.name
+        self._doubted = False
+        declared = topology.stages.get(stage.name)
+        self._required = {store.changelog for store in stage.stores} | {
+            topic for topic in (declared.writes if declared else ()) if "*" not in topic
+        }
+
+    def doubt(self) -> None:
+        """Ask the broker anew when next asked."""
+        self._doubted = True
+
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition.
+
+        Raises:
+            StageFailed: a topic of the topology is gone; no record is to blame.
+        """
+        if self._doubted:
+            self._doubted = False
+            with suppress(KafkaException):
+                self._topics.refresh()
+        if self._topics.exists(topic, partition):
+            return True
+        if topic in self._required and not self._topics.width(topic):
+            raise StageFailed(
+                f"stage {self._stage}: the topic {topic} is gone, and nothing was committed "
+                "without it. Make it again (`tidegate topology apply`) and start the stage again"
+            )
+        return False
 
 
 def await_topics(

@@ -23,6 +23,7 @@ from streams.runtime.failures import REFUSED, Outage, Verdict, classify, classif
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
 from streams.runtime.task import Task
+from streams.runtime.topics import StageTopics
 from streams.runtime.watched import Hung, WatchedThread
 
 log = structlog.get_logger(__name__)
@@ -57,8 +58,7 @@ class KafkaTransactions:
     Group metadata of the moment, sent with the positions, fence a process that lost its
     partitions (KIP-447); but not one that lost some and is in the group still, which is why each
     commit asks the source whether it delivers them. While the broker commits, the source reads
-    ahead. `exists` tells whether a logical topic has a partition. `config` is the producer's, less
-    its `transactional.id`.
+    ahead. `config` is the producer's, less its `transactional.id`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class KafkaTransactions:
         prefix: str,
         config: dict[str, Any],
         source: Source,
-        exists: Callable[[str, int], bool],
+        topics: StageTopics,
         outage: Outage,
         stopping: Callable[[], bool],
     ) -> None:
@@ -80,7 +80,7 @@ class KafkaTransactions:
             "transaction.timeout.ms": SESSION_TIMEOUT_MS,
         }
         self._source = source
-        self._exists = exists
+        self._topics = topics
         self._outage = outage
         self._stopping = stopping
         self._producer: Producer | None = None
@@ -181,15 +181,19 @@ class KafkaTransactions:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
         outputs = [output for task in tasks for output in task.ctx.outputs]
         for topic, partition in {(topic, to) for topic, to, _ in outputs}:
-            if not self._exists(topic, partition):
+            if not self._topics.exists(topic, partition):
                 keys = (own[0].key for t, to, own in outputs if (t, to) == (topic, partition))
                 detail = f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART"
                 raise OutputRefused(detail, (topic, next(keys)), missing=True)
+        for task in tasks:
+            for store in task.stage.stores:
+                self._topics.exists(store.changelog, task.partition)
 
     def _abort(
         self, producer: Producer, failed: _Failed, alone: bool, refused: list[Refusal]
     ) -> NoReturn:
         metrics.TRANSACTIONS.labels(self._stage, "aborted").inc()
+        self._topics.doubt()
         if failed.verdict not in {Verdict.ABORT, Verdict.REFUSE}:
             self._give_up(failed)
         try:

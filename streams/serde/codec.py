@@ -56,6 +56,7 @@ class Codec(Generic[T]):
 
         Raises:
             DecodeError: no value, no frame, an unknown or another schema's id, a broken datum.
+            MemoryError: there is too little, which is not the record's fault.
         """
         if data is None:
             raise DecodeError(f"{self.name}: a record without a value")
@@ -68,6 +69,8 @@ class Codec(Generic[T]):
                 source, writer.parsed, reader,
                 return_record_name=True, return_record_name_override=True,
             )  # fmt: skip
+        except MemoryError:
+            raise
         except Exception as error:  # fastavro raises what the broken bytes happen to hit
             raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
         if source.read(1):

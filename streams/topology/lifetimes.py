@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streams.topology.model import Topology
+from streams.topology.model import Topic, Topology
 from streams.topology.problems import Problem, problem
 
 _DAY_MS = 86_400_000
@@ -55,26 +55,35 @@ def lifetimes(topology: Topology) -> Found:
 
 def _events(topology: Topology) -> Found:
     """What keeps the time of its event is old already when dedup forwards it late."""
-    received, commands = (topology.topics.get(n) for n in ("events.received", "jobs.commands"))
     read = {name for stage in topology.stages.values() for name in stage.reads}
-    for topic in map(topology.topics.get, sorted(_EVENT_TIMED & read)):
-        if received is None or commands is None or topic is None:
-            continue
-        dedup_ms, dispatcher_ms = received.retention_ms or 0, commands.retention_ms or 0
+    timed = [topology.topics[n] for n in sorted(_EVENT_TIMED & read & topology.topics.keys())]
+    received, commands = (topology.topics.get(n) for n in ("events.received", "jobs.commands"))
+    for topic in timed if received and commands else ():
+        dedup_ms, dispatcher_ms = _kept_ms(received), _kept_ms(commands)
         yield from outlives(
             topology, topic.name, dedup_ms + dispatcher_ms, _days_of("events.received"),
             f"the {days(dedup_ms)} of events.received, by which dedup may lag, and the "
             f"{days(dispatcher_ms)} of jobs.commands, by which the dispatcher may: an event would "
             "be deleted before it has its job",
         )  # fmt: skip
-        readable_ms = (topic.retention_ms or 0) + topic.segment_ms
-        if topology.finished_jobs_ms < readable_ms:
-            yield problem(
-                f"finished jobs are kept {days(topology.finished_jobs_ms)} days, but {topic.name} "
-                f"can be read for {days(readable_ms)}: read again after its job was purged, an "
-                f"event would have another; set finished_jobs_days to {days(readable_ms)} or more",
-                ("retention", "finished_jobs_days"), _days_of(topic.name),
-            )  # fmt: skip
+    if timed:
+        yield from _jobs_outlive(topology, max(timed, key=lambda t: (_kept_ms(t), t.name)))
+
+
+def _jobs_outlive(topology: Topology, events: Topic) -> Found:
+    """A job keeps the twins of its event out for as long as any of them can be read."""
+    readable_ms = _kept_ms(events) + events.segment_ms
+    if topology.finished_jobs_ms < readable_ms:
+        yield problem(
+            f"finished jobs are kept {days(topology.finished_jobs_ms)} days, but {events.name} can "
+            f"be read for {days(readable_ms)}: read again after its job was purged, an event would "
+            f"have another; set finished_jobs_days to {days(readable_ms)} or more",
+            ("retention", "finished_jobs_days"), _days_of(events.name),
+        )  # fmt: skip
+
+
+def _kept_ms(topic: Topic | None) -> int:
+    return 0 if topic is None or topic.retention_ms is None else topic.retention_ms
 
 
 def outlives(

@@ -14,11 +14,11 @@ from uuid_utils import uuid7
 from streams.app import App
 from streams.errors import LeaseLost
 from streams.key_book import KeyBook
+from streams.runtime.clock import boot_seconds
 from streams.serde.records import Ended
 from streams.topology.model import Topology
 from streams.worker import metrics
 from streams.worker.alone import Alone
-from streams.worker.clock import boot_seconds
 from streams.worker.context import Context
 from streams.worker.effects import Claimant, Effects
 from streams.worker.ending import Ending, raised

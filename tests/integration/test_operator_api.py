@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from operator_cluster import (
 
 from streams.operator import parts
 from streams.operator.client import CallFailed
+from streams.operator.session import Session
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit
@@ -112,6 +114,36 @@ def test_one_key_is_one_job_and_another_body_under_it_is_a_conflict(
         free = [operator.send("POST", JOBS, body)["job_id"] for _ in range(2)]
     assert len(jobs) == 4
     assert free[0] != free[1]
+
+
+def test_a_used_key_is_a_conflict_however_late_the_read_model_is(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following, step = threading.Event(), Session.step
+    stalled = threading.Event()
+
+    def stalling(session: Session) -> None:
+        if following.is_set():
+            step(session)
+        else:
+            stalled.set()
+            following.wait(0.01)
+
+    monkeypatch.setattr(Session, "step", stalling)
+    assert stalled.wait(30)
+    # Another operator's submission, of which this one has read nothing.
+    cluster.write(make_job(ids.submitted_job_id("acme", "k"), request_hash=b"\2" * 32))
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": "k"}
+    status, text = operator.plain(JOBS, "POST", headers, b'{"type": "t"}')
+    assert (status, json.loads(text)["type"]) == (503, "urn:tidegate:problem:not-ready")
+    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 30.0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(operator.plain, JOBS, "POST", headers, b'{"type": "t"}')
+        following.set()
+        status, text = waiting.result()
+    assert (status, json.loads(text)["type"]) == (409, "urn:tidegate:problem:key-reused")
+    assert cluster.read("jobs.commands") == []
 
 
 def test_two_bodies_racing_for_one_key_leave_one_job_and_one_conflict(

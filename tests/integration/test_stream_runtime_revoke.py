@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conditions import eventually
@@ -19,6 +19,7 @@ from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.task import Task
+from streams.runtime.topics import StageTopics
 from streams.runtime.transaction import KafkaTransactions, TransactionAborted
 from streams.settings import Settings, load_settings
 from streams.state.key_value import KeyValueBackend
@@ -88,10 +89,19 @@ def task(partition: int) -> Task:
     return made
 
 
+class Everything:
+    """Topics of which none is missing."""
+
+    def exists(self, topic: str, partition: int) -> bool:
+        return True
+
+    def doubt(self) -> None: ...
+
+
 def transactions(source: Source, settings: Settings) -> KafkaTransactions:
     return KafkaTransactions(
         STAGE.name, f"{settings.topic_prefix}{STAGE.name}-0", settings.topic_prefix,
-        producer_config(settings), source, lambda *_: True, Outage(), lambda: False,
+        producer_config(settings), source, cast(StageTopics, Everything()), Outage(), lambda: False,
     )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streams.runtime.broker_time import Estimate, Reading
 from streams.runtime.driver import VirtualClock
+from streams.runtime.time_estimate import Estimate, Reading
 
 _READ_EVERY_MS = 10_000
 _ROUND_TRIP_MS = 6

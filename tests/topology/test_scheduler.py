@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,9 +117,34 @@ def test_a_crash_while_firing_neither_loses_nor_repeats(
     assert fired(driver) == [b"wake"]
 
 
+def test_a_timer_whose_record_nobody_takes_is_a_dead_letter_and_holds_up_no_other() -> None:
+    """Each would be tried, and undone, together with it for ever."""
+    narrow = dataclasses.replace(TOPOLOGY.topics["jobs.commands"], max_message_bytes=1_000)
+    topology = dataclasses.replace(TOPOLOGY, topics={**TOPOLOGY.topics, narrow.name: narrow})
+    driver = TopologyTestDriver([scheduler.stage(topology)], topology)
+    due = driver.now + 10_000
+    for n in range(20):
+        set_timer(driver, f"s{n:02}", due, value=b"x" * 2_000 if n == 7 else b"%d" % n)
+    driver.advance(11)
+    assert fired(driver) == [b"%d" % n for n in range(20) if n != 7]
+    (letter,) = [DEAD_LETTER.decode(record.value) for record in driver.output("dlq")]
+    assert (letter.id, letter.reason) == (f"scheduler:acme:s07:{due}", "output_refused")
+    assert SCHEDULE.decode(letter.value).value == b"x" * 2_000
+    assert list(driver.store("scheduler", "timers").range(b"", b"\xff")) == []
+
+
+def test_an_id_that_would_be_anothers_is_a_dead_letter(driver: TopologyTestDriver) -> None:
+    set_timer(driver, "b\0c", driver.now + 10_000, tenant="a")
+    set_timer(driver, "c", driver.now + 10_000, tenant="a\0b")
+    driver.advance(11)
+    assert fired(driver) == []
+    reasons = [DEAD_LETTER.decode(record.value).reason for record in driver.output("dlq")]
+    assert reasons == ["bad_id", "bad_id"]
+
+
 def test_a_backlog_fires_in_bounded_batches_until_none_is_left(driver: TopologyTestDriver) -> None:
     for i in range(2_500):
-        set_timer(driver, f"s{i}", driver.now)
+        set_timer(driver, f"s{i}", driver.now + 20)
     driver.advance(0.025)
     assert len(fired(driver)) == 1_000
     driver.advance(0.05)

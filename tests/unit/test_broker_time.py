@@ -198,7 +198,7 @@ def test_who_deletes_what_was_kept_takes_the_time_as_it_is(broker: Broker, memor
 def test_after_another_boot_what_was_kept_says_nothing(broker: Broker, memory: Path) -> None:
     broker.clock(memory=memory).read()
     (memory.parent.parent / "boot_id").write_text("two")
-    broker.boot_ms, broker.ahead_ms = 1_000, broker.ahead_ms + 12 * HOUR
+    broker.boot_ms, broker.ahead_ms = HOUR, broker.ahead_ms - 12 * HOUR
     again = broker.clock(memory=memory)
     again.read()
     assert 0 <= broker.now - again.now() <= 3
@@ -218,7 +218,7 @@ def test_what_is_not_yet_over_was_kept_by_another_clock(broker: Broker, memory: 
     """A container may have a boot clock of its own."""
     broker.passes(HOUR)
     broker.clock(memory=memory).read()
-    broker.boot_ms, broker.ahead_ms = 1_000, BROKER_MS
+    broker.boot_ms, broker.ahead_ms = 1_000, broker.ahead_ms + 12 * HOUR
     again = broker.clock(memory=memory)
     again.read()
     assert 0 <= broker.now - again.now() <= 3
@@ -265,6 +265,14 @@ def test_a_slow_answer_is_not_believed(broker: Broker, clock: BrokerClock) -> No
         clock.read()
     assert 0 <= broker.now - clock.now() <= 15_003 * DRIFT + 3
     assert logs == []
+
+
+def test_a_slow_answer_is_not_believed_at_the_start_either(broker: Broker) -> None:
+    broker.back = 5_001
+    clock = broker.clock()
+    clock.read()
+    with pytest.raises(TidegateError, match="not known yet"):
+        clock.now()
 
 
 def test_of_two_answers_the_quicker_one_decides(broker: Broker) -> None:
@@ -386,28 +394,19 @@ def test_the_stage_ends_with_what_its_clock_found(broker: Broker) -> None:
 def test_a_stage_whose_clock_stepped_closes_its_state_and_processes_nothing(
     tmp_path: Path,
 ) -> None:
+    def stepped() -> None:
+        raise ClockStepped("moved")
+
     settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
     loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
     done: list[str] = []
     loop._connect = lambda _: done.append("connected")
-    loop._round = lambda: done.append("round")
+    loop._round = loop._stop.set
     loop._assignment = loop._source = SimpleNamespace(close=lambda: done.append("closed"))
-    loop._clock = SimpleNamespace(check=iter_raising(None, ClockStepped("moved")))
+    loop._clock = SimpleNamespace(check=stepped)
     with pytest.raises(ClockStepped):
         loop._serve({})
-    assert done == ["connected", "round", "closed", "closed"]
-
-
-def iter_raising(*answers: Exception | None) -> Callable[[], None]:
-    """A function that gives these answers, one a call."""
-    left = iter(answers)
-
-    def answer() -> None:
-        given = next(left)
-        if given is not None:
-            raise given
-
-    return answer
+    assert done == ["connected", "closed", "closed"]
 
 
 def test_a_wall_clock_that_is_off_is_shown(

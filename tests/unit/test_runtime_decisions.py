@@ -170,6 +170,17 @@ def test_an_answer_asked_before_the_outage_does_not_end_it() -> None:
     assert outage.seen
 
 
+def test_a_stage_is_ready_while_kafka_answers_and_not_because_it_once_did() -> None:
+    outage = Outage()
+    assert not outage.over
+    outage.answered()
+    assert outage.over
+    outage.failed("gone")
+    assert not outage.over
+    outage.answered()
+    assert outage.over
+
+
 def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
     thread = WatchedThread()
     done: list[int] = []

@@ -15,11 +15,17 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from counting import counting_stage, counting_topology
 from structlog.testing import capture_logs
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StageFailed
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import latest, request_offsets
 from streams.runtime.processor import Stage, StoreSpec
-from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
+from streams.runtime.topics import (
+    Changelog,
+    StageTopics,
+    Topics,
+    await_topics,
+    refuse_growth,
+)
 
 HOUR_MS = 3_600_000
 
@@ -154,3 +160,30 @@ def test_a_partition_that_came_while_the_stage_ran_is_refused() -> None:
     refuse_growth(topics, stage, topology, [0, 1])
     with pytest.raises(ConfigError, match=r"in has 3 partitions.*Declare 3, or see `tidegate topo"):
         refuse_growth(topics, stage, topology, [2])
+
+
+def test_a_topic_that_was_deleted_is_missed_after_a_failed_transaction() -> None:
+    admin = Admin(**{"in": 2, "out": 2, "jobs.work.x": 2, "counting.counts.changelog": 2, "dlq": 2})
+    topics = StageTopics(
+        Topics(cast(AdminClient, admin), ""), counting_stage(), counting_topology()
+    )
+    assert topics.exists("out", 0)
+    assert not topics.exists("out", 2), "no such partition: whoever named it is to blame"
+    assert topics.exists("jobs.work.x", 1)
+    del admin.widths["out"], admin.widths["jobs.work.x"]
+    assert topics.exists("out", 0), "nothing failed yet"
+    topics.doubt()
+    with pytest.raises(StageFailed, match=r"the topic out is gone.*tidegate topology apply"):
+        topics.exists("out", 0)
+    assert not topics.exists("jobs.work.x", 1)
+
+
+def test_where_no_broker_answers_no_topic_is_gone() -> None:
+    class Silent(Admin):
+        def list_topics(self, timeout: float) -> Any:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    admin = cast(AdminClient, Silent())
+    topics = StageTopics(Topics(admin, ""), counting_stage(), counting_topology())
+    topics.doubt()
+    assert topics.exists("out", 0)

@@ -17,6 +17,7 @@ from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.task import Task
+from streams.runtime.topics import StageTopics
 from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
 
 
@@ -56,16 +57,29 @@ class Reading:
     def read_ahead(self) -> None: ...
 
 
+class Everything:
+    """Topics of which none is missing; `doubts` counts how often that is to be asked anew."""
+
+    doubts = 0
+
+    def exists(self, topic: str, partition: int) -> bool:
+        return True
+
+    def doubt(self) -> None:
+        Everything.doubts += 1
+
+
 def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransactions:
     return KafkaTransactions(
         "counting", "counting-0", "", {}, cast(Source, reading or Reading()),
-        lambda topic, partition: True, outage, lambda: False,
+        cast(StageTopics, Everything()), outage, lambda: False,
     )  # fmt: skip
 
 
 def task() -> Task:
     return cast(Task, SimpleNamespace(
         partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list, changes=0,
+        stage=SimpleNamespace(stores=()),
         ctx=SimpleNamespace(outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])]),
     ))  # fmt: skip
 
@@ -222,8 +236,10 @@ def test_a_record_alone_is_refused_only_where_it_is_proven(
         raise KafkaException(refusal)
 
     monkeypatch.setattr(Recorded, "commit_transaction", refuse, raising=False)
+    doubts = Everything.doubts
     with pytest.raises(raised):
         transactions(Outage()).commit([task()], alone=True)
+    assert Everything.doubts == doubts + 1, "a topic may have been deleted"
     with pytest.raises(OutputRefused):
         transactions(Outage()).commit([task()])
 

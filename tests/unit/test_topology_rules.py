@@ -43,6 +43,7 @@ def remembering() -> Topology:
     """All that must outlive the window and its input does, whatever they are set to."""
     topology = with_topic("dedup.seen.changelog", retention_ms=90 * DAY)
     topology = with_topic("events", topology, retention_ms=60 * DAY)
+    topology = with_topic("duplicates", topology, retention_ms=60 * DAY)
     return replace(topology, finished_jobs_ms=90 * DAY)
 
 

@@ -1,0 +1,54 @@
+"""When leases end that no heartbeat renews: not before all is read that was sent until then."""
+
+from __future__ import annotations
+
+import structlog
+
+from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.roster import Roster
+from streams.runtime.processor import Context
+from streams.topology.model import LeasePolicy
+
+log = structlog.get_logger(__name__)
+
+
+class Expiry:
+    """Takes the overdue leases of one partition back, at most so many in one punctuation."""
+
+    def __init__(self, policy: LeasePolicy, roster: Roster, at_once: int) -> None:
+        self._policy = policy
+        self._roster = roster
+        self._at_once = at_once
+        self._asking: tuple[float, float] | None = None
+        self._silent = False
+        self._last_command = 0.0
+
+    def heard(self, monotonic: float) -> None:
+        """A command was read."""
+        self._last_command = monotonic
+
+    def go_on(self, life: Lifecycle, ctx: Context) -> None:
+        """Take back what is overdue, once all that was sent until its deadline is read."""
+        overdue = self._roster.overdue(ctx.monotonic, self._at_once)
+        if not overdue:
+            self._asking = None
+            return
+        if self._asking is None:
+            self._asking = (overdue[-1].ends_at, ctx.monotonic)
+        moment, since = self._asking
+        if not ctx.read_through("jobs.commands", moment):
+            # Behind is not silent: who reads is only late, and hears what was sent.
+            waited = ctx.monotonic - since > self._policy.heartbeat_seconds
+            self._silent |= waited and self._last_command < since
+            return
+        self._asking = None
+        if self._silent:
+            self._silent = False
+            log.warning("kafka was silent: every lease gets a fresh term")
+            self._roster.fresh_terms(ctx.monotonic)
+            return
+        for lease in overdue:
+            if lease.ends_at <= moment:
+                term = self._policy.term_seconds
+                why = f"LeaseExpired: worker {lease.worker_id} did not renew it for {term:g} s"
+                life.lose(lease, why, "expired")
