@@ -141,9 +141,10 @@ class HeldJobs:
         return replace(seen, told_at=now)
 
     def _over(self, key: bytes, life: Lifecycle) -> None:
-        seen = self._seen.pop(key)
-        if seen.told_at is not None:
-            life.ctx.store("jobs").delete(_HELD + key)
+        """Also where what was told last was another reason than the one that is over now."""
+        seen, store = self._seen.pop(key), life.ctx.store("jobs")
+        if store.get(_HELD + key) is not None:
+            store.delete(_HELD + key)
             life.ctx.forward(TOPIC, key, None)
             log.info("jobs are held no more", pool=seen.held.pool, type=seen.held.type)
 

@@ -42,11 +42,12 @@ class Lifecycle:
     def place(self, job_id: str, at: int) -> jobs.Place | None:
         """Of a job asked for at `at` (milliseconds); None: the one that is known stands for it.
 
-        A live job keeps twins out even past the window, a finished one within it.
+        A live job keeps twins out even past the window, a finished one within it. What is older
+        than finished jobs are kept is read again: its job may have been purged.
         """
         known = self.store.get(job_id)
         if known is None:
-            return jobs.FIRST
+            return jobs.FIRST if self.now - at < self.topology.finished_jobs_ms else None
         if jobs.is_live(known) or at - known.event_time < self.topology.window_ms:
             return None
         return jobs.Place(known.incarnation + 1, known.epoch)

@@ -283,6 +283,24 @@ def test_a_pool_without_its_topic_holds_its_jobs(
     assert desk.held() == {}
 
 
+def test_what_was_told_is_taken_back_though_another_reason_came_between(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = desk.dispatcher._held
+    look = held.look
+    ScriptedWorker(desk, slots=0).heartbeat()
+    desk.event("t1")
+    with monkeypatch.context() as patched:
+        patched.setattr(held, "look", lambda life, _: look(life, {"default"}))
+        desk.driver.advance(3)
+    desk.driver.restart("dispatcher", keep_state=True)
+    desk.driver.advance(3)
+    assert [told.reason for told in desk.held().values()] == ["no_topic"], "no worker is known yet"
+    ScriptedWorker(desk).heartbeat()
+    desk.driver.advance(3)
+    assert desk.held() == {}
+
+
 def test_a_worker_of_an_undeclared_pool_is_told_and_costs_no_dead_letter(desk: Desk) -> None:
     strangers = [ScriptedWorker(desk, f"w{n}/b1", pool="gpu") for n in range(2)]
     strangers.append(ScriptedWorker(desk, "w9/b1", partition=99))

@@ -39,6 +39,22 @@ def test_a_submission_read_again_late_is_judged_by_the_time_of_its_record(
     assert desk.lease("job_x").incarnation == 2
 
 
+def test_a_request_read_again_after_its_job_was_purged_makes_none(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    taken_at = desk.driver.now
+    job_id = desk.event("t1", at=taken_at)
+    worker.end(desk.lease(job_id), "succeeded")
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000 + 3_600)
+    assert desk.driver.output("jobs")[-1].value is None
+    worker.heartbeat()
+    assert desk.event("t1", at=taken_at) == job_id
+    assert len(desk.leases()) == 1, "its scope would be the one of old"
+    desk.event("t1")
+    assert desk.lease(job_id).scope != desk.leases()[0].scope
+
+
 def test_a_delay_counts_from_when_the_broker_took_the_submission(desk: Desk) -> None:
     taken_at = desk.driver.now
     desk.driver.advance(60)
