@@ -156,6 +156,10 @@ class ReadyQueue:
         """How many jobs of each type wait."""
         return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
 
+    def tenants(self) -> Set[str]:
+        """Tenants that have waiting or running jobs, or had some lately."""
+        return self._passes.tenants.keys()
+
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """How many jobs of each type wait of one tenant."""
         found = {type_: lanes.jobs_of(tenant_id) for type_, lanes in self._types.items()}

@@ -71,11 +71,15 @@ class Roster:
             self._pools[worker.pool].place(worker)
         often = bool(heartbeat.free or heartbeat.leases)
         self._silence.heard(worker_id, now, often=often)
-        for lease in self.listed(heartbeat):
-            lease.ends_at = now + self._term
+        self.renew(heartbeat, now)
         boots = self.leases.boots(split_worker(worker_id)[0])
         others = [other for other in boots if other != worker_id]
         return [lease for other in others for lease in self.leases.of(other)]
+
+    def renew(self, heartbeat: Heartbeat, now: float) -> None:
+        """The leases that a heartbeat lists get a whole term."""
+        for lease in self.listed(heartbeat):
+            lease.ends_at = now + self._term
 
     def listed(self, heartbeat: Heartbeat) -> list[Running]:
         """The living leases of its sender that a heartbeat lists."""

@@ -54,8 +54,11 @@ class Worker:
         self.limit = free + received
 
     def lacks(self, lease: Running) -> bool:
-        """Whether it has not read a lease that it was sent, as far as is known."""
-        return not lease.confirmed and lease.number > self.received
+        """Whether it has not read a lease that it was sent, as far as is known.
+
+        One that lies where it reads no more is never read, however many later ones are.
+        """
+        return not lease.confirmed and lease.number > (0 if lease.unread else self.received)
 
 
 class Crew:
