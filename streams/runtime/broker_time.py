@@ -158,7 +158,7 @@ class BrokerClock:
     def _take(self, reading: Reading) -> None:
         known = self._known
         found = Estimate.first(reading) if known is None else known.after(reading)
-        if known is not None and found.strayed > STEP_MS:
+        if known is not None and abs(found.strayed) > STEP_MS:
             raise _stepped(found.low - known.low, self._memory)
         self._known = self._estimate = found
         self._memory.keep(found)

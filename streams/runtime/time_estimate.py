@@ -8,6 +8,7 @@ says nothing new.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import copysign
 
 DRIFT = 0.0005
 """By how much two clocks may run apart: 500 ppm is the most that the kernel corrects a clock by."""
@@ -38,7 +39,8 @@ class Reading:
 class Estimate:
     """The broker's time less the boot clock's lay between `low` and `high` at boot time `at`.
 
-    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain.
+    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain,
+    forward or, below zero, backward: two brokers that lead in turn make no step of it.
     """
 
     low: float
@@ -59,9 +61,9 @@ class Estimate:
         """What is known with one reading more; it alone counts if both cannot be true."""
         drift = (reading.answered - self.at) * DRIFT
         low, high = self.low - drift, self.high + drift
-        strayed = max(0.0, self.strayed - drift)
+        strayed = copysign(max(0.0, abs(self.strayed) - drift), self.strayed)
         if reading.low <= high and low <= reading.high:
             narrowed = max(low, reading.low), min(high, reading.high)
             return Estimate(*narrowed, reading.answered, strayed)
-        strayed += max(reading.low - high, low - reading.high)
+        strayed += reading.low - high if reading.low > high else reading.high - low
         return Estimate(reading.low, reading.high, reading.answered, strayed)

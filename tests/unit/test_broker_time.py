@@ -238,6 +238,14 @@ def test_a_clock_that_is_set_bit_by_bit_has_stepped_as_well(
     assert broker.now - clock.now() < 2 * STEP_MS
 
 
+def test_brokers_that_lead_in_turn_make_no_step(broker: Broker, clock: BrokerClock) -> None:
+    for turn in range(40):
+        broker.passes(10_000)
+        broker.ahead_ms = 3_000.0 * (turn % 2)
+        clock.read()
+        assert abs(broker.now - clock.now()) <= 3_100
+
+
 @pytest.mark.parametrize("ppm", [-400, -50, 50, 400])
 def test_drift_is_followed(broker: Broker, clock: BrokerClock, ppm: int) -> None:
     for _ in range(10_000):
