@@ -53,11 +53,13 @@ async def replayed(parts: Parts, asked: JobReplay) -> Json:
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     async with parts.turns.of(asked.subject):
-        job = await replayable(parts, asked.id)
+        job = await _known(parts, asked.id)
         await refuse_erased(parts, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
         told: tuple[str, ...] = ()
+        # The replay of a job in review ends that job: asked for again, it is still the same one.
         if await parts.ask(lambda db: queries.job(db, new_id)) is None:
+            _refuse_unreplayable(job)
             await _judge(parts, asked, job, new_id)
             told = await _send(parts, asked, job, new_id)
     made = await verdict(parts, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
@@ -85,7 +87,7 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
         raise key_reused(made.job_id, "type")
 
 
-async def replayable(parts: Parts, id_: str) -> Job:
+async def _known(parts: Parts, id_: str) -> Job:
     """The job behind a dead letter, or one in review.
 
     Raises:
@@ -101,10 +103,13 @@ async def replayable(parts: Parts, id_: str) -> Job:
     if job is None:
         raise Refusal(409, "job-purged", f"job {id_} was purged, and its effects with it: submit "
                       "a new one")  # fmt: skip
-    if job.status not in _REPLAYABLE:
-        raise Refusal(409, "not-replayable", f"job {id_} is {job.status}: only "
-                      f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed")  # fmt: skip
     return job
+
+
+def _refuse_unreplayable(job: Job) -> None:
+    if job.status not in _REPLAYABLE:
+        raise Refusal(409, "not-replayable", f"job {job.job_id} is {job.status}: only "
+                      f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed")  # fmt: skip
 
 
 def unknown_letter(id_: str) -> Refusal:

@@ -103,6 +103,29 @@ def test_a_second_replay_names_the_first_and_has_to_be_asked_for(
         assert asked(operator, REPLAY, NOTE | {"again": True})[0] == 202
 
 
+def test_the_replay_of_a_job_in_review_is_the_same_however_often_it_is_asked_for(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    """The first ends the old job: that does not stand against the same request."""
+    old = make_job("job_old", status="needs_review")
+    cluster.write(old)
+    operator.shows("/v1/jobs/job_old", status="needs_review")
+
+    def made(command: Command, _: Message) -> list[Any]:
+        assert isinstance(command.body, Replay)
+        new = make_job(command.job_id, replay_of="job_old", scope=old.scope,
+                       replay_note=command.body.note)  # fmt: skip
+        return [replace(old, status="cancelled", replayed_as=command.job_id), new]
+
+    with obeying(cluster, made):
+        status, _, first = asked(operator, "/v1/dlq/job_old/replay", NOTE, "k")
+    assert status == 202
+    operator.shows("/v1/jobs/job_old", status="cancelled")
+    again = asked(operator, "/v1/dlq/job_old/replay", NOTE, "k")
+    assert (again[0], again[2]["job_id"]) == (202, first["job_id"])
+    assert asked(operator, "/v1/dlq/job_old/replay", NOTE, "other")[:2] == (409, "not-replayable")
+
+
 def test_a_replay_that_no_dispatcher_has_taken_yet_counts(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
