@@ -123,4 +123,4 @@ class Credits:
         return bool(old[giver])
 
     def _is_wanting(self, partition: int) -> bool:
-        return self._clock() - self._asked[partition] < WANTING_SECONDS
+        return self._clock() - self._asked.get(partition, float("-inf")) < WANTING_SECONDS
