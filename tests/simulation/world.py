@@ -28,7 +28,7 @@ STORES = (
     ("dispatcher", "jobs"), ("dispatcher", "checkpoints"), ("dispatcher", "ledger"),
 )  # fmt: skip
 TENANTS = ("acme", "globex", "initech")
-_TICK, _LONG_TICK = 1.0, 2.5
+_TICK, _LONG_TICK, _IDLE_TICK = 1.0, 2.5, 5.0
 _SUPERVISOR_SECONDS = 3
 
 
@@ -96,9 +96,10 @@ class World:
     # Time.
 
     def let_pass(self, seconds: float) -> None:
-        """In ticks: of a second at first, of more in a long span."""
+        """In ticks: short ones at first and while jobs go on, long ones while nothing does."""
         while seconds > 0:
-            step = min(seconds, _TICK if seconds <= 6 else _LONG_TICK)
+            step = _IDLE_TICK if self.judge.quiet() else _TICK if seconds <= 4 else _LONG_TICK
+            step = min(seconds, step)
             seconds -= step
             self.tick(step)
 
