@@ -35,6 +35,7 @@ from streams.dispatcher import live_index
 from streams.dispatcher.leases import Running
 from streams.dispatcher.processor import Dispatcher
 from streams.dispatcher.roster import Roster
+from streams.dispatcher.routing import digest
 from streams.fairness import Ready, ReadyQueue
 from streams.runtime.context import TaskContext
 from streams.runtime.driver import VirtualClock
@@ -97,8 +98,16 @@ def one_partition(tenants: int, jobs: int) -> list[Bounded]:
         backend = KeyValueBackend(tables)
         fill(backend, tenants, jobs)
         ctx = context(backend)
+        for _ in ctx.store("jobs").range(b"l", b"m"):
+            pass  # its blocks are in the cache, and not counted below
+        gc.collect()
         dispatcher = Dispatcher(TOPOLOGY, b"k" * 32, 0)
-        rows = restore(name, dispatcher, ctx, jobs)
+        before = resident()
+        rows = restore(name, dispatcher, ctx)
+        rows += in_order(name, dispatcher, ctx)
+        gc.collect()
+        each = (resident() - before) / jobs
+        rows.append((Result(name, "resident, in order", each, "bytes/job"), 400.0))
         rows += served(name, dispatcher, ctx)
         tables.close()
     return rows
@@ -129,11 +138,8 @@ def waiting(tenant: str, number: int, chance: random.Random) -> live_index.Live:
     return live_index.Live("pending", at, tenant, type_, "default", "webhook", 0, None, begun=False)
 
 
-def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext, jobs: int) -> list[Bounded]:
-    for _ in ctx.store("jobs").range(b"l", b"m"):
-        pass  # its blocks are in the cache, and not counted below
-    gc.collect()
-    before, parts, started, worked = resident(), [], time.perf_counter(), time.thread_time()
+def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
+    parts, started, worked = [], time.perf_counter(), time.thread_time()
     built = dispatcher.restored(ctx)
     while True:
         began = time.perf_counter()
@@ -145,23 +151,30 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext, jobs: int) -> l
         (Result(name, "restored", took, "s"), None),
         (Result(name, "restored, processor time", worked, "s"), 10.0),
         (Result(name, "one part", statistics.median(parts) * 1e3, "ms"), 50.0),
-        (Result(name, "resident, restored", (resident() - before) / jobs, "bytes/job"), 400.0),
+    ]
+
+
+def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
+    """The first worker comes, and punctuations follow until every lane has its place."""
+    hear(dispatcher._roster, "w/1", free=0)
+    ctx.store("jobs").put(b"R", digest(TOPOLOGY))  # the topology is the one of before
+    dispatcher._sweep.restored(ctx.store("jobs"))
+    queue = dispatcher._board.queues["default"]
+    took = timed(lambda: punctuate(dispatcher, ctx), 1)
+    while queue._opening:
+        took += timed(lambda: punctuate(dispatcher, ctx), 1)
+    return [
+        (Result(name, "first worker, longest step", max(took) * 1e3, "ms"), None),
+        (Result(name, "first worker, steps", len(took), "steps"), None),
     ]
 
 
 def served(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
-    board = dispatcher._board
-    hear(dispatcher._roster, "w/1", free=0)
-    dispatcher.punctuate(ctx.now, ctx)
-    [first] = timed(lambda: dispatcher.initiate(ctx, 1), 1)
-    queue = board.queues["default"]
-    for _ in range(len(queue)):
-        queue.advance(ctx.now)
+    queue = dispatcher._board.queues["default"]
     idle = timed(lambda: punctuate(dispatcher, ctx), 300)
     leases = timed(lambda: lease(queue, ctx.now), LEASES)
     pushes = timed(lambda: push(queue, ctx.now, next(_NUMBERS)), LEASES)
     return [
-        (Result(name, "first worker of three types", first * 1e3, "ms"), None),
         (Result(name, "idle punctuation", statistics.median(idle) * 1e3, "ms"), 1.0),
         (Result(name, "one lease (`take`)", statistics.median(leases) * 1e6, "us"), 50.0),
         (Result(name, "one push", statistics.median(pushes) * 1e6, "us"), 50.0),

@@ -23,6 +23,11 @@ from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology
 
 _END = HEADER_SIZE + 16
+_LATE = struct.Struct(">qq")
+"""In `seen`, of a record that lies a window or more behind the stream: it was read again after its
+group's offsets were lost, or the broker's clock stepped back. The entry expires like any other by
+the stream time that it begins with; whether a delivery repeats it is judged by the record's own
+time, which follows. Its duplicates are dropped without being counted in `duplicates`."""
 _DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
 
 
@@ -63,6 +68,7 @@ class Dedup:
         fingerprints = self._fingerprints([record.value for record in records])
         first: list[Record] = []
         fresh: dict[bytes, int] = {}
+        late: dict[bytes, bytes] = {}
         again: list[Again] = []
         for record, fingerprint, stored in zip(
             records, fingerprints, store.get_many(fingerprints), strict=True
@@ -72,11 +78,20 @@ class Dedup:
             if seen is None and stored is not None:
                 seen = FIRST_SEEN.unpack_from(stored)[0]
             if seen is not None and now - seen < window:
-                again.append((fingerprint, seen, now, record, stored))
-            else:
-                fresh[fingerprint] = now
-                first.append(record)
-        store.put_many(dict(zip(fresh, map(FIRST_SEEN.pack, fresh.values()), strict=True)))
+                entry = late.get(fingerprint) if fingerprint in fresh else stored
+                if entry is None or len(entry) != _LATE.size:
+                    again.append((fingerprint, seen, now, record, stored))
+                    continue
+                if record.timestamp - _LATE.unpack(entry)[1] < window:
+                    _DROPPED.inc()
+                    continue
+            first.append(record)
+            fresh[fingerprint] = now
+            if now - record.timestamp >= window:
+                late[fingerprint] = _LATE.pack(now, record.timestamp)
+            elif late:
+                late.pop(fingerprint, None)
+        store.put_many(dict(zip(fresh, map(FIRST_SEEN.pack, fresh.values()), strict=True)) | late)
         ctx.relay("events", first)
         if again:
             _DROPPED.inc(len(again))

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
-from itertools import chain, islice
 from typing import NamedTuple
 
-from sortedcontainers import SortedList
-
-from streams.lanes import Entry, Key, Lane, Levels, TypeLanes, due_key, due_lane
+from streams.lanes import Entry, Key, Lane, Levels, TypeLanes
 from streams.oldest import Oldest
 from streams.passes import Passes, Tenant
+from streams.rises import Rises
 from streams.topology.model import Priority
 
 _RISES = 64
@@ -58,7 +56,7 @@ class ReadyQueue:
         self._passes = Passes()
         self._moved: dict[int, Lane] = {}  # lanes that are yet to be put where they belong
         self._opening: dict[int, Lane] = {}  # those whose type is newly handled
-        self._due = SortedList()  # `Lane.due` of the lanes that will rise
+        self._rises = Rises()
         self._oldest = Oldest(self._lanes)
 
     def __len__(self) -> int:
@@ -137,12 +135,9 @@ class ReadyQueue:
     def advance(self, now: int, rises: int = _RISES) -> None:
         """Let lanes rise that have waited long enough, and put those that moved in order."""
         self._now = max(self._now, now)
-        latest = due_key(self._now + 1, 0)
-        while rises and self._due and self._due[0] < latest:
-            rises -= 1
-            lane = self._lanes[due_lane(self._due.pop(0))]
+        for number in self._rises.due(self._now, rises):
+            lane = self._moved[number] = self._lanes[number]
             lane.due = None
-            self._moved[lane.number] = lane
         self._enter_some()
         for lane in self._moved.values():
             self._place(lane)
@@ -161,21 +156,19 @@ class ReadyQueue:
         """How many jobs of each type wait."""
         return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
 
+    def tenants(self) -> Set[str]:
+        """Tenants that have waiting or running jobs, or had some lately."""
+        return self._passes.tenants.keys()
+
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """How many jobs of each type wait of one tenant."""
-        found: dict[str, int] = {}
-        for type_, lanes in self._types.items():
-            own = sum(lane.waiting for lane in lanes.of(tenant_id))
-            if own:
-                found[type_] = own
-        return found
+        found = {type_: lanes.jobs_of(tenant_id) for type_, lanes in self._types.items()}
+        return {type_: jobs for type_, jobs in found.items() if jobs}
 
     def ready_since(self, type_: str, moment: int, limit: int) -> list[str]:
         """At most `limit` waiting jobs of a type that became ready by `moment` (milliseconds)."""
-        lanes = self._types[type_].all() if type_ in self._types else ()
-        jobs = chain.from_iterable(lane.jobs for lane in lanes if lane.jobs[0][0] <= moment)
-        due = (job for job in jobs if job[0] <= moment and self._members.get(job[1]) is job)
-        return [job_id for _, job_id, _ in islice(due, limit)]
+        lanes = self._types.get(type_)
+        return lanes.ready_since(moment, limit, self._members) if lanes else []
 
     def _new_lane(self, tenant_id: str, type_: str, priority: str) -> Lane:
         tenant, lanes = self._passes.of(tenant_id), self._types[type_]
@@ -214,7 +207,7 @@ class ReadyQueue:
         """A lane has no jobs any more."""
         lanes, tenant = self._types[lane.type], lane.tenant
         lanes.displace(lane)
-        self._keep_due(lane, None)
+        self._rises.expect(lane, None)
         self._oldest.forget(lane)
         self._moved.pop(lane.number, None)
         del self._lanes[lane.number]
@@ -241,7 +234,7 @@ class ReadyQueue:
         level, due = self._levels.of(lane, self._now)
         lanes.place(lane, level, lane.key_of(tenant.charge))
         if due is not None and (lane.due is None or due < lane.due):
-            self._keep_due(lane, due)
+            self._rises.expect(lane, due)
 
     def _open(self, lanes: TypeLanes) -> None:
         lanes.open(len(self._levels))
@@ -258,14 +251,7 @@ class ReadyQueue:
         lanes.close()
         for lane in lanes.all():
             lane.key = None
-            self._keep_due(lane, None)
+            self._rises.expect(lane, None)
             if self._opening.pop(lane.number, None) is None:
                 lane.tenant.lanes.remove(lane)
                 self._arrange(lane.tenant)
-
-    def _keep_due(self, lane: Lane, due: int | None) -> None:
-        if lane.due is not None:
-            self._due.remove(lane.due)
-        lane.due = due
-        if due is not None:
-            self._due.add(due)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, islice
 
 from sortedcontainers import SortedList
 
@@ -26,8 +26,6 @@ It names no object, so that the collector does not look at a million of them aga
 Key = tuple[int, int, str, int]
 """What orders lanes of one level: their tenant's charge, then their oldest job."""
 
-_NUMBER_BITS = 40
-_NUMBERS = (1 << _NUMBER_BITS) - 1
 _STALE = 16
 """Removed jobs that a lane may hold beyond as many as it has waiting ones."""
 
@@ -37,7 +35,7 @@ class Lane:
 
     `waiting` counts them; `jobs` is a heap that may also hold removed ones, but never at its head.
     `level` and `key` are its place in the order, if it has one. `due` says when its level is looked
-    at again (`Levels.of`), and `oldest` is the entry by which its queue finds the longest waiting
+    at again, and `oldest` is the entry by which its queue finds the longest waiting
     job.
     """
 
@@ -80,16 +78,6 @@ class Lane:
             heapify(self.jobs)
 
 
-def due_key(moment: int, number: int) -> int:
-    """A moment and a lane in one integer, which takes a third of the memory of a tuple."""
-    return moment << _NUMBER_BITS | number
-
-
-def due_lane(due: int) -> int:
-    """The number of the lane in such an integer."""
-    return due & _NUMBERS
-
-
 class Levels:
     """The levels that priorities make; times and head starts in milliseconds."""
 
@@ -103,13 +91,13 @@ class Levels:
         return len(self._bounds) + 1
 
     def of(self, lane: Lane, now: int) -> tuple[int, int | None]:
-        """A lane's level, and when it rises: milliseconds and the lane's number in one integer."""
+        """A lane's level, and when it rises."""
         since = max(lane.served_at, lane.jobs[0][0])
         head_start = self._head_starts.get(lane.priority, 0)
         level = bisect_right(self._bounds, head_start + max(0, now - since))
         if level == len(self._bounds):
             return level, None
-        return level, due_key(since + self._bounds[level] - head_start, lane.number)
+        return level, since + self._bounds[level] - head_start
 
 
 class TypeLanes:
@@ -137,10 +125,17 @@ class TypeLanes:
         lanes = self.lanes.get(priority)
         return lanes.get(tenant_id) if lanes else None
 
-    def of(self, tenant_id: str) -> Iterator[Lane]:
-        """The lanes of a tenant."""
+    def jobs_of(self, tenant_id: str) -> int:
+        """How many of the type's jobs are a tenant's."""
         lanes = (by_tenant.get(tenant_id) for by_tenant in self.lanes.values())
-        return (lane for lane in lanes if lane)
+        return sum(lane.waiting for lane in lanes if lane)
+
+    def ready_since(self, moment: int, limit: int, members: Mapping[str, Entry]) -> list[str]:
+        """At most so many of the members that became ready by a moment (milliseconds)."""
+        due = (lane for lane in self.all() if lane.jobs[0][0] <= moment)
+        jobs = chain.from_iterable(lane.jobs for lane in due)
+        found = (job for job in jobs if job[0] <= moment and members.get(job[1]) is job)
+        return [job_id for _, job_id, _ in islice(found, limit)]
 
     def add(self, lane: Lane) -> None:
         self.lanes.setdefault(lane.priority, {})[lane.tenant.id] = lane

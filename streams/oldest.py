@@ -8,9 +8,15 @@ from sortedcontainers import SortedList
 
 from streams.lanes import Lane
 
+_LOOKED_AT = 2_000
+
 
 class Oldest:
-    """Lanes in the order of their oldest jobs, brought up to date only when it is asked for."""
+    """Lanes in the order of their oldest jobs, brought up to date only when it is asked for.
+
+    After very many came at once, as when a partition is taken over, it takes some calls until all
+    of them are looked at.
+    """
 
     def __init__(self, lanes: Mapping[int, Lane]) -> None:
         self._lanes = lanes  # by number
@@ -40,11 +46,9 @@ class Oldest:
         return None
 
     def _look_at_older(self) -> None:
-        """Much cheaper for many lanes at once than one by one."""
-        lanes = self._older.values()
-        for lane in lanes:
+        for _ in range(min(_LOOKED_AT, len(self._older))):
+            _, lane = self._older.popitem()
             if lane.oldest is not None:
                 self._order.remove(lane.oldest)
             lane.oldest = lane.jobs[0]
-        self._order.update(lane.oldest for lane in lanes)
-        self._older.clear()
+            self._order.add(lane.oldest)

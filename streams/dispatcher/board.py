@@ -174,7 +174,7 @@ class Board:
             {
                 (pool, type_, tenant_id): jobs
                 for pool, queue in self.queues.items()
-                for tenant_id in self._blocked
+                for tenant_id in queue.tenants() & self._blocked
                 for type_, jobs in queue.by_type_of(tenant_id).items()
             }
         )

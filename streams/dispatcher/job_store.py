@@ -47,7 +47,13 @@ class JobStore:
         return None if value is None else JOB.decode(value)
 
     def put(self, job: Job) -> None:
-        """Keep a job's new state, to be written by `flush`."""
+        """Keep a job's new state, to be written by `flush`.
+
+        An earlier job of its id that ended in this step is written now, so that it is purged.
+        """
+        known = self._changed.get(job.job_id)
+        if known is not None and known.incarnation != job.incarnation:
+            self._write(known)
         self._changed[job.job_id] = job
 
     def flush(self) -> None:

@@ -19,7 +19,8 @@ class Running:
     It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
     its job is being cancelled; of a lease found in the store that is not known until somebody looks
     (`cancel_known`). `number` is its place among the leases that were sent to its worker, 0 where
-    that is not known, and `due` is when it is looked at again, at the latest when it ends.
+    that is not known; it is `unread` once it is over without a word from its worker. `due` is
+    when it is looked at again, at the latest when it ends.
     """
 
     job_id: str
@@ -35,6 +36,7 @@ class Running:
     given_up: bool = False
     accompanied: bool = False
     number: int = 0
+    unread: bool = False
     due: float = 0.0
 
 

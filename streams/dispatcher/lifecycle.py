@@ -140,6 +140,7 @@ class Lifecycle:
         if job is None or job.status != "running" or job.epoch != lease.epoch:
             self._forget(lease)
             return
+        lease.unread = not lease.confirmed
         metrics.LEASES_LOST.labels(reason).inc()
         log.warning("lease taken back", job_id=lease.job_id, epoch=lease.epoch, why=why)
         if job.cancel_requested:

@@ -36,6 +36,8 @@ Input = Envelope | Command | bytes | None
 
 _ENDED_AT_ONCE = 200
 """What ends in bulk does so in parts: a transaction of thousands would not end in time."""
+_LEASED_AT_ONCE = 500
+"""So do leases; the rest follows with the next records or punctuation."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -140,7 +142,8 @@ class Dispatcher:
             return
         life = self._begin(ctx)
         asked = self._ask(ctx)
-        for _ in islice(chain(self._leasing.lease_out(life, ctx), asked), limit):
+        leased = islice(self._leasing.lease_out(life, ctx), _LEASED_AT_ONCE)
+        for _ in islice(chain(leased, asked), limit):
             pass
         life.store.flush()
 

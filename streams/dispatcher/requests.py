@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
@@ -57,8 +56,6 @@ class Requests:
             metrics.STALE.labels("Cancel").inc()
         elif jobs.is_live(job):
             self._life.stop(job, body.reason)
-        elif jobs.is_live(job):
-            self._life.end(replace(job, cancel_reason=body.reason), "cancelled")
         return True
 
     def wake(self, command: Command, body: Wake) -> None:

@@ -71,11 +71,15 @@ class Roster:
             self._pools[worker.pool].place(worker)
         often = bool(heartbeat.free or heartbeat.leases)
         self._silence.heard(worker_id, now, often=often)
-        for lease in self.listed(heartbeat):
-            lease.ends_at = now + self._term
+        self.renew(heartbeat, now)
         boots = self.leases.boots(split_worker(worker_id)[0])
         others = [other for other in boots if other != worker_id]
         return [lease for other in others for lease in self.leases.of(other)]
+
+    def renew(self, heartbeat: Heartbeat, now: float) -> None:
+        """The leases that a heartbeat lists get a whole term."""
+        for lease in self.listed(heartbeat):
+            lease.ends_at = now + self._term
 
     def listed(self, heartbeat: Heartbeat) -> list[Running]:
         """The living leases of its sender that a heartbeat lists."""
@@ -135,7 +139,7 @@ class Roster:
         self._boots.found(lease.worker_id, now)
         self.leases.add(lease)
         worker = self._workers.get(lease.worker_id)
-        if worker is not None and _is_unread(lease, worker):
+        if worker is not None and worker.lacks(lease):
             worker.sent += 1
             self._pools[worker.pool].place(worker)
 
@@ -147,7 +151,7 @@ class Roster:
         worker = self._workers.get(lease.worker_id)
         if worker is None:
             self._forget_boot(lease.worker_id)
-        elif _is_unread(lease, worker):
+        elif worker.lacks(lease):
             worker.sent -= 1
             self._pools[worker.pool].place(worker)
         return lease
@@ -247,8 +251,3 @@ class Roster:
 
 def _lease(job: Job, worker_id: str, ends_at: float) -> Running:
     return Running(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)
-
-
-def _is_unread(lease: Running, worker: Worker) -> bool:
-    """Whether the worker has not read a lease, as far as is known here."""
-    return not lease.confirmed and lease.number > worker.received

@@ -46,11 +46,15 @@ class Runs:
         if body.leaving:
             self._left(body)
             return
-        if self._strangers.turned_away(body, self._life.ctx):
-            return
         for lease in self._roster.listed(body):
             self._life.confirm(lease.job_id)
             lease.accompanied = len(body.leases) > 1
+        if self._strangers.turned_away(body, self._life.ctx):
+            # Its runs may be older than the topology: they go on to their ends.
+            self._roster.renew(body, self._life.ctx.monotonic)
+            if self._strangers.has_replies(body):
+                self._answer_listed(body)
+            return
         gone = self._roster.heard(body, command.command_id, self._life.ctx.monotonic)
         why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
         self._roster.give_up(gone, why, "restarted")

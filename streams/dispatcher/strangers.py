@@ -44,6 +44,10 @@ class Strangers:
         self._tell(heartbeat, message, ctx)
         return True
 
+    def has_replies(self, heartbeat: Heartbeat) -> bool:
+        """Whether its worker can be told anything: a reply to no partition fails the batch."""
+        return 0 <= heartbeat.work_partition < self._topology.topics[TOPIC].partitions
+
     def _missing(self, heartbeat: Heartbeat) -> str | None:
         topic = self._topology.topics.get(f"jobs.work.{heartbeat.pool}")
         if heartbeat.pool not in self._topology.pools or topic is None:
@@ -55,8 +59,7 @@ class Strangers:
     def _tell(self, heartbeat: Heartbeat, message: str, ctx: Context) -> None:
         now = ctx.monotonic
         self._told = {who: at for who, at in self._told.items() if now - at < _SILENCE_SECONDS}
-        replies = self._topology.topics[TOPIC].partitions
-        if heartbeat.worker_id not in self._told and 0 <= heartbeat.work_partition < replies:
+        if heartbeat.worker_id not in self._told and self.has_replies(heartbeat):
             self._told[heartbeat.worker_id] = now
             reply = Reply(heartbeat.worker_id, "", 0, "", "no_pool", message=message)
             answer(ctx, reply, heartbeat.work_partition)

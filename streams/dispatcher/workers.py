@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
+from streams.dispatcher.leases import Running
 from streams.serde.records import Handler
+
+_LOOKED_AT = 64
+"""Workers that are looked at to find some that may be asked for credits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,10 +46,19 @@ class Worker:
         return max(0, self.limit - self.sent)
 
     def told(self, free: int, received: int) -> None:
-        """It has read so many leases and takes so many more."""
-        self.received = max(self.received, received)
+        """It has read so many leases and takes so many more; what came late counts for nothing."""
+        if received < self.received:
+            return
+        self.received = received
         self.sent = max(self.sent, self.received)
         self.limit = free + received
+
+    def lacks(self, lease: Running) -> bool:
+        """Whether it has not read a lease that it was sent, as far as is known.
+
+        One that lies where it reads no more is never read, however many later ones are.
+        """
+        return not lease.confirmed and lease.number > (0 if lease.unread else self.received)
 
 
 class Crew:
@@ -126,7 +139,7 @@ class Pool:
         Those that were asked longest ago come first; who is looked at counts as asked.
         """
         found: list[Worker] = []
-        for _ in range(len(self._asked)):
+        for _ in range(min(_LOOKED_AT, len(self._asked))):
             worker = next(iter(self._asked.values()))
             if len(found) == limit or worker.asked_at > before:
                 break

@@ -259,7 +259,7 @@ def test_a_topic_that_is_deleted_under_a_stage_costs_no_record(
     assert "topic out is gone" in first.said("stage failed")["error"]
     second = start()
     second.wait_for("topics are missing: waiting")
-    cluster.create("in", "dlq", CHANGELOG)
+    cluster.create("in", "dlq", "clock", CHANGELOG)
     eventually(lambda: counts(cluster) == counted(2)[1:], 60, what="the second count")
     assert cluster.pairs("dlq") == []
 

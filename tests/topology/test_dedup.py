@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,20 @@ def test_a_clock_that_steps_back_expires_nothing(driver: TopologyTestDriver) -> 
     for _ in range(2):
         deliver(driver, "t1", START_MS)
     assert len(driver.output("events")) == 2
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_is_read_again_after_a_window_hides_no_later_delivery(
+    driver: TopologyTestDriver, *, together: bool
+) -> None:
+    """The group's offsets were lost: the log is read from its beginning."""
+    later = START_MS + WINDOW
+    deliver(driver, "other", later + 5)
+    with driver.together() if together else nullcontext():
+        for at in (START_MS, START_MS + 1, later + 6, later + 7, later + 8):
+            deliver(driver, "t1", at)
+    forwarded = [record.timestamp for record in driver.output("events")]
+    assert forwarded == [later + 5, START_MS, later + 6]
 
 
 @pytest.mark.parametrize("at", ["before_commit", "after_commit", "after_write"])

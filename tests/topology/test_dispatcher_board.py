@@ -195,6 +195,16 @@ def test_a_missing_work_topic_pauses_the_pool_and_costs_no_job(desk: Desk) -> No
     assert desk.dead_letters() == []
 
 
+def test_leases_go_out_in_bounded_parts(desk: Desk) -> None:
+    with desk.held_back():
+        for number in range(700):
+            desk.submit(f"job_{number:03}")
+        ScriptedWorker(desk, slots=1_000).heartbeat()
+    assert len(desk.leases()) == 500
+    desk.driver.advance(0.2)
+    assert len(desk.leases()) == 700
+
+
 def test_leases_are_numbered_and_a_refused_one_leaves_no_gap(desk: Desk) -> None:
     with_work_topic(desk, max_message_bytes=20_000)
     with desk.held_back():

@@ -109,7 +109,8 @@ def test_an_erasure_ends_thousands_in_parts(desk: Desk) -> None:
         desk.driver.advance(0.1)
         parts.append(len(desk.driver.output("jobs")) - before)
         before += parts[-1]
-    assert (sum(parts), max(parts)) == (650, 200)
+    assert sum(parts) == 650
+    assert max(parts) <= 200
     assert {desk.job(job_id).status for job_id in ids} == {"cancelled"}
 
 

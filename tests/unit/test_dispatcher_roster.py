@@ -62,6 +62,15 @@ def test_a_lease_on_its_way_is_counted_on_one_side_only(roster: Roster) -> None:
     assert credits(roster, "w/1") == 2, "it has read both, and one has ended"
 
 
+def test_a_word_that_comes_late_counts_for_nothing(roster: Roster) -> None:
+    roster.heard(beat("w/1", free=3), "h1", 0)
+    for number in range(2):
+        grant(roster, number)
+    roster.announced("w/1", 0, 2)
+    roster.announced("w/1", 2, 1)
+    assert credits(roster, "w/1") == 0
+
+
 def test_credits_never_go_below_none_and_a_worker_without_any_is_not_picked(roster: Roster) -> None:
     roster.heard(beat("w/1", free=1), "h1", 0)
     grant(roster, 1)
@@ -190,6 +199,14 @@ def test_each_worker_without_credits_is_asked_at_most_once_a_second(roster: Rost
     assert sorted(asked) == [f"w{number}/1" for number in range(10)]
     assert list(roster.to_ask("default", {"draft"}, 4, 1.9)) == []
     assert len(list(roster.to_ask("default", {"draft"}, 4, 2.1))) == 4
+
+
+def test_workers_that_cannot_help_do_not_hide_one_that_can(roster: Roster) -> None:
+    for number in range(200):
+        roster.heard(beat(f"w{number}/1", free=0, types=("mail",)), "h", 0)
+    roster.heard(beat("able/1", free=0), "h", 0)
+    rounds = [[w.worker_id for w in roster.to_ask("default", {"draft"}, 4, 1)] for _ in range(4)]
+    assert rounds == [[], [], [], ["able/1"]]
 
 
 def test_a_type_that_a_worker_turned_out_not_to_handle_goes_elsewhere(roster: Roster) -> None:

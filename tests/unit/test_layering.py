@@ -27,6 +27,7 @@ PROCESSORS = (
     "streams.lanes",
     "streams.oldest",
     "streams.passes",
+    "streams.rises",
     "streams.limits",
     "streams.retry_policy",
     "streams.dead_letter",

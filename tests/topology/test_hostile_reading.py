@@ -1,0 +1,97 @@
+"""Where the dispatcher's parts meet: places, credits, terms and what is kept."""
+
+from __future__ import annotations
+
+from dispatching import Desk, ScriptedWorker
+
+from streams.dispatcher.board import Board
+from streams.dispatcher.roster import Roster
+from streams.serde.keys import join
+from streams.serde.records import Heartbeat, HeldLease, Lease
+from streams.topology.model import JobType, Topic
+
+DAY_MS = 86_400_000
+
+
+def with_gpu(desk: Desk) -> None:
+    gpu = Topic("jobs.work.gpu", 16, retention_ms=DAY_MS)
+    types = {"draft_reply": JobType("draft_reply", "gpu")}
+    topics = {**desk.topology.topics, gpu.name: gpu}
+    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.driver.advance(0.5)
+
+
+def test_a_run_goes_on_to_its_end_though_its_pool_is_declared_no_more() -> None:
+    desk = Desk()
+    with_gpu(desk)
+    worker = ScriptedWorker(desk, pool="gpu")
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    desk.deploy(pools=("default",), job_types={})
+    ScriptedWorker(desk, "w2/b1").heartbeat()
+    worker.stay(90, lease)
+    assert (desk.job(job_id).status, desk.job(job_id).epoch) == ("running", lease.epoch)
+    assert "no_pool" in {reply.kind for reply in desk.replies()}
+    worker.end(lease, "succeeded")
+    assert desk.job(job_id).status == "succeeded"
+
+
+def announce(
+    worker: ScriptedWorker, *holding: Lease, partition: int, free: int, received: int
+) -> None:
+    held = tuple(HeldLease(lease.job_id, lease.epoch) for lease in holding)
+    body = Heartbeat(
+        worker.name, "default", partition, free, held, worker.handlers, received=received
+    )
+    worker.desk.command(body)
+
+
+def test_leases_that_were_never_read_cost_no_credit_though_later_ones_were() -> None:
+    desk = Desk()
+    worker = ScriptedWorker(desk)
+    announce(worker, partition=3, free=3, received=0)
+    for number in range(3):
+        desk.event(f"lost{number}")
+    announce(worker, partition=7, free=7, received=0)
+    for number in range(4):
+        desk.event(f"read{number}")
+    read = desk.leases()[3:]
+    for _ in range(8):
+        announce(worker, *read, partition=7, free=0, received=4)
+        desk.driver.advance(5)
+    announce(worker, *read, partition=7, free=3, received=4)
+    assert len(desk.leases()) == 10, "what it will never read is leased to it again"
+
+
+def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() -> None:
+    desk = Desk()
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.step(lease, "looked", "1")
+    worker.stay(10, lease)
+    again_at = desk.driver.now + desk.topology.window_ms
+    with desk.held_back():
+        worker.end(lease, "succeeded", free=0)
+        desk.event("t1", at=again_at)
+    assert desk.job(job_id).incarnation == 2
+    announce(worker, partition=3, free=0, received=2)
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000 + 1)
+    desk.driver.advance(1)
+    checkpoints = desk.driver._runs["dispatcher"].tasks[0].stores["checkpoints"]
+    prefix = join(job_id, "1")
+    assert [key for key, _ in checkpoints.range(prefix, prefix + b"\xff")] == []
+
+
+def test_tenants_that_are_blocked_cost_nothing_where_none_of_their_jobs_wait() -> None:
+    desk = Desk()
+    board = Board(desk.topology, Roster(desk.topology.leases))
+    board.block("away")
+    queue = board._queue("default")
+    asked: list[str] = []
+    queue.by_type_of = lambda tenant_id: asked.append(tenant_id) or {}  # type: ignore[method-assign,func-returns-value]
+    assert board.blocked() == {}
+    assert asked == []
