@@ -134,6 +134,9 @@ KINDS: dict[str, Kind] = {
     "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
     # hours by which the machines' wall clocks are wrong from now on
     "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
+    # worker, job: another dispatcher, which does not know the worker yet, is to cancel the job
+    "takeover": Kind(0.7, lambda d: (d.below(3), d.below(6)),
+                     lambda w, i, j: w.takeover(_which(w, i), j)),
     # stage: it goes on on another machine
     "reboot": Kind(1, lambda d: (d.one(*STAGES),), lambda w, s: w.cluster.reboot(s)),
     # hours

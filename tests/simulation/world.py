@@ -206,6 +206,12 @@ class World:
     def crash(self, stage: str, at: CrashPoint, times: int) -> None:
         self.cluster.crash(stage, at, times)
 
+    def takeover(self, name: str, which: int) -> None:
+        """A new dispatcher hears late of a worker, and is asked meanwhile to cancel a job."""
+        self.lag(name, 4)
+        self.cluster.reboot("dispatcher")
+        self.desk.cancel(which)
+
     def freeze(self, stage: str, seconds: float) -> None:
         """A process stands still; the broker does not."""
         self.cluster.frozen[stage] = self.cluster.true_ms + seconds * 1000
