@@ -58,7 +58,7 @@ class Judge:
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: Counter[tuple[str, int]] = Counter()
-        self._waiting = Waiting(world)
+        self.waiting = Waiting(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
         self.made: dict[str, tuple[str, str]] = {}
@@ -127,9 +127,9 @@ class Judge:
         for record in self._news("dlq"):
             self._letter(record)
         for record in self._news("jobs.held"):
-            self._waiting.told(record)
+            self.waiting.told(record)
         self._together()
-        self._waiting.look(list(self.jobs.values()))
+        self.waiting.look(list(self.jobs.values()))
 
     def _news(self, topic: str) -> Iterator[Record]:
         for partition in range(self._world.partitions):
@@ -387,14 +387,6 @@ class Judge:
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
-
-    def nothing_is_held(self) -> None:
-        """What was told of waiting jobs was taken back.
-
-        Raises:
-            Violation: it was not.
-        """
-        self._waiting.at_the_end()
 
     def folds(self) -> None:
         """G6: each store is the fold of its changelog.

@@ -126,7 +126,7 @@ PLANTS = {
     ),
     "9 cancel told once": Plant(
         _cancel_told_once, ("cancel_lost",),
-        ("deliver", "cancel", "rebalance", "reboot", "lag"), ("nap",), 1_000,
+        ("deliver", "takeover"), ("nap",),
     ),
     "12 loss is an attempt": Plant(
         _loss_is_an_attempt, ("buried_early",), ("deliver", "kill"),

@@ -100,13 +100,13 @@ class Desk:
         body = Cancel("not needed", "ops", incarnation)
         self.command(body, self.owners[job_id], job_id)
 
-    def replay(self, which: int, *, fresh: bool, again: bool) -> None:
-        """Replay a job that is dead, failed or in review."""
+    def replay(self, which: int, key: int, *, fresh: bool, again: bool) -> None:
+        """Replay a job that is dead, failed or in review; `key` makes repetitions one replay."""
         found = [j for j in self._world.judge.jobs.values() if _replayable(j)]
         if not found:
             return
         old = found[which % len(found)]
-        job_id = replay_job_id(old.tenant_id, old.job_id, f"replay-{which}-{fresh}")
+        job_id = replay_job_id(old.tenant_id, old.job_id, f"replay-{key}")
         done = [e.action for e in self._world.judge.effects(old) if e.status == "done"]
         effects = tuple(done) if again else ()
         body = Replay(old.job_id, "mended", fresh, "ops", again, effects)

@@ -95,9 +95,10 @@ KINDS: dict[str, Kind] = {
     "flood": Kind(0.7, lambda d: (d.one("note", "mail", "crm"),), lambda w, t: w.flood(t)),
     # the so-manieth job asked for
     "cancel": Kind(3, lambda d: (d.below(6),), lambda w, i: w.desk.cancel(i)),
-    # the so-manieth replayable job, in a fresh scope, insisting
-    "replay": Kind(4, lambda d: (d.below(4), d.one(False, False, True), d.one(False, True)),
-                   lambda w, i, f, a: w.desk.replay(i, fresh=f, again=a)),
+    # the so-manieth replayable job, idempotency key, in a fresh scope, insisting
+    "replay": Kind(4, lambda d: (d.below(4), d.below(3), d.one(False, False, True),
+                                 d.one(False, True)),
+                   lambda w, i, k, f, a: w.desk.replay(i, k, fresh=f, again=a)),
     # the so-manieth job in review
     "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.desk.settle(i)),
     # the so-manieth event
@@ -133,6 +134,9 @@ KINDS: dict[str, Kind] = {
     "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
     # hours by which the machines' wall clocks are wrong from now on
     "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
+    # worker, job: another dispatcher, which does not know the worker yet, is to cancel the job
+    "takeover": Kind(0.7, lambda d: (d.below(3), d.below(6)),
+                     lambda w, i, j: w.takeover(_which(w, i), j)),
     # stage: it goes on on another machine
     "reboot": Kind(1, lambda d: (d.one(*STAGES),), lambda w, s: w.cluster.reboot(s)),
     # hours
@@ -169,10 +173,10 @@ def draw(
     kinds = {name: kind for name, kind in KINDS.items() if name not in without}
     # Each seed prefers some kinds: a story of everything at once seldom goes deep.
     weights = [
-        kind.weight * r.choice((0.2, 1, 1, 3)) * (6 if name in favour else 1)
+        kind.weight * r.choice((0.2, 1, 1, 3)) * (20 if name in favour else 1)
         for name, kind in kinds.items()
     ]
-    names = r.choices(list(kinds), weights, k=r.choice((6, 10, 10, 16, 24, 40)))
+    names = r.choices(list(kinds), weights, k=r.choice((5, 8, 8, 12, 20, 40)))
     die = replace(Die.of(r), types=types) if types else Die.of(r)
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
     return Story(seed, _setup(r, die.types), ops)

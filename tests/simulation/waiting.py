@@ -23,7 +23,7 @@ class Waiting:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._held: dict[bytes, Held] = {}
+        self.held: dict[bytes, Held] = {}
         self._alone: dict[tuple[int, str, str], float] = {}
         self._looked_at = 0.0
         self._tasks: list[int] = []
@@ -32,9 +32,9 @@ class Waiting:
         """A record of `jobs.held`."""
         key = record.key or b""
         if record.value is None:
-            self._held.pop(key, None)
+            self.held.pop(key, None)
         else:
-            self._held[key] = HELD.decode(record.value)
+            self.held[key] = HELD.decode(record.value)
 
     def look(self, jobs: list[Job]) -> None:
         """See, now and then, that what has long waited in vain is told.
@@ -49,7 +49,7 @@ class Waiting:
         if now - before > 2 * _EVERY_SECONDS or self._disturbed():
             self._alone.clear()
         self._alone = {place: self._alone.get(place, now) for place in self._places(jobs)}
-        told = {(held.partition, held.pool, held.type) for held in self._held.values()}
+        told = {(held.partition, held.pool, held.type) for held in self.held.values()}
         for place, since in self._alone.items():
             if now - since > _PATIENCE_SECONDS and place not in told:
                 raise Violation("unseen", f"{place} waits since {since:.0f}: no word of it")
@@ -60,8 +60,8 @@ class Waiting:
         Raises:
             Violation: something is told that is over.
         """
-        if self._held:
-            raise Violation("held_stale", f"{list(self._held.values())[:2]}")
+        if self.held:
+            raise Violation("held_stale", f"{list(self.held.values())[:2]}")
 
     def _places(self, jobs: list[Job]) -> set[tuple[int, str, str]]:
         """Partition, pool and type of ready jobs that no worker handles now."""

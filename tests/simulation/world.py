@@ -28,7 +28,7 @@ STORES = (
     ("dispatcher", "jobs"), ("dispatcher", "checkpoints"), ("dispatcher", "ledger"),
 )  # fmt: skip
 TENANTS = ("acme", "globex", "initech")
-_TICK, _LONG_TICK = 1.0, 2.5
+_TICK, _LONG_TICK, _IDLE_TICK = 1.0, 2.5, 5.0
 _SUPERVISOR_SECONDS = 3
 
 
@@ -96,9 +96,10 @@ class World:
     # Time.
 
     def let_pass(self, seconds: float) -> None:
-        """In ticks: of a second at first, of more in a long span."""
+        """In ticks: short ones at first and while jobs go on, long ones while nothing does."""
         while seconds > 0:
-            step = min(seconds, _TICK if seconds <= 6 else _LONG_TICK)
+            step = _IDLE_TICK if self.judge.quiet() else _TICK if seconds <= 4 else _LONG_TICK
+            step = min(seconds, step)
             seconds -= step
             self.tick(step)
 
@@ -204,6 +205,12 @@ class World:
 
     def crash(self, stage: str, at: CrashPoint, times: int) -> None:
         self.cluster.crash(stage, at, times)
+
+    def takeover(self, name: str, which: int) -> None:
+        """A new dispatcher hears late of a worker, and is asked meanwhile to cancel a job."""
+        self.lag(name, 4)
+        self.cluster.reboot("dispatcher")
+        self.desk.cancel(which)
 
     def freeze(self, stage: str, seconds: float) -> None:
         """A process stands still; the broker does not."""
