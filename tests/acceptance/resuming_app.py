@@ -30,10 +30,11 @@ async def send(text: str, idempotency_key: str) -> dict[str, str]:
 
 @app.job("resume")
 async def resume(ctx: Context) -> Any:
+    first = not Path(os.environ["RESUMING_LOG"]).exists()
     happened(f"run {ctx.attempt} pid {os.getpid()}")
     text = await ctx.step("write", write, ctx.input["text"])
     sent = await ctx.effect("mail:send", send, key="only", text=text)
     await ctx.progress({"attempt": ctx.attempt})
-    if ctx.attempt == 1:
+    if first:
         await asyncio.Event().wait()
     return {"text": text, **sent}
