@@ -19,7 +19,7 @@ from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
-from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, SCHEDULE
+from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
 from streams.serde.ids import partition_for
 from streams.serde.records import (
     TERMINAL,
@@ -282,10 +282,16 @@ class Judge:
         self._world.tell("dead letter", letter.id, letter.reason, letter.detail)
         if letter.kind == "record":
             place = (letter.topic or "", letter.partition or 0, letter.offset or 0)
-            if place in self.planted or _may_be_refused(letter):
+            if place in self.planted or _may_be_refused(letter) or self._unroutable(letter):
                 return
             raise Violation("record_lost", f"{letter.id}: {letter.reason}: {letter.detail}")
         self.letters[letter.id] = letter.reason
+
+    def _unroutable(self, letter: DeadLetter) -> bool:
+        """Whether it tells of an event that was promised a job, whose route was then taken away."""
+        if letter.reason != "no_route" or letter.topic != "events":
+            return False
+        return not self._world.desk.asked[ENVELOPE.decode(letter.value).event_id].owed
 
     # What holds between jobs.
 

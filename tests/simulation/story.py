@@ -187,8 +187,6 @@ def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
     workers = [("w1", "default", r.choice((1, 2, 4, 8)), handled)]
     if r.random() < 0.7:
         workers.append(("w2", "default", r.choice((1, 3, 6)), list(handled)))
-    if r.random() < 0.0:
-        workers.append(("w3", "heavy", 2, ["crm"]))
     return {
         "partitions": r.choice((1, 1, 1, 2)),
         "rounds": r.choice((1, 2, 4, 6)),

@@ -335,7 +335,8 @@ class World:
         if self.wiring.heavy:
             self._join("w9", "heavy", 9, *SCRIPTS)
         for name, worker in self.workers.items():
-            worker.cut_until = worker.lag_until = 0.0
+            worker.cut_until = min(worker.cut_until, self.seconds)
+            worker.lag_until = min(worker.lag_until, self.seconds)
             worker.outbox.lose_next_ack = False
             if not worker.alive or worker.leaving:
                 self._restarts[name] = self.seconds
