@@ -16,6 +16,10 @@ And beside them, with what stands in the transaction or the chunk for the number
 
     punctuated     timers fired, and no record is in flight
     restoring      a store is about to be written from its changelog
+
+A worker has steps of its own (`WORKER_STEPS`, told by `worker_points.py`): it read a lease
+(`leased`) or a granted claim (`told`); its handler called a tool, and nobody knows (`called`); it
+is about to send a command (`sends Claim`), or that one is at the broker (`acked Claim`).
 """
 
 from __future__ import annotations
@@ -46,7 +50,13 @@ STEPS = (
     "received", "offsets_sent", "produced", "before_commit",
     "after_commit", "before_write", "after_write",
 )  # fmt: skip
-_NAMES = ("idle", *STEPS, "punctuated", "restoring")
+COMMANDS = ("Heartbeat", "Checkpoint", "Claim", "Outcome", "Ended")
+WORKER_STEPS = (
+    "leased", "told", "called",
+    *(f"{when} {command}" for command in COMMANDS for when in ("sends", "acked")),
+)  # fmt: skip
+LEAVING_STEPS = ("sends leaving", "acked leaving")
+_NAMES = ("idle", *STEPS, "punctuated", "restoring", *WORKER_STEPS, *LEAVING_STEPS)
 _FLUSH_SECONDS = 10
 # Bytes 0 and 1: step and signal that are armed. From 4: steps and records now, and at the fault.
 _NOW, _LANDED = 4, 12

@@ -61,7 +61,7 @@ class FaultyProcess(StageProcess):
 
     def stop(self) -> int:
         """SIGTERM; the exit code, 0 also if it came too early to be heard."""
-        heard = "stage starts" in self.lines
+        heard = bool(self._started())
         code = super().stop()
         return 0 if code == -signal.SIGTERM and not heard else code
 

@@ -79,7 +79,9 @@ class StageProcess:
         return list(self.said("running").get("partitions", []))
 
     def ready(self) -> bool:
-        """What its probe says; it must have started."""
+        """What its probe says; False before it has one."""
+        if not self._started():
+            return False
         try:
             return bool(self._probe("/readyz").status == 200)
         except HTTPError as refused:
@@ -93,8 +95,11 @@ class StageProcess:
         return sum(map(float, re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", told, re.M)))
 
     def _probe(self, path: str) -> Any:
-        port = self.said("stage starts")["probe_port"]
+        port = self._started()["probe_port"]
         return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}")
+
+    def _started(self) -> dict[str, Any]:
+        return self.said("stage starts") or self.said("worker starts")
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

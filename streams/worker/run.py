@@ -64,11 +64,12 @@ async def _serve(
     book = KeyBook(vault)
     follower = TenantsFollower(settings, "worker", book.apply, _refuse)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
-    serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
+    port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
-    log.info("worker starts", worker_id=worker.id, app=app.name, types=sorted(app.jobs))
+    types = sorted(app.jobs)
+    log.info("worker starts", worker_id=worker.id, app=app.name, types=types, probe_port=port)
     follower.start()
     try:
         await worker.serve(stop)

@@ -58,13 +58,13 @@ def scheduler_early(module: ModuleType) -> None:
 
 def job_dropped(module: ModuleType) -> None:
     """Each dispatcher passes over one event of every partition."""
-    take_in = module.Dispatcher._event
+    arrived = module.Events.arrived
 
-    def passing_over(self: Any, record: Any, *what: Any) -> None:
+    def passing_over(self: Any, record: Any, envelope: Any) -> None:
         if record.offset != 0:
-            take_in(self, record, *what)
+            arrived(self, record, envelope)
 
-    module.Dispatcher._event = passing_over
+    module.Events.arrived = passing_over
 
 
 def store_edited(module: ModuleType) -> None:
@@ -95,7 +95,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "dedup_forgets": ("dedup", "streams.state.overlay", dedup_forgets),
     "tenant_from_body": ("ingress", "ingress.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
-    "job_dropped": ("dispatcher", "streams.dispatcher.processor", job_dropped),
+    "job_dropped": ("dispatcher", "streams.dispatcher.events", job_dropped),
     "store_edited": ("demo", "streams.demo.fold", store_edited),
 }
 

@@ -1,0 +1,30 @@
+"""The scheduler or the dispatcher as a process whose steps a test may end: `python job_stage.py`.
+
+STAGE names it; the real stage, topology and settings (TIDEGATE_*), as `tidegate dispatcher` has.
+"""
+
+from __future__ import annotations
+
+import os
+
+import fault_points
+
+from streams import dispatcher, scheduler
+from streams.runtime.runner import run_stage
+from streams.settings import load_settings
+from streams.telemetry import configure_logging
+from streams.topology.load import load
+from streams.vault import read_key
+
+if __name__ == "__main__":
+    fault_points.install()
+    settings = load_settings()
+    name = os.environ["STAGE"]
+    configure_logging(settings, stage=name, instance=settings.instance)
+    topology = load(settings.topology)
+    if name == "dispatcher":
+        key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+        stage = dispatcher.stage(topology, key)
+    else:
+        stage = scheduler.stage(topology)
+    run_stage(stage, topology, settings)
