@@ -18,8 +18,8 @@ And beside them, with what stands in the transaction or the chunk for the number
     restoring      a store is about to be written from its changelog
 
 A worker has steps of its own (`WORKER_STEPS`, told by `worker_points.py`): it read a lease
-(`leased`) or a granted claim (`told`); its handler called a tool, and nobody knows (`called`); it
-is about to send a command (`sends Claim`), or that one is at the broker (`acked Claim`).
+(`leased`) or a granted claim (`told`); its handler called a tool, and nobody knows (`called pay`);
+it is about to send a command (`sends Claim`), or that one is at the broker (`acked Claim`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STEPS = (
 )  # fmt: skip
 COMMANDS = ("Heartbeat", "Checkpoint", "Claim", "Outcome", "Ended")
 WORKER_STEPS = (
-    "leased", "told", "called",
+    "leased", "told", "called mail", "called pay",
     *(f"{when} {command}" for command in COMMANDS for when in ("sends", "acked")),
 )  # fmt: skip
 LEAVING_STEPS = ("sends leaving", "acked leaving")

@@ -67,7 +67,7 @@ async def write(tenant: str) -> str:
 
 async def call(vendor: str, job_id: str, idempotency_key: str) -> str:
     happened(vendor, job_id, idempotency_key)
-    worker_points.reach("called")
+    worker_points.reach(f"called {vendor}")
     return f"{vendor} of {job_id}"
 
 

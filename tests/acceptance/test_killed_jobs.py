@@ -53,7 +53,7 @@ def test_a_worker_is_killed_while_it_leaves(jobs: JobsUnderLoad) -> None:
 
 
 def test_dispatcher_and_worker_are_killed_together(jobs: JobsUnderLoad) -> None:
-    for step in ("called", "acked Outcome", "sends Ended", "acked Heartbeat"):
+    for step in ("called pay", "acked Outcome", "sends Ended", "acked Heartbeat"):
         jobs.strike("w1", step)
         jobs.named["dispatcher"].kill()
         jobs.start("dispatcher")
