@@ -110,7 +110,8 @@ class Desk:
         done = [e.action for e in self._world.judge.effects(old) if e.status == "done"]
         effects = tuple(done) if again else ()
         body = Replay(old.job_id, "mended", fresh, "ops", again, effects)
-        self.replays[job_id] = body
+        if not fresh or job_id not in self.replays:  # fresh for sure, if every request of it is
+            self.replays[job_id] = body
         self.owners.setdefault(job_id, old.tenant_id)
         self.command(body, old.tenant_id, job_id)
 
