@@ -27,7 +27,7 @@ from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
 from streams.runtime.offsets import offsets_admin
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
@@ -46,7 +46,7 @@ _IDLE_SECONDS = 0.2
 _QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
-def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
+def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
     Serves the probes on `settings.probe_port`; ready means that the broker answers and every
@@ -88,7 +88,7 @@ class StageLoop:
     """The loop of one stage's process."""
 
     def __init__(
-        self, stage: Stage, topology: Topology, settings: Settings, stop: threading.Event
+        self, stage: AnyStage, topology: Topology, settings: Settings, stop: threading.Event
     ) -> None:
         self._stage = stage
         self._topology = topology
@@ -142,7 +142,7 @@ class StageLoop:
             prefix,
             producer_config(settings, **_QUIET),
             self._source,
-            StageTopics(self._topics, stage, self._topology),
+            StageTopics(self._topics, stage),
             self._outage,
             self._stop.is_set,
         )
