@@ -226,15 +226,58 @@ def test_a_loss_ends_a_cancelled_job_with_the_reason_that_was_given(
     assert desk.job(ids[2]).cancel_reason == "not needed"
 
 
-def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
+def suspected(desk: Desk) -> tuple[str, ScriptedWorker]:
+    """A job that was lost twice, and the worker that it is leased to alone now."""
     ScriptedWorker(desk, "w1/b0").heartbeat()
     suspect = desk.event("t1")
     for boot in range(1, 3):
         worker = killed(desk, desk.lease(suspect), f"w1/b{boot}")
         while desk.job(suspect).status == "scheduled":
             worker.stay(1)
-    other = desk.event("t2")
     assert desk.lease(suspect).alone
+    return suspect, worker
+
+
+def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
+    """As workers tell it that do not say whether a run waits."""
+    suspect, worker = suspected(desk)
+    other = desk.event("t2")
     worker.heartbeat(desk.lease(suspect), desk.lease(other))
     ScriptedWorker(desk, "w1/b3").heartbeat()
     assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_suspect_that_has_not_begun_is_not_lost(desk: Desk, restarted: bool) -> None:
+    """It waits for runs of other partitions, which this one's heartbeats do not list."""
+    suspect, worker = suspected(desk)
+    for _ in range(3):
+        worker.heartbeat(desk.lease(suspect), waits=True)
+        if restarted:
+            desk.driver.restart("dispatcher")
+            desk.driver.advance(0.5)
+        worker = ScriptedWorker(desk, worker.name + "x")
+        worker.heartbeat()
+        job = desk.job(suspect)
+        assert (job.status, job.lost, job.lost_alone) == ("running", 2, 0)
+        assert desk.lease(suspect).worker_id == worker.name, "it goes elsewhere at once"
+        assert desk.lease(suspect).alone
+
+
+def test_the_lease_of_a_suspect_that_waits_is_kept(desk: Desk) -> None:
+    suspect, worker = suspected(desk)
+    first = desk.lease(suspect)
+    for _ in range(20):
+        worker.heartbeat(first, waits=True)
+        desk.driver.advance(5)
+    assert desk.lease(suspect) == first
+
+
+def test_a_suspect_that_runs_is_lost_alone_whatever_else_is_listed(desk: Desk) -> None:
+    """A run that ended is listed until its end is acknowledged."""
+    suspect, worker = suspected(desk)
+    ended = desk.event("t2")
+    worker.heartbeat(desk.lease(suspect), desk.lease(ended), waits=True)
+    worker.heartbeat(desk.lease(suspect), desk.lease(ended), waits=False)
+    ScriptedWorker(desk, "w1/b3").heartbeat()
+    assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 1)
