@@ -16,7 +16,7 @@ from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import Running
 from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
-from streams.retry_policy import loss_delay, retry_delay
+from streams.retry_policy import loss_delay, release_delay, retry_delay
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, DEAD_LETTER, SCHEDULE
 from streams.serde.ids import new_id
@@ -133,6 +133,19 @@ class Lifecycle:
             self.bury(job, "dead", error)
         else:
             self._retry(job, delay, error)
+
+    def given_back(self, job: Job, error: str | None) -> None:
+        """Its worker does not go on with it: it is ready at its old place.
+
+        A suspect waits first: a worker that cannot run it alone would give it back again at once.
+        """
+        waits = attempts.is_suspect(job)
+        job = attempts.noted(job, "released", error, self.now)
+        if waits:
+            job = replace(job, attempts=max(0, job.attempts - 1))
+            self._retry(job, release_delay(job), error)
+        else:
+            self.requeue(job, error, uncount=True)
 
     def lose(self, lease: Running, why: str, reason: str) -> None:
         """A lease is over without a word from its worker."""

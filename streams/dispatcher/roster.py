@@ -199,9 +199,9 @@ class Roster:
         """The job types that workers with credits handle."""
         return self._pools[pool].able() if pool in self._pools else set()
 
-    def freest(self, pool: str, job_type: str) -> Worker | None:
-        """The worker of a pool with most credits among those that handle a type."""
-        return self._pools[pool].freest(job_type) if pool in self._pools else None
+    def freest(self, pool: str, job_type: str, but: str | None = None) -> Worker | None:
+        """The worker of a pool with most credits among those that handle a type; see `Pool`."""
+        return self._pools[pool].freest(job_type, but) if pool in self._pools else None
 
     def to_ask(self, pool: str, types: set[str], limit: int, now: float) -> Iterable[Worker]:
         """Workers that may have credits for these types elsewhere; each at most once a second."""

@@ -119,8 +119,7 @@ class Runs:
             case _ if body.status == "cancelled" or job.cancel_requested:
                 life.end(job, "cancelled", error=body.error)
             case "released":
-                job = attempts.noted(job, "released", body.error, now)
-                life.requeue(job, body.error, uncount=True)
+                life.given_back(job, body.error)
             case "retry":
                 life.failed_attempt(job, body.error, body.retry_after_seconds)
 

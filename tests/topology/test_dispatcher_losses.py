@@ -281,3 +281,36 @@ def test_a_suspect_that_runs_is_lost_alone_whatever_else_is_listed(desk: Desk) -
     worker.heartbeat(desk.lease(suspect), desk.lease(ended), waits=False)
     ScriptedWorker(desk, "w1/b3").heartbeat()
     assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 1)
+
+
+def test_a_suspect_that_is_given_back_waits_ever_longer(desk: Desk) -> None:
+    """A worker that cannot run it alone was sent it again at once, for ever."""
+    suspect, worker = suspected(desk)
+    for backoff in (5, 10, 20, 40, 80, 160, 300, 300):
+        worker.end(desk.lease(suspect), "released", error="runs fill the worker")
+        job = desk.job(suspect)
+        assert (job.status, job.attempts, job.lost, job.lost_alone) == ("scheduled", 0, 2, 0)
+        wait = (job.next_retry_at or 0) - desk.driver.now
+        assert backoff * 1000 <= wait <= backoff * 1250
+        while desk.job(suspect).status == "scheduled":
+            worker.stay(5)
+        assert desk.lease(suspect).alone
+    worker.end(desk.lease(suspect), "succeeded")
+
+
+def test_a_job_that_is_given_back_goes_to_another_worker(desk: Desk) -> None:
+    suspect, worker = suspected(desk)
+    other = ScriptedWorker(desk, "w2/b1", slots=1)
+    worker.end(desk.lease(suspect), "released", error="runs fill the worker")
+    other.heartbeat()
+    while desk.job(suspect).status == "scheduled":
+        worker.stay(1)
+    assert desk.lease(suspect).worker_id == "w2/b1", "though the first has more credits"
+
+
+def test_a_worker_that_gave_a_job_back_gets_it_again_if_there_is_no_other(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down")
+    assert (desk.job(job_id).status, desk.lease(job_id).epoch) == ("running", 2)
