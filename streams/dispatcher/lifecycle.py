@@ -209,7 +209,7 @@ class Lifecycle:
 
     def _retry(self, job: Job, delay: float, error: str | None) -> None:
         metrics.RETRIES.labels(job.type).inc()
-        if delay <= 0:
+        if not delay > 0:  # a worker's backoff may be NaN
             self.requeue(job, error)
             return
         self._off(job.job_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import answers, live_index, metrics
+from streams.dispatcher import answers, live_index, metrics, names
 from streams.dispatcher.asking import Asking
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
@@ -222,6 +222,7 @@ def _decode(record: Record) -> Input:
         return None
     if record.topic == "duplicates":
         return record.key or b""
-    if record.topic == "events":
-        return ENVELOPE.decode(record.value)
-    return COMMAND.decode(record.value)
+    of_events = record.topic == "events"
+    value = ENVELOPE.decode(record.value) if of_events else COMMAND.decode(record.value)
+    names.check(value)
+    return value
