@@ -165,9 +165,7 @@ class Lifecycle:
 
     def take_back(self, limit: int) -> None:
         """Some of the leases of processes that are gone."""
-        given_up = self.board.roster.given_up
-        for _ in range(min(limit, len(given_up))):
-            each = given_up.popleft()
+        for each in self.board.roster.take_back(limit):
             self.lose(each.lease, each.why, each.reason)
 
     def confirm(self, job_id: str) -> None:

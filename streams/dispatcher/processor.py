@@ -94,6 +94,7 @@ class Dispatcher:
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
+            self._roster.undone()
             self._leasing.undone()
             self._asking.undone()
             self._look_up_rounds(ctx)
@@ -102,7 +103,8 @@ class Dispatcher:
     def committed(self) -> None:
         """What was done so far is durable."""
         self._purged_for_good = self._purged
-        for part in (self._board, self._parked, self._leasing, self._asking, self._tenants):
+        parts = self._board, self._roster, self._parked, self._leasing, self._asking, self._tenants
+        for part in parts:
             part.committed()
 
     def closed(self) -> None:

@@ -43,6 +43,7 @@ class Roster:
         self.leases = Leases()
         self.given_up: deque[GivenUp] = deque()
         """Leases of processes that are gone, yet to be taken back."""
+        self._taken_back: list[GivenUp] = []  # not yet durable
         self.strangers: dict[str, int] = {}
         """Work partitions of workers that were heard and whose handlers are not known."""
 
@@ -101,6 +102,21 @@ class Roster:
             if not lease.given_up:
                 lease.given_up = True
                 self.given_up.append(GivenUp(lease, why, reason))
+
+    def take_back(self, limit: int) -> list[GivenUp]:
+        """Some of what was given up, no longer to be taken back."""
+        some = [self.given_up.popleft() for _ in range(min(limit, len(self.given_up)))]
+        self._taken_back += some
+        return some
+
+    def committed(self) -> None:
+        """What was taken back so far is so for good."""
+        self._taken_back.clear()
+
+    def undone(self) -> None:
+        """What was taken back since the last commit was not."""
+        self.given_up.extendleft(reversed(self._taken_back))
+        self._taken_back.clear()
 
     def announced(self, worker_id: str, free: int, received: int) -> None:
         """A worker told its credits outside of a heartbeat."""

@@ -314,3 +314,20 @@ def test_a_worker_that_gave_a_job_back_gets_it_again_if_there_is_no_other(desk: 
     job_id = desk.event("t1")
     worker.end(desk.lease(job_id), "released", error="shut down")
     assert (desk.job(job_id).status, desk.lease(job_id).epoch) == ("running", 2)
+
+
+def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(desk: Desk) -> None:
+    """They waited for their terms to end, a part of them."""
+    worker = ScriptedWorker(desk, slots=1_000)
+    worker.heartbeat()
+    with desk.driver.together():
+        for n in range(650):
+            desk.event(f"t{n}")
+    desk.driver.advance(0.2)
+    worker.leave()
+    task = desk.driver._runs["dispatcher"].tasks[0]
+    task.punctuate()
+    task.rollback()
+    desk.driver.advance(1)
+    assert not desk.dispatcher._roster.running
+    assert not desk.dispatcher._roster._taken_back
