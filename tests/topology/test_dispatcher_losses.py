@@ -331,3 +331,19 @@ def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(des
     desk.driver.advance(1)
     assert not desk.dispatcher._roster.running
     assert not desk.dispatcher._roster._taken_back
+
+
+def test_a_silence_that_is_over_delays_no_later_loss(desk: Desk, worker: ScriptedWorker) -> None:
+    """Heartbeats were read before the broker told how far its log reaches."""
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(40)
+    worker.heartbeat(lease)
+    desk.driver.advance(1)
+    desk.driver.unread.clear()
+    worker.stay(3_600, lease)
+    desk.driver.advance(31)
+    assert desk.job(job_id).lost == 1
