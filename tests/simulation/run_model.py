@@ -28,15 +28,11 @@ Answered = Generator[None, None, bool]
 
 
 class RunModel:
-    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it.
-
-    `renewals` is of the lease as it was when nothing but this run, which runs alone, was left.
-    """
+    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it."""
 
     def __init__(self, worker: WorkerModel, held: Held) -> None:
         self.held = held
         self.over = False
-        self.renewals: int | None = None
         self.verdict: str | None = None
         self._why = ""
         self._worker = worker
