@@ -16,7 +16,7 @@ from streams.kafka import producer_config
 from streams.key_book import KeyBook
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
-from streams.serde.keys import SEPARATOR
+from streams.serde.keys import SEPARATOR, is_of_data_key
 from streams.serde.records import DeadLetter
 from streams.settings import Settings
 from streams.tenants_follower import TOPIC, TenantsFollower
@@ -107,6 +107,5 @@ def _letter(message: Message, error: PoisonRecord) -> DeadLetter:
         partition=partition,
         offset=offset,
         key=message.key(),
-        # A copy of a wrapped key would outlive its destruction.
-        value=None if SEPARATOR + b"data_key" + SEPARATOR in key else message.value(),
+        value=None if is_of_data_key(key) else message.value(),
     )
