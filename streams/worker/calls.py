@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 
-async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The function's result; one that is not async runs in a thread.
+async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """The function's result, whatever its arguments are called; one not async runs in a thread.
 
     Cancelling ends the wait, not the thread: what it does after that is unknown.
     """
