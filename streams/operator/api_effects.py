@@ -40,7 +40,7 @@ class SettleRequest(BaseModel):
         return self
 
 
-@routes.post("/v1/jobs/{job_id}/effects/{action:.+}/settle")
+@routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
     """Settle one effect of a job in review; the job goes on once none is left."""
     parts, job_id = request.app[PARTS], request.match_info["job_id"]

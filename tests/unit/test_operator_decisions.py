@@ -82,6 +82,22 @@ def settlement(action: str) -> URL:
     return URL(f"/v1/jobs/job_a/effects/{action}/settle", encoded=True)
 
 
+@pytest.mark.parametrize(
+    ("key", "quoted"), [("two\nlines", "two%0Alines"), ("a/settle", "a%2Fsettle"), ("%", "%25")]
+)
+async def test_an_effect_is_settled_whatever_its_key(
+    desk: Desk, api: TestClient[Any, Any], key: str, quoted: str
+) -> None:
+    job = make_job("job_a", status="needs_review")
+    desk.fold(job, make_entry(job, f"refund/{key}", status="review"))
+    body = {"status": "not_done", "note": "asked the bank"}
+    answer = await api.post(settlement(f"refund%2F{quoted}"), json=body)
+    assert answer.status == 202, await answer.text()
+    (settle,) = desk.sent
+    assert isinstance(settle, Settle)
+    assert settle.action == f"refund/{key}"
+
+
 async def test_a_result_nested_deeper_than_can_be_kept_is_refused(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
