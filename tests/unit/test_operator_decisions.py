@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from streams.operator.projections import Changes, project
 from streams.operator.turns import Turns
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY
+from streams.serde.ids import replay_job_id
 from streams.serde.records import CommandBody, Job, LedgerEntry, Settle
 from streams.topology.load import load
 
@@ -110,3 +112,22 @@ async def test_a_result_nested_deeper_than_can_be_kept_is_refused(
     told = await answer.json()
     assert (answer.status, told["errors"][0]["field"]) == (422, "result")
     assert desk.sent == []
+
+
+async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_same_one(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    """That one may have been killed before it answered, and the read model be a little late."""
+    old, new_id = make_job("job_a", status="dead"), replay_job_id("acme", "job_a", "k1")
+    desk.fold(old)
+    made = make_job(new_id, scope=old.scope, replay_of="job_a", replay_note="mended")
+    desk.coming = [replace(old, replayed_as=new_id), made]
+    answer = await api.post(
+        "/v1/dlq/job_a/replay", json={"incident_note": "mended"}, headers={"Idempotency-Key": "k1"}
+    )
+    told = await answer.json()
+    assert (answer.status, told.get("job_id"), desk.sent) == (202, new_id, []), told
+    another = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
+    assert (another.status, (await another.json())["type"].rpartition(":")[2]) == (
+        409, "already-replayed",
+    )  # fmt: skip
