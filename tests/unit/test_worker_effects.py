@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -427,6 +428,22 @@ async def test_an_error_that_a_tool_declares_says_that_nothing_was_done() -> Non
         assert [o.status for o in at.bodies(Outcome)] == [status]
         assert ended.status == "retry"
         assert at.bodies(Claim)[0].key_lifetime_ms == 0
+
+
+def yields(to: str, *, idempotency_key: str) -> Iterator[None]:
+    yield
+
+
+async def yields_too(to: str, *, idempotency_key: str) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("tool", [yields, yields_too, functools.partial(yields, to="y")])
+async def test_a_generator_is_no_effect_since_calling_it_does_nothing(tool: Any) -> None:
+    """It was taken for done, and no later run or replay would have begun it."""
+    ended, at = await outcome_of(app_calling(tool))
+    assert (ended.status, at.bodies(Claim)) == ("failed", [])
+    assert "is a generator" in (ended.error or "")
 
 
 async def forgetful(to: str) -> None:
