@@ -16,6 +16,7 @@ from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
 from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
 from streams.worker.holdings import Held
+from streams.worker.session import LATE_SECONDS
 
 if TYPE_CHECKING:
     from simulation.worker_model import WorkerModel
@@ -193,11 +194,15 @@ class RunModel:
 
     def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, result, None)
-        return (yield from self._said(body, lambda: self.held.expires_at))
+        return (yield from self._said(body, self._worth_telling(body)))
 
     def _tell_outcome(self, claim: Claim, status: Any) -> None:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, None, "interrupted")
-        self._worker.post(self.lease, body, lambda: self.held.expires_at)
+        self._worker.post(self.lease, body, self._worth_telling(body))
+
+    def _worth_telling(self, body: Outcome) -> Callable[[], float]:
+        late = 0.0 if body.status == "unknown" else LATE_SECONDS
+        return lambda: self.held.expires_at + late
 
     def _said(self, body: CommandBody, until: Callable[[], float]) -> Answered:
         """Wait until it is durable; a run that cannot say it is lost."""
