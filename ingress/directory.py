@@ -16,10 +16,10 @@ from streams.kafka import producer_config
 from streams.key_book import KeyBook
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
-from streams.serde.keys import SEPARATOR
+from streams.serde.keys import SEPARATOR, is_of_data_key
 from streams.serde.records import DeadLetter
 from streams.settings import Settings
-from streams.tenants_follower import TOPIC, TenantsFollower
+from streams.tenants_follower import TOPIC, Failed, TenantsFollower
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
@@ -31,12 +31,19 @@ class Directory:
     """Follows `tenants` into a table and a book of keys; `lookup` never waits."""
 
     def __init__(
-        self, settings: Settings, topology: Topology, table: SourceTable, book: KeyBook
+        self,
+        settings: Settings,
+        topology: Topology,
+        table: SourceTable,
+        book: KeyBook,
+        failed: Failed,
     ) -> None:
         self._table = table
         self._book = book
         self._letters = _DeadLetters(settings, topology.partitions)
-        self._follower = TenantsFollower(settings, "ingress", self._fold, self._letters.write)
+        self._follower = TenantsFollower(
+            settings, "ingress", self._fold, self._letters.write, failed
+        )
 
     @property
     def ready(self) -> bool:
@@ -107,6 +114,5 @@ def _letter(message: Message, error: PoisonRecord) -> DeadLetter:
         partition=partition,
         offset=offset,
         key=message.key(),
-        # A copy of a wrapped key would outlive its destruction.
-        value=None if SEPARATOR + b"data_key" + SEPARATOR in key else message.value(),
+        value=None if is_of_data_key(key) else message.value(),
     )

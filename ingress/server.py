@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
 
 import structlog
@@ -27,7 +26,9 @@ from ingress.tenancy import addressing
 from streams.errors import ConfigError
 from streams.kafka import AwaitedProducer
 from streams.key_book import KeyBook
+from streams.process_end import ProcessEnd
 from streams.settings import Settings
+from streams.tenants_follower import Failed
 from streams.topology.model import Topology
 from streams.vault import Vault, open_vault
 
@@ -45,7 +46,10 @@ GRACE_SECONDS = 10.0
 
 
 class IngressServer:
-    """One listener with its sources and its producer; belongs to one event loop."""
+    """One listener with its sources and its producer; belongs to one event loop.
+
+    `failed` is told, from any thread, what it cannot go on after.
+    """
 
     def __init__(
         self,
@@ -55,13 +59,14 @@ class IngressServer:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         keepalive_seconds: float = KEEPALIVE_SECONDS,
+        failed: Failed = lambda _: None,
     ) -> None:
         self._settings = settings
         self._references = References()
         table, book = SourceTable(vault, self._references), KeyBook(vault)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates)
-        self._directory = Directory(settings, topology, table, book)
+        self._directory = Directory(settings, topology, table, book, failed)
         self._producer = _producer(settings, deadline_seconds)
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
         intake = Intake(self._producer, keys, topology.partitions)
@@ -138,6 +143,7 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no usable vault key, settings that do not fit each other, or the address
             cannot be listened on.
+        StageFailed: what it knows of tenants stands still.
     """
     vault = open_vault(settings)
     release_large_blocks()
@@ -145,15 +151,14 @@ def run(settings: Settings, topology: Topology) -> None:
 
 
 async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    server = IngressServer(settings, topology, vault)
+    end = ProcessEnd()
+    server = IngressServer(settings, topology, vault, failed=end.failed)
     await server.start()
     collect_seldom()
-    await ended.wait()
-    await server.stop()
+    try:
+        await end.wait()
+    finally:
+        await server.stop()
 
 
 def _producer(settings: Settings, deadline_seconds: float) -> AwaitedProducer:

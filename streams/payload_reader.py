@@ -124,8 +124,9 @@ class PayloadReader:
             return
 
     def _add(self, body: _Body) -> None:
-        if not body.ref.offsets:
-            body.future.set_result([])
+        if not body.ref.offsets:  # an empty one, for which nobody may wait any more
+            if body.future.set_running_or_notify_cancel():
+                body.future.set_result([])
             return
         partition = body.ref.partition
         lane = self._lanes.setdefault(partition, _Lane(partition, self._clock()))

@@ -7,6 +7,7 @@ spread follows from the job and its run alone, so that it is the same after an a
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import takewhile
 
 from streams.serde.records import Handler, Job
 from streams.topology.model import JobType
@@ -35,8 +36,13 @@ def retry_delay(job: Job, asked_seconds: float | None) -> float | None:
 
 def loss_delay(job: Job) -> float:
     """Seconds until a job that was lost with its worker is leased again; `job.lost` is counted."""
-    doublings = min(max(job.lost - 1, 0), 16)
-    return _spread(min(_FIRST_LOSS_SECONDS * 2**doublings, _LONGEST_LOSS_SECONDS), _SPREAD, job)
+    return _doubled(job.lost, job)
+
+
+def release_delay(job: Job) -> float:
+    """Seconds until a job that workers give back is leased again; its `history` has their runs."""
+    in_a_row = takewhile(lambda run: run.kind == "released", reversed(job.history))
+    return _doubled(sum(1 for _ in in_a_row), job)
 
 
 def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:
@@ -44,6 +50,11 @@ def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:
     timeout = job.asked_timeout_seconds or declared.timeout_seconds or handler.timeout_seconds
     attempts = declared.max_attempts or handler.max_attempts
     return Handler(handler.type, attempts, handler.backoff, timeout)
+
+
+def _doubled(times: int, job: Job) -> float:
+    doublings = min(max(times - 1, 0), 16)
+    return _spread(min(_FIRST_LOSS_SECONDS * 2**doublings, _LONGEST_LOSS_SECONDS), _SPREAD, job)
 
 
 def _spread(seconds: float, most: float, job: Job) -> float:

@@ -2,6 +2,7 @@
 
 Every process reads every partition from its beginning, by manual assignment: there is no
 group to rebalance and no offset to commit. The copy moves on over a record that cannot be used.
+Whatever else stops it ends the process: a copy that stands still would be believed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streams.errors import PoisonRecord
+from streams.errors import PoisonRecord, StageFailed
 from streams.kafka import consumer_config
 from streams.settings import Settings
 
@@ -34,16 +35,21 @@ _CONTACT_SECONDS = 2.0
 Fold = Callable[[bytes | None, bytes | None], None]
 """Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
 Refuse = Callable[[Message, PoisonRecord], None]
+Failed = Callable[[Exception], None]
+"""Told, from the follower's thread, what it cannot go on after: the process must end."""
 
 
 class TenantsFollower:
-    """Follows `tenants` in a thread of its own, which alone calls `fold` and `refuse`."""
+    """Follows `tenants` in a thread of its own, which alone calls what it is given."""
 
-    def __init__(self, settings: Settings, stage: str, fold: Fold, refuse: Refuse) -> None:
+    def __init__(
+        self, settings: Settings, stage: str, fold: Fold, refuse: Refuse, failed: Failed
+    ) -> None:
         self._settings = settings
         self._stage = stage
         self._fold = fold
         self._refuse = refuse
+        self._failed = failed
         self._caught_up = threading.Event()
         self._stopping = threading.Event()
         context = contextvars.copy_context()  # so that its log lines name the stage as well
@@ -66,6 +72,18 @@ class TenantsFollower:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            log.exception("tenants are followed no more")
+            self._failed(
+                StageFailed(
+                    f"what it knows of tenants stands still ({type(error).__name__}: {error}): the "
+                    "process ends, and whoever started it starts it again"
+                )
+            )
+
+    def _follow(self) -> None:
         consumer = Consumer(_config(self._settings, self._stage))
         try:
             unread = self._contact(consumer)
@@ -108,7 +126,7 @@ class TenantsFollower:
             self._fold(message.key(), message.value())
         except PoisonRecord as error:
             self._refuse(message, error)
-        except Exception as error:  # nobody watches this thread: it must outlive any record
+        except Exception as error:  # one record must not end the process
             self._refuse(message, PoisonRecord("unusable", type(error).__name__))
 
 

@@ -215,8 +215,14 @@ class ScriptedWorker:
         """It has read every lease that was sent to it."""
         return sum(lease.worker_id == self.name for lease in self.desk.leases())
 
-    def heartbeat(self, *holding: Lease, free: int | None = None, lean: bool = False) -> str:
-        held = tuple(HeldLease(lease.job_id, lease.epoch) for lease in holding)
+    def heartbeat(
+        self, *holding: Lease, free: int | None = None, lean: bool = False,
+        waits: bool | None = None,
+    ) -> str:  # fmt: skip
+        held = tuple(
+            HeldLease(lease.job_id, lease.epoch, waits if lease.alone else None)
+            for lease in holding
+        )
         free = self.slots if free is None else free
         return self.desk.command(
             Heartbeat(

@@ -35,6 +35,11 @@ def failed(job: Job, error: str | None, now: int) -> Job:
     return noted(job, "timeout" if timeout else "failed", error, now)
 
 
+def was_released_by(job: Job, worker_id: str) -> bool:
+    """Whether the job's newest run that did not succeed was given back by this worker."""
+    return any((r.kind, r.worker_id) == ("released", worker_id) for r in job.history[-1:])
+
+
 def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
     """The worker that ran it is gone: the attempt is given back and a loss counted.
 

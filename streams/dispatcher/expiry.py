@@ -31,7 +31,7 @@ class Expiry:
         """Take back what is overdue, once all that was sent until its deadline is read."""
         overdue = self._roster.overdue(ctx.monotonic, self._at_once)
         if not overdue:
-            self._asking = None
+            self._asking, self._silent = None, False
             return
         if self._asking is None:
             self._asking = (overdue[-1].ends_at, ctx.monotonic)

@@ -16,7 +16,8 @@ from sortedcontainers import SortedList
 class Running:
     """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
 
-    It is `accompanied` where the newest heartbeat that lists it lists others, too. `cancel` is why
+    It is `accompanied` where the newest heartbeat that lists it lists others, too, and does not
+    say whether it waits for them: one that says so does not confirm. `cancel` is why
     its job is being cancelled; of a lease found in the store that is not known until somebody looks
     (`cancel_known`). `number` is its place among the leases that were sent to its worker, 0 where
     that is not known; it is `unread` once it is over without a word from its worker. `due` is

@@ -71,7 +71,7 @@ class Leasing:
             if job is None or job.status != "pending":
                 continue
             if not (self._sweep.rerouting and life.reroute(job)):
-                self._lease(job, worker, life, ctx)
+                self._lease(job, self._willing(job, worker), life, ctx)
             yield
 
     def refused(self, topic: str, job_id: str, detail: str, missing: bool, life: Lifecycle) -> None:
@@ -108,6 +108,12 @@ class Leasing:
         """The partition is another process's now."""
         for pool in self._pauses:
             metrics.PAUSED.remove(str(self._partition), pool)
+
+    def _willing(self, job: Job, worker: Worker) -> Worker:
+        """Another worker than the one that gave the job back last, if another has credits."""
+        if not attempts.was_released_by(job, worker.worker_id):
+            return worker
+        return self._board.roster.freest(job.pool, job.type, worker.worker_id) or worker
 
     def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
         declared = self._topology.job_type(job.type)

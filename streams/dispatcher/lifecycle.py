@@ -16,7 +16,7 @@ from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import Running
 from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
-from streams.retry_policy import loss_delay, retry_delay
+from streams.retry_policy import loss_delay, release_delay, retry_delay
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND, DEAD_LETTER, SCHEDULE
 from streams.serde.ids import new_id
@@ -134,6 +134,19 @@ class Lifecycle:
         else:
             self._retry(job, delay, error)
 
+    def given_back(self, job: Job, error: str | None) -> None:
+        """Its worker does not go on with it: it is ready at its old place.
+
+        A suspect waits first: a worker that cannot run it alone would give it back again at once.
+        """
+        waits = attempts.is_suspect(job)
+        job = attempts.noted(job, "released", error, self.now)
+        if waits:
+            job = replace(job, attempts=max(0, job.attempts - 1))
+            self._retry(job, release_delay(job), error)
+        else:
+            self.requeue(job, error, uncount=True)
+
     def lose(self, lease: Running, why: str, reason: str) -> None:
         """A lease is over without a word from its worker."""
         job = self.store.get(lease.job_id)
@@ -152,9 +165,7 @@ class Lifecycle:
 
     def take_back(self, limit: int) -> None:
         """Some of the leases of processes that are gone."""
-        given_up = self.board.roster.given_up
-        for _ in range(min(limit, len(given_up))):
-            each = given_up.popleft()
+        for each in self.board.roster.take_back(limit):
             self.lose(each.lease, each.why, each.reason)
 
     def confirm(self, job_id: str) -> None:
@@ -196,7 +207,7 @@ class Lifecycle:
 
     def _retry(self, job: Job, delay: float, error: str | None) -> None:
         metrics.RETRIES.labels(job.type).inc()
-        if delay <= 0:
+        if not delay > 0:  # a worker's backoff may be NaN
             self.requeue(job, error)
             return
         self._off(job.job_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import answers, live_index, metrics
+from streams.dispatcher import answers, live_index, metrics, names
 from streams.dispatcher.asking import Asking
 from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
@@ -94,6 +94,7 @@ class Dispatcher:
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
+            self._roster.undone()
             self._leasing.undone()
             self._asking.undone()
             self._look_up_rounds(ctx)
@@ -102,7 +103,8 @@ class Dispatcher:
     def committed(self) -> None:
         """What was done so far is durable."""
         self._purged_for_good = self._purged
-        for part in (self._board, self._parked, self._leasing, self._asking, self._tenants):
+        parts = self._board, self._roster, self._parked, self._leasing, self._asking, self._tenants
+        for part in parts:
             part.committed()
 
     def closed(self) -> None:
@@ -222,6 +224,7 @@ def _decode(record: Record) -> Input:
         return None
     if record.topic == "duplicates":
         return record.key or b""
-    if record.topic == "events":
-        return ENVELOPE.decode(record.value)
-    return COMMAND.decode(record.value)
+    of_events = record.topic == "events"
+    value = ENVELOPE.decode(record.value) if of_events else COMMAND.decode(record.value)
+    names.check(value)
+    return value

@@ -43,6 +43,7 @@ class Roster:
         self.leases = Leases()
         self.given_up: deque[GivenUp] = deque()
         """Leases of processes that are gone, yet to be taken back."""
+        self._taken_back: list[GivenUp] = []  # not yet durable
         self.strangers: dict[str, int] = {}
         """Work partitions of workers that were heard and whose handlers are not known."""
 
@@ -101,6 +102,21 @@ class Roster:
             if not lease.given_up:
                 lease.given_up = True
                 self.given_up.append(GivenUp(lease, why, reason))
+
+    def take_back(self, limit: int) -> list[GivenUp]:
+        """Some of what was given up, no longer to be taken back."""
+        some = [self.given_up.popleft() for _ in range(min(limit, len(self.given_up)))]
+        self._taken_back += some
+        return some
+
+    def committed(self) -> None:
+        """What was taken back so far is so for good."""
+        self._taken_back.clear()
+
+    def undone(self) -> None:
+        """What was taken back since the last commit was not."""
+        self.given_up.extendleft(reversed(self._taken_back))
+        self._taken_back.clear()
 
     def announced(self, worker_id: str, free: int, received: int) -> None:
         """A worker told its credits outside of a heartbeat."""
@@ -199,9 +215,9 @@ class Roster:
         """The job types that workers with credits handle."""
         return self._pools[pool].able() if pool in self._pools else set()
 
-    def freest(self, pool: str, job_type: str) -> Worker | None:
-        """The worker of a pool with most credits among those that handle a type."""
-        return self._pools[pool].freest(job_type) if pool in self._pools else None
+    def freest(self, pool: str, job_type: str, but: str | None = None) -> Worker | None:
+        """The worker of a pool with most credits among those that handle a type; see `Pool`."""
+        return self._pools[pool].freest(job_type, but) if pool in self._pools else None
 
     def to_ask(self, pool: str, types: set[str], limit: int, now: float) -> Iterable[Worker]:
         """Workers that may have credits for these types elsewhere; each at most once a second."""

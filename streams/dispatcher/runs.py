@@ -46,9 +46,7 @@ class Runs:
         if body.leaving:
             self._left(body)
             return
-        for lease in self._roster.listed(body):
-            self._life.confirm(lease.job_id)
-            lease.accompanied = len(body.leases) > 1
+        self._confirm(body)
         if self._strangers.turned_away(body, self._life.ctx):
             # Its runs may be older than the topology: they go on to their ends.
             self._roster.renew(body, self._life.ctx.monotonic)
@@ -59,6 +57,16 @@ class Runs:
         why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
         self._roster.give_up(gone, why, "restarted")
         self._answer_listed(body)
+
+    def _confirm(self, body: Heartbeat) -> None:
+        """The sender has these leases; a run that waits to be alone has not begun."""
+        waits = {(held.job_id, held.epoch): held.waits for held in body.leases}
+        for lease in self._roster.listed(body):
+            told = waits[lease.job_id, lease.epoch]
+            if not told:
+                self._life.confirm(lease.job_id)
+            # Workers of before it was told list the runs of this partition alone.
+            lease.accompanied = told is None and len(body.leases) > 1
 
     def _left(self, body: Heartbeat) -> None:
         """A process ended in order: what it was sent meanwhile goes elsewhere at once."""
@@ -111,8 +119,7 @@ class Runs:
             case _ if body.status == "cancelled" or job.cancel_requested:
                 life.end(job, "cancelled", error=body.error)
             case "released":
-                job = attempts.noted(job, "released", body.error, now)
-                life.requeue(job, body.error, uncount=True)
+                life.given_back(job, body.error)
             case "retry":
                 life.failed_attempt(job, body.error, body.retry_after_seconds)
 

@@ -35,12 +35,13 @@ class Sweep:
         self._digest = routing.digest(topology)
         self._behind: str | None = _START  # the id behind which it goes on; None between rounds
         self._before: str | None = _START
-        self._due = 0.0
+        self._due = self._due_before = 0.0
         self.rerouting = True
 
     def restored(self, store: KeyValueStore) -> None:
         """Go over the last part again: it may have been undone."""
         self._behind = self._before
+        self._due = min(self._due, self._due_before)  # a round that had begun begins again
         self.rerouting = store.get(_ROUTING) != self._digest
 
     def begin(self) -> None:
@@ -49,7 +50,7 @@ class Sweep:
 
     def go_on(self, life: Lifecycle) -> None:
         """Look at the next part of the jobs."""
-        self._before = self._behind
+        self._before, self._due_before = self._behind, self._due
         if self._behind is None:
             if life.ctx.monotonic < self._due:
                 return

@@ -69,9 +69,10 @@ class Crew:
         self.workers: dict[str, Worker] = {}
         self._order = SortedList()  # (credits, negative, and worker)
 
-    def freest(self) -> Worker | None:
-        """The worker with most credits, if one has any."""
-        return self.workers[self._order[0][1]] if self._order else None
+    def freest(self, but: str | None = None) -> Worker | None:
+        """The worker with most credits, if one has any, and is not the one that is excepted."""
+        found = (worker_id for _, worker_id in self._order[:2] if worker_id != but)
+        return next(map(self.workers.__getitem__, found), None)
 
     def place(self, worker: Worker) -> None:
         """Put a worker where its credits say; O(log n)."""
@@ -127,10 +128,13 @@ class Pool:
         """The types that some worker with credits handles."""
         return set().union(*(crew.types for crew in self._crews.values() if crew.freest()))
 
-    def freest(self, job_type: str) -> Worker | None:
-        """The worker with most credits among those that handle a type, if one has any."""
+    def freest(self, job_type: str, but: str | None = None) -> Worker | None:
+        """The worker with most credits among those that handle a type, if one has any.
+
+        One may be excepted by its id.
+        """
         crews = (crew for crew in self._crews.values() if job_type in crew.types)
-        able = (worker for crew in crews if (worker := crew.freest()) is not None)
+        able = (worker for crew in crews if (worker := crew.freest(but)) is not None)
         return max(able, key=lambda worker: worker.credits, default=None)
 
     def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from streams.operator import queries
 from streams.operator.api_jobs import known_job, shown_job
-from streams.operator.job_request import stored_json
+from streams.operator.job_request import Writable, stored_json
 from streams.operator.notes import noted
 from streams.operator.parts import PARTS, SUBMITTED_BY, Parts, read_body
 from streams.operator.refusal import Refusal, unknown
@@ -30,7 +30,7 @@ class SettleRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     status: Literal["done", "not_done"]
-    result: Annotated[Any, Field()] = None
+    result: Writable = None
     note: Annotated[str, noted("must say how it was found out")]
 
     @model_validator(mode="after")
@@ -40,7 +40,7 @@ class SettleRequest(BaseModel):
         return self
 
 
-@routes.post("/v1/jobs/{job_id}/effects/{action:.+}/settle")
+@routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
     """Settle one effect of a job in review; the job goes on once none is left."""
     parts, job_id = request.app[PARTS], request.match_info["job_id"]

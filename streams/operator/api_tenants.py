@@ -11,7 +11,7 @@ from aiohttp import web
 
 from streams.operator import tenant_queries
 from streams.operator.listing import list_answer, page_wanted
-from streams.operator.parts import PARTS, Parts, not_shown, now_ms, read_body
+from streams.operator.parts import PARTS, Parts, not_shown, now_ms, read_body, replacing
 from streams.operator.projections import Row
 from streams.operator.refusal import Refusal, invalid, unknown
 from streams.operator.source_request import RotateRequest, SourceRequest
@@ -197,6 +197,7 @@ async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
         Refusal: 503, it does not show; send the call again.
     """
     key = (record.tenant_id, record.kind, record.id)
+    record = replacing(await _newest(parts, key), record)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
         found = tenant_queries.setting(connection, *key)

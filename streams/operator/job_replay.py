@@ -56,12 +56,7 @@ async def replayed(parts: Parts, asked: JobReplay) -> Json:
         job = await _known(parts, asked.id)
         await refuse_erased(parts, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
-        told: tuple[str, ...] = ()
-        # The replay of a job in review ends that job: asked for again, it is still the same one.
-        if await parts.ask(lambda db: queries.job(db, new_id)) is None:
-            _refuse_unreplayable(job)
-            await _judge(parts, asked, job, new_id)
-            told = await _send(parts, asked, job, new_id)
+        told = await _asked_for(parts, asked, job, new_id)
     made = await verdict(parts, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
     if made is None:
         return job_json(
@@ -69,6 +64,28 @@ async def replayed(parts: Parts, asked: JobReplay) -> Json:
         )
     require_same(made[0], asked.wanted)
     return made[1]
+
+
+async def _asked_for(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+    """Ask the dispatcher unless the new job is there; ids that the command's letter can have.
+
+    Raises:
+        Refusal: 409, 422, 503.
+    """
+
+    async def is_there() -> bool:
+        return await parts.ask(lambda db: queries.job(db, new_id)) is not None
+
+    # The replay of a job in review ends that job: asked for again, it is still the same one.
+    if await is_there():
+        return ()
+    _refuse_unreplayable(job)
+    home = parts.home(job.tenant_id)
+    await parts.recent(("jobs", home), ("ledger", home))
+    if await is_there():  # another process was asked for it, under the same key
+        return ()
+    await _judge(parts, asked, job, new_id)
+    return await _send(parts, asked, job, new_id)
 
 
 def require_same(made: Job, wanted: ReplayRequest) -> None:
@@ -121,10 +138,8 @@ async def _judge(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> None:
     """See that the job was not replayed before, shares no scope, and repeats no effect unasked.
 
     Raises:
-        Refusal: 409; 422 for effects that it does not have; 503.
+        Refusal: 409; 422 for effects that it does not have.
     """
-    home = parts.home(job.tenant_id)
-    await parts.recent(("jobs", home), ("ledger", home))
     await _refuse_second(parts, asked, job, new_id)
     if asked.wanted.fresh_scope:
         await _refuse_unnamed_effects(parts, asked, job)

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Annotated, Any, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.operator.links import web_link
@@ -33,13 +33,25 @@ Delay = Annotated[float, Field(ge=0, le=LONGEST_WAIT_SECONDS)]
 Timeout = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
+def _writable(value: Any) -> Any:
+    try:
+        orjson.dumps([[value]])
+    except orjson.JSONEncodeError:
+        raise ValueError("is nested too deep") from None
+    return value
+
+
+Writable = Annotated[Any, AfterValidator(_writable)]
+"""JSON that can be written as well as read, also inside what holds it."""
+
+
 class JobRequest(BaseModel):
     """A direct submission; `input` is any JSON, times are seconds or RFC 3339."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     type: Name
-    input: Any = Field(default_factory=dict)
+    input: Writable = Field(default_factory=dict)
     priority: str | None = None
     delay_seconds: Delay | None = None
     run_at: str | None = None
@@ -47,15 +59,6 @@ class JobRequest(BaseModel):
     callback_url: str | None = None
     workflow_id: Name | None = None
     timeout_seconds: Timeout | None = None
-
-    @field_validator("input")
-    @classmethod
-    def _writable(cls, value: Any) -> Any:
-        try:
-            orjson.dumps([[value]])
-        except orjson.JSONEncodeError:
-            raise ValueError("is nested too deep") from None
-        return value
 
     @field_validator("run_at")
     @classmethod

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import orjson
@@ -130,6 +130,13 @@ class Parts:
             COMMAND.encode(command),
             partition=self.home(tenant_id),
         )
+
+
+def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:
+    """A record of `tenants` that is of later than the one it replaces, whatever the clocks say:
+    by its time it is told whether the read model shows it."""
+    earliest = 0 if before is None else before.updated_at + 1
+    return replace(record, updated_at=max(now_ms(), earliest))
 
 
 def not_shown() -> Refusal:

@@ -17,6 +17,7 @@ from functools import partial
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from streams.daemon_thread import in_daemon_thread
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.kafka import SESSION_TIMEOUT_MS, producer_config
 from streams.operator.kafka_clients import CLIENT, STAGE
@@ -35,7 +36,8 @@ _UNHEARD.propagate = False
 _NOW = 0
 """What librdkafka takes for the time of sending."""
 _HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
-"""librdkafka can wait for ever for a coordinator that it knew before an outage."""
+"""librdkafka can wait for ever for a coordinator that it knew before an outage, and its thread with
+it: none that others need."""
 
 
 class NotTaken(TidegateError):
@@ -74,7 +76,7 @@ class RecordReplays:
         """
         try:
             async with asyncio.timeout(_HUNG_SECONDS):
-                return await asyncio.to_thread(ReplayTransaction, self._settings)
+                return await in_daemon_thread(partial(ReplayTransaction, self._settings))
         except (KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(f"no transaction can be opened: {error}") from error
 
@@ -104,7 +106,7 @@ class ReplayTransaction:
         """
         try:
             async with asyncio.timeout(_HUNG_SECONDS):
-                await asyncio.to_thread(self._commit, outgoing)
+                await in_daemon_thread(partial(self._commit, outgoing))
         except TimeoutError:
             raise Unsettled("a commit does not return") from None
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from streams.errors import VaultError
 from streams.operator import tenant_queries
 from streams.operator.erasure import destroy_erased
-from streams.operator.parts import Parts, now_ms
+from streams.operator.parts import Parts, replacing
 from streams.operator.projections import Row
 from streams.serde.records import TenantRecord
 from streams.tenants import resealed
@@ -79,7 +79,7 @@ def _again(parts: Parts, record: TenantRecord) -> TenantRecord | None:
         again = resealed(parts.vault, record)
     except VaultError:
         return None
-    return record if again == record else replace(again, updated_at=now_ms())
+    return record if again == record else replacing(record, again)
 
 
 def _stands(connection: sqlite3.Connection, record: TenantRecord) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import AsyncIterator
 
@@ -14,7 +13,7 @@ from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from streams.admission import Admissions
-from streams.errors import ConfigError, PoisonRecord
+from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.kafka import AwaitedProducer
 from streams.key_book import KeyBook
 from streams.operator import (
@@ -42,8 +41,9 @@ from streams.operator.parts import PARTS, Parts
 from streams.operator.recency import Recency
 from streams.operator.record_producer import RecordReplays
 from streams.payload_reader import PayloadReader
+from streams.process_end import ProcessEnd
 from streams.settings import Settings
-from streams.tenants_follower import TenantsFollower
+from streams.tenants_follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault import Vault, open_vault
 
@@ -68,12 +68,20 @@ def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
 
     Raises:
         ConfigError: no admin token, no vault key, or the port is taken.
+        StageFailed: a thread that its answers rest on has ended.
     """
-    uvloop.run(_serve(settings, build(settings, topology, admissions)))
+    uvloop.run(_serve(settings, topology, admissions))
 
 
-def build(settings: Settings, topology: Topology, admissions: Admissions) -> web.Application:
+def build(
+    settings: Settings,
+    topology: Topology,
+    admissions: Admissions,
+    failed: Failed = lambda _: None,
+) -> web.Application:
     """The application; it follows the topics from its start-up to its clean-up.
+
+    `failed` is told, from any thread, what it cannot go on after.
 
     Raises:
         ConfigError: no admin token or no vault key.
@@ -84,7 +92,7 @@ def build(settings: Settings, topology: Topology, admissions: Admissions) -> web
     app[SCRAPING] = asyncio.Lock()
 
     async def parts(app: web.Application) -> AsyncIterator[None]:
-        async for each in _parts(settings, topology, vault, admissions):
+        async for each in _parts(settings, topology, vault, admissions, failed):
             app[PARTS] = each
             yield
 
@@ -98,7 +106,11 @@ def build(settings: Settings, topology: Topology, admissions: Admissions) -> web
 
 
 async def _parts(
-    settings: Settings, topology: Topology, vault: Vault, admissions: Admissions
+    settings: Settings,
+    topology: Topology,
+    vault: Vault,
+    admissions: Admissions,
+    failed: Failed,
 ) -> AsyncIterator[Parts]:
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
@@ -110,10 +122,12 @@ async def _parts(
     )
     REGISTRY.register(collector)
     payloads, closed = PayloadReader(settings), threading.Event()
-    reader = threading.Thread(target=payloads.run, args=(closed,), name="payloads", daemon=True)
+    reader = threading.Thread(
+        target=_read_payloads, args=(payloads, closed, failed), name="payloads", daemon=True
+    )
     follower.start()
     book = KeyBook(vault)
-    tenants = TenantsFollower(settings, "operator", book.apply, _passed_over)
+    tenants = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
     reader.start()
     tenants.start()
     yield Parts(
@@ -129,16 +143,28 @@ async def _parts(
     database.close()
 
 
-async def _serve(settings: Settings, app: web.Application) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+def _read_payloads(payloads: PayloadReader, closed: threading.Event, failed: Failed) -> None:
+    """Without the reader, whoever asks for a body would wait for ever."""
+    try:
+        payloads.run(closed)
+    except Exception as error:
+        log.exception("payloads are read no more")
+        failed(
+            StageFailed(
+                f"no body can be read any more ({type(error).__name__}: {error}): the process "
+                "ends, and whoever started it starts it again"
+            )
+        )
+
+
+async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:
+    end = ProcessEnd()
+    app = build(settings, topology, admissions, end.failed)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
     await runner.setup()
     try:
         await _listen(runner, settings)
-        await stop.wait()
+        await end.wait()
     finally:
         await runner.cleanup()
 

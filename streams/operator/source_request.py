@@ -31,6 +31,8 @@ from streams.tenants import SCHEMES, SourceSettings
 
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400
 _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
+_LONGEST_EXPRESSION = 1_000
+"""Far more than any needs; a longer one can be nested deeper than an ingress takes it apart."""
 
 
 class NewSecret(BaseModel):
@@ -135,8 +137,12 @@ def _faults(name: str, path: str | dict[str, str]) -> list[str]:
 
 
 def _fault(name: str, expression: str) -> str | None:
+    if len(expression) > _LONGEST_EXPRESSION:
+        return f"{name}: has more than {_LONGEST_EXPRESSION:,} characters"
     try:
         jmespath.compile(expression)
+    except RecursionError:
+        return f"{name}: is nested too deep"
     except JMESPathError as error:
         return f"{name}: {expression!r} is no JMESPath: {str(error).splitlines()[0]}"
     return None

@@ -12,7 +12,9 @@ from streams.kafka import producer_config
 from streams.operator.kafka_clients import CLIENT, STAGE
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record
+from streams.serde.keys import is_of_data_key
 from streams.settings import Settings
+from streams.tenants_follower import TOPIC as TENANTS
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,8 @@ class Undecodable:
     def put(self, record: Record, error: PoisonRecord) -> None:
         """Queue the record's dead letter, on the record's own partition."""
         at = int(time.time() * 1000)
+        if record.topic == TENANTS and is_of_data_key(record.key or b""):
+            record = record._replace(value=None)
         key, value = dead_letter(STAGE, record, at, error.reason, error.detail)
         log.warning("record goes to the dead letters", id=key.decode(), reason=str(error))
         self._producer.produce(

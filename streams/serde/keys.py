@@ -30,6 +30,14 @@ def tenant_key(tenant_id: str, kind: str, id_: str) -> bytes:
     return join(tenant_id, kind, id_)
 
 
+def is_of_data_key(key: bytes) -> bool:
+    """Whether a key on `tenants`, which may be malformed, is that of a tenant's data key.
+
+    The value under it is copied nowhere: a copy would outlive the key's destruction.
+    """
+    return join("", "data_key", "") in key
+
+
 def quarantine_key(tenant_id: str, source: str, payload_hash: bytes) -> bytes:
     """Key of a body on `quarantine`."""
     return join(tenant_id, source, payload_hash.hex())

@@ -165,8 +165,11 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
+    """`waits` tells of a run that is to run alone whether it has not begun yet; None: not said."""
+
     job_id: str
     epoch: int
+    waits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,17 +35,17 @@ class Alone:
     async def turn(self, session: Session) -> None:
         """Return once the run may start, with its timeout begun, or once it has a verdict.
 
-        First the other runs end. Then a heartbeat that lists the lease is acknowledged: should
-        the process die of this job, the dispatcher knows that it was running.
+        First the other runs end. Then a heartbeat that says so is acknowledged: should the
+        process die of this job, the dispatcher knows that it was running, and alone.
         """
-        held, renewals = session.held, None
+        held = session.held
         while session.verdict is None:
             self._news.clear()
             self._judge(session)
-            if renewals is None and not self._others(held):
-                renewals = held.renewals
+            if held.waits and not self._others(held):
+                held.waits = False
                 self._pulse.beat(held.lease.home_partition)
-            if renewals is not None and held.renewals > renewals:
+            if held.announced:
                 held.started_at = self._clock()
                 return
             await self._wait(session)

@@ -25,6 +25,12 @@ def task_name(lease: Lease) -> str:
     return f"{lease.job_id}/{lease.epoch} {lease.type}"
 
 
+def _ending(task: asyncio.Task[Ending]) -> Ending:
+    if task.cancelled():
+        return Ending("retry", error="CancelledError: the handler cancelled itself")
+    return task.result()
+
+
 class Execution:
     """Runs the handler until it ends, its time is up, or somebody stops it."""
 
@@ -54,9 +60,9 @@ class Execution:
         if self._session.verdict:
             await self._wind_up(task)
             return self._session.verdict
-        if task.cancelled():
-            return Ending("retry", error="CancelledError: the handler cancelled itself")
-        return task.result()
+        ending = _ending(task)
+        self._session.stop(ending)  # tasks that the handler left behind start nothing more
+        return ending
 
     async def _handle(self) -> Ending:
         lease = self._session.lease

@@ -25,8 +25,8 @@ _REMEMBERED = 10_000
 class Held:
     """A lease in hand; times on the worker's clock, in seconds.
 
-    `started_at` is infinite while the lease waits to run alone. `renewals` counts the
-    acknowledged heartbeats that listed it.
+    `started_at` is infinite until a lease that is to run alone begins. It `waits` until no other
+    run is left, and is `announced` once a heartbeat that says so was acknowledged.
     """
 
     lease: Lease
@@ -35,7 +35,8 @@ class Held:
     margin: float
     running: bool = True
     lost: bool = False
-    renewals: int = 0
+    waits: bool | None = None
+    announced: bool = False
 
     @property
     def valid_until(self) -> float:
@@ -96,7 +97,8 @@ class Holdings:
                 return None
             self.credits.use(lease.home_partition)
             started_at = float("inf") if lease.alone else self._clock()
-            held = Held(lease, basis, started_at, self._margin)
+            waits = True if lease.alone else None
+            held = Held(lease, basis, started_at, self._margin, waits=waits)
             self._held[held.id] = held
             metrics.RUNNING.set(self._occupied())
             return held
@@ -160,12 +162,12 @@ class Holdings:
                 and (now <= held.timeout_at + GRACE_SECONDS or not held.running)
             )
 
-    def renew(self, leases: Iterable[Held], sent_at: float) -> None:
-        """A heartbeat that listed these was acknowledged."""
+    def renew(self, leases: Iterable[Held], sent_at: float, told: Iterable[HeldLease]) -> None:
+        """A heartbeat that listed these, as `told`, was acknowledged."""
         with self.lock:
-            for held in leases:
+            for held, said in zip(leases, told, strict=True):
                 held.basis = max(held.basis, sent_at)
-                held.renewals += 1
+                held.announced |= said.waits is False
         self.changed()
 
     def running(self) -> list[Held]:
@@ -184,4 +186,4 @@ class Holdings:
 
 def as_listed(leases: Iterable[Held]) -> tuple[HeldLease, ...]:
     """Leases as a heartbeat names them."""
-    return tuple(HeldLease(*held.id) for held in leases)
+    return tuple(HeldLease(*held.id, held.waits) for held in leases)

@@ -19,9 +19,9 @@ import structlog
 
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
-from streams.serde.records import Command, Handler, Heartbeat
+from streams.serde.records import Command, Handler, Heartbeat, HeldLease
 from streams.topology.model import LeasePolicy
-from streams.worker.holdings import Held, Holdings, as_listed
+from streams.worker.holdings import Holdings, as_listed
 from streams.worker.outbox import Letter, Outbox
 from streams.worker.transport import Transport
 
@@ -182,7 +182,8 @@ class Pulse:
         now, round_ = self._clock(), self._round
         leases = self._holdings.listed(target)
         lean = target in self._knows_lean and not self._is_introduction(target)
-        command = self._heartbeat(target, self.work_partition, leases, lean)
+        told = as_listed(leases)
+        command = self._heartbeat(target, self.work_partition, told, lean)
         self._remember(command.command_id, now)
 
         def done(error: Exception | None) -> None:
@@ -191,7 +192,7 @@ class Pulse:
                     self._holdings.credits.untold(target)
                     return
                 self._acknowledged_at = max(self._acknowledged_at, self._clock())
-                self._holdings.renew(leases, now)
+                self._holdings.renew(leases, now, told)
                 if not lean and round_ == self._round:
                     self._introduced[target] = now
 
@@ -204,12 +205,12 @@ class Pulse:
         )
 
     def _heartbeat(
-        self, target: int, work_partition: int, leases: tuple[Held, ...], lean: bool
+        self, target: int, work_partition: int, leases: tuple[HeldLease, ...], lean: bool
     ) -> Command:
         who = self.identity
         free, received = self._holdings.tell(target)
         body = Heartbeat(
-            who.worker_id, who.pool, work_partition, free, as_listed(leases),
+            who.worker_id, who.pool, work_partition, free, leases,
             () if lean else who.handlers, received=received, lean=lean,
         )  # fmt: skip
         return _command(body)

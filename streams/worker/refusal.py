@@ -16,8 +16,9 @@ from streams.worker.transport import Incoming
 
 log = structlog.get_logger(__name__)
 
-_KEPT_BYTES = 256 * 1024
-"""Of the record's value: the whole might be too large for the topic of the dead letters."""
+_KEPT_BYTES = {"key": 16 * 1024, "value": 256 * 1024}
+"""Of the record: the whole might be too large for the topic of the dead letters, and what no
+broker takes would be sent for ever."""
 
 
 def refuse(record: Incoming, error: PoisonRecord, partitions: int, outbox: Outbox) -> None:
@@ -35,6 +36,8 @@ def refuse(record: Incoming, error: PoisonRecord, partitions: int, outbox: Outbo
 
 
 def _letter(id_: str, record: Incoming, error: PoisonRecord) -> DeadLetter:
+    key = record.key and record.key[: _KEPT_BYTES["key"]]
+    value = record.value and record.value[: _KEPT_BYTES["value"]]
     return DeadLetter(
         id=id_,
         kind="record",
@@ -46,6 +49,7 @@ def _letter(id_: str, record: Incoming, error: PoisonRecord) -> DeadLetter:
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
-        key=record.key,
-        value=record.value and record.value[:_KEPT_BYTES],
+        key=key,
+        value=value,
+        cut=(key, value) != (record.key, record.value),
     )

@@ -32,6 +32,7 @@ def run(
     Raises:
         ConfigError: an unknown pool, no slots, an app without jobs, or a key file is missing.
         Fenced: another process runs under the same instance name.
+        StageFailed: what it knows of tenants stands still.
     """
     if pool not in topology.pools:
         known = ", ".join(topology.pools)
@@ -62,8 +63,8 @@ async def _serve(
 ) -> None:
     transport = KafkaTransport(settings, place)
     book = KeyBook(vault)
-    follower = TenantsFollower(settings, "worker", book.apply, _refuse)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
+    follower = TenantsFollower(settings, "worker", book.apply, _refuse, worker.failed)
     port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -18,6 +18,9 @@ from streams.worker.outbox import Deadline, Letter, Outbox, command
 
 log = structlog.get_logger(__name__)
 
+LATE_SECONDS = 600.0
+"""How long after a lease's term it is still told what became of an effect: a broker may be away."""
+
 
 class Session:
     """Says things about the job, as long as the lease is valid and nothing ended the run."""
@@ -73,16 +76,16 @@ class Session:
         await self._send(command(self.lease, body), until or (lambda: self.held.valid_until))
 
     async def record(self, outcome: Outcome) -> None:
-        """Say how an effect ended: nothing new begins, so also in the margin of the term.
+        """Say how an effect ended: nothing new begins, so also when the lease is over.
 
         Raises:
-            LeaseLost: it could not be sent within the term.
+            LeaseLost: it could not be sent in time.
         """
-        await self._send(command(self.lease, outcome), lambda: self.held.expires_at)
+        await self._send(command(self.lease, outcome), self._worth_telling(outcome))
 
     def withdraw(self, outcome: Outcome) -> None:
         """Say, without waiting, that a claimed effect is not begun."""
-        self._outbox.post(command(self.lease, outcome), lambda: self.held.expires_at)
+        self._outbox.post(command(self.lease, outcome), self._worth_telling(outcome))
 
     async def progress(self, value: str) -> None:
         """Publish progress (JSON text) and wait until it is durable.
@@ -100,6 +103,12 @@ class Session:
             f"Progress of {lease.job_id}",
         )  # fmt: skip
         await self._send(letter, lambda: self.held.valid_until)
+
+    def _worth_telling(self, outcome: Outcome) -> Deadline:
+        """Long after the term what is known still answers what a person would be asked; that
+        nobody knows is assumed by then."""
+        late = 0.0 if outcome.status == "unknown" else LATE_SECONDS
+        return lambda: self.held.expires_at + late
 
     async def _send(self, letter: Letter, until: Deadline) -> None:
         try:

@@ -16,9 +16,12 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any], what:
     builtin that has none passes.
 
     Raises:
-        PermanentError: names the function and the parameter.
+        PermanentError: names the function and the parameter; a generator, of which a call does
+            nothing.
     """
     name = getattr(function, "__qualname__", None) or repr(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise PermanentError(f"{what}: {name} is a generator: a call of it begins nothing")
     try:
         signature = inspect.signature(function, follow_wrapped=False)
     except ValueError:

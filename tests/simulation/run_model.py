@@ -16,6 +16,7 @@ from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
 from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
 from streams.worker.holdings import Held
+from streams.worker.session import LATE_SECONDS
 
 if TYPE_CHECKING:
     from simulation.worker_model import WorkerModel
@@ -28,15 +29,11 @@ Answered = Generator[None, None, bool]
 
 
 class RunModel:
-    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it.
-
-    `renewals` is of the lease as it was when nothing but this run, which runs alone, was left.
-    """
+    """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it."""
 
     def __init__(self, worker: WorkerModel, held: Held) -> None:
         self.held = held
         self.over = False
-        self.renewals: int | None = None
         self.verdict: str | None = None
         self._why = ""
         self._worker = worker
@@ -197,11 +194,15 @@ class RunModel:
 
     def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, result, None)
-        return (yield from self._said(body, lambda: self.held.expires_at))
+        return (yield from self._said(body, self._worth_telling(body)))
 
     def _tell_outcome(self, claim: Claim, status: Any) -> None:
         body = Outcome(claim.claim_id, claim.run_id, claim.action, status, None, "interrupted")
-        self._worker.post(self.lease, body, lambda: self.held.expires_at)
+        self._worker.post(self.lease, body, self._worth_telling(body))
+
+    def _worth_telling(self, body: Outcome) -> Callable[[], float]:
+        late = 0.0 if body.status == "unknown" else LATE_SECONDS
+        return lambda: self.held.expires_at + late
 
     def _said(self, body: CommandBody, until: Callable[[], float]) -> Answered:
         """Wait until it is durable; a run that cannot say it is lost."""

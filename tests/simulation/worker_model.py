@@ -202,10 +202,10 @@ class WorkerModel:
             waits = run.held.lease.alone and not run.started and run.verdict is None
             if not waits or len(self.holdings.running()) > 1:
                 continue
-            if run.renewals is None:
-                run.renewals = run.held.renewals
+            if run.held.waits:
+                run.held.waits = False
                 self.pulse.beat(run.lease.home_partition)
-            if run.held.renewals > run.renewals:
+            if run.held.announced:
                 run.held.started_at = self.seconds
 
     def _drain(self) -> None:

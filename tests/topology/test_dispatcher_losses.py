@@ -226,15 +226,124 @@ def test_a_loss_ends_a_cancelled_job_with_the_reason_that_was_given(
     assert desk.job(ids[2]).cancel_reason == "not needed"
 
 
-def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
+def suspected(desk: Desk) -> tuple[str, ScriptedWorker]:
+    """A job that was lost twice, and the worker that it is leased to alone now."""
     ScriptedWorker(desk, "w1/b0").heartbeat()
     suspect = desk.event("t1")
     for boot in range(1, 3):
         worker = killed(desk, desk.lease(suspect), f"w1/b{boot}")
         while desk.job(suspect).status == "scheduled":
             worker.stay(1)
-    other = desk.event("t2")
     assert desk.lease(suspect).alone
+    return suspect, worker
+
+
+def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
+    """As workers tell it that do not say whether a run waits."""
+    suspect, worker = suspected(desk)
+    other = desk.event("t2")
     worker.heartbeat(desk.lease(suspect), desk.lease(other))
     ScriptedWorker(desk, "w1/b3").heartbeat()
     assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_suspect_that_has_not_begun_is_not_lost(desk: Desk, restarted: bool) -> None:
+    """It waits for runs of other partitions, which this one's heartbeats do not list."""
+    suspect, worker = suspected(desk)
+    for _ in range(3):
+        worker.heartbeat(desk.lease(suspect), waits=True)
+        if restarted:
+            desk.driver.restart("dispatcher")
+            desk.driver.advance(0.5)
+        worker = ScriptedWorker(desk, worker.name + "x")
+        worker.heartbeat()
+        job = desk.job(suspect)
+        assert (job.status, job.lost, job.lost_alone) == ("running", 2, 0)
+        assert desk.lease(suspect).worker_id == worker.name, "it goes elsewhere at once"
+        assert desk.lease(suspect).alone
+
+
+def test_the_lease_of_a_suspect_that_waits_is_kept(desk: Desk) -> None:
+    suspect, worker = suspected(desk)
+    first = desk.lease(suspect)
+    for _ in range(20):
+        worker.heartbeat(first, waits=True)
+        desk.driver.advance(5)
+    assert desk.lease(suspect) == first
+
+
+def test_a_suspect_that_runs_is_lost_alone_whatever_else_is_listed(desk: Desk) -> None:
+    """A run that ended is listed until its end is acknowledged."""
+    suspect, worker = suspected(desk)
+    ended = desk.event("t2")
+    worker.heartbeat(desk.lease(suspect), desk.lease(ended), waits=True)
+    worker.heartbeat(desk.lease(suspect), desk.lease(ended), waits=False)
+    ScriptedWorker(desk, "w1/b3").heartbeat()
+    assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 1)
+
+
+def test_a_suspect_that_is_given_back_waits_ever_longer(desk: Desk) -> None:
+    """A worker that cannot run it alone was sent it again at once, for ever."""
+    suspect, worker = suspected(desk)
+    for backoff in (5, 10, 20, 40, 80, 160, 300, 300):
+        worker.end(desk.lease(suspect), "released", error="runs fill the worker")
+        job = desk.job(suspect)
+        assert (job.status, job.attempts, job.lost, job.lost_alone) == ("scheduled", 0, 2, 0)
+        wait = (job.next_retry_at or 0) - desk.driver.now
+        assert backoff * 1000 <= wait <= backoff * 1250
+        while desk.job(suspect).status == "scheduled":
+            worker.stay(5)
+        assert desk.lease(suspect).alone
+    worker.end(desk.lease(suspect), "succeeded")
+
+
+def test_a_job_that_is_given_back_goes_to_another_worker(desk: Desk) -> None:
+    suspect, worker = suspected(desk)
+    other = ScriptedWorker(desk, "w2/b1", slots=1)
+    worker.end(desk.lease(suspect), "released", error="runs fill the worker")
+    other.heartbeat()
+    while desk.job(suspect).status == "scheduled":
+        worker.stay(1)
+    assert desk.lease(suspect).worker_id == "w2/b1", "though the first has more credits"
+
+
+def test_a_worker_that_gave_a_job_back_gets_it_again_if_there_is_no_other(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down")
+    assert (desk.job(job_id).status, desk.lease(job_id).epoch) == ("running", 2)
+
+
+def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(desk: Desk) -> None:
+    """They waited for their terms to end, a part of them."""
+    worker = ScriptedWorker(desk, slots=1_000)
+    worker.heartbeat()
+    with desk.driver.together():
+        for n in range(650):
+            desk.event(f"t{n}")
+    desk.driver.advance(0.2)
+    worker.leave()
+    task = desk.driver._runs["dispatcher"].tasks[0]
+    task.punctuate()
+    task.rollback()
+    desk.driver.advance(1)
+    assert not desk.dispatcher._roster.running
+    assert not desk.dispatcher._roster._taken_back
+
+
+def test_a_silence_that_is_over_delays_no_later_loss(desk: Desk, worker: ScriptedWorker) -> None:
+    """Heartbeats were read before the broker told how far its log reaches."""
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(40)
+    worker.heartbeat(lease)
+    desk.driver.advance(1)
+    desk.driver.unread.clear()
+    worker.stay(3_600, lease)
+    desk.driver.advance(31)
+    assert desk.job(job_id).lost == 1

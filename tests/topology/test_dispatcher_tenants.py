@@ -139,3 +139,15 @@ def test_what_the_topic_says_of_sources_and_keys_or_says_badly(
     desk.driver.pipe("tenants", tenant_key("acme", "tenant", ""), None)
     assert len(desk.leases()) == 2
     assert desk.dead_letters() == [], "what they hold may be secret"
+
+
+def test_an_erasures_round_begins_again_where_its_beginning_is_aborted(desk: Desk) -> None:
+    """It waited for the next round, five minutes later."""
+    desk.driver.advance(1)
+    job_id = desk.event("t1")
+    desk.tenant(kind="erasure", disabled=True)
+    task = desk.driver._runs["dispatcher"].tasks[0]
+    task.punctuate()
+    task.rollback()
+    desk.driver.advance(1)
+    assert desk.job(job_id).status == "cancelled"

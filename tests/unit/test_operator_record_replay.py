@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from streams.errors import KafkaUnavailable
-from streams.operator import record_letters
+from streams.operator import record_letters, record_producer
 from streams.operator.database import Database
 from streams.operator.parts import Parts
 from streams.operator.projections import Changes, project
@@ -23,6 +24,7 @@ from streams.operator.refusal import Refusal
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
+from streams.settings import Settings
 from streams.topology.load import load
 
 
@@ -164,6 +166,23 @@ async def test_where_no_transaction_opens_nothing_is_judged(rows: sqlite3.Connec
     with pytest.raises(KafkaUnavailable):
         await replay(bench, 1)
     assert bench.log == []
+
+
+async def test_transactions_that_hang_take_no_thread_that_others_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(record_producer, "_HUNG_SECONDS", 0.01)
+    monkeypatch.setattr(record_producer, "ReplayTransaction", lambda _: go_on.wait(30))
+    replays = record_producer.RecordReplays(Settings())
+    try:
+        for _ in range(40):  # more than the loop's pool has
+            with pytest.raises(KafkaUnavailable):
+                await replays.open()
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(lambda: "asked")
+    finally:
+        go_on.set()
 
 
 def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(

@@ -163,6 +163,8 @@ def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
         ({"secret_ref": "env:X"}, "exactly one"),
         ({"secret": ""}, "secret"),
         ({"mapping": {"subject": "a.[b"}}, "subject: 'a.\\[b' is no JMESPath"),
+        ({"mapping": {"subject": "(" * 499 + "a" + ")" * 499}}, "subject: is nested too deep"),
+        ({"mapping": {"subject": "||".join("a" * 2_000)}}, "subject: has more than 1,000"),
         ({"mapping": {"tenant_id": "a"}}, "tenant_id: takes"),
         ({"mapping": {"subject": {"a": "b"}}}, "subject: takes"),
         ({"mapping": {"attributes": {"x": "]"}}}, "attributes.x"),

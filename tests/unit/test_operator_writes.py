@@ -15,7 +15,7 @@ from webhooks import VAULT, source, tenant
 
 from streams.operator import api_tenants
 from streams.operator.gate import problems
-from streams.operator.parts import PARTS, Parts, not_shown
+from streams.operator.parts import PARTS, Parts, not_shown, now_ms
 from streams.operator.refusal import Refusal
 from streams.operator.rewrap import rewrap
 from streams.serde.codec import TENANT
@@ -109,3 +109,20 @@ async def test_what_another_wrote_later_is_what_holds(
     )
     await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
     assert stalled.secrets() == [b"newer", b"another"]
+
+
+async def test_a_clock_that_was_set_back_brings_nothing_back(
+    stalled: Stalled, api: TestClient[Any, Any]
+) -> None:
+    leaked = TENANT.decode(source("acme", "shop", "github", [b"leaked"])[1])
+    ahead = replace(leaked, updated_at=now_ms() + 3_600_000)
+    stalled.read_model.execute(
+        "UPDATE tenants SET record = ? WHERE kind = 'source'", (TENANT.encode(ahead),)
+    )
+    put = await api.put(PATH, json={"scheme": "github", "secret": "new"})
+    assert put.status == 503, "the read model still shows what was before"
+    await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
+    assert stalled.secrets() == [b"newer", b"new"]
+    stalled.vault = local_vault(b"n" * 32, b"k" * 32)
+    with pytest.raises(Refusal, match="the read model does not show it"):
+        await rewrap(cast(Parts, stalled))

@@ -168,6 +168,13 @@ def test_who_no_longer_waits_is_passed_over(world: World) -> None:
     assert first.result(0) == [b"0:1"]
 
 
+def test_an_empty_body_for_which_nobody_waits_breaks_no_reader(world: World) -> None:
+    left, wanted = world.reader.fetch(ref(0)), world.reader.fetch(ref(0))
+    assert left.cancel()
+    world.steps(1)
+    assert wanted.result(0) == []
+
+
 def test_a_partition_that_nobody_waits_for_is_left_while_others_are_read(world: World) -> None:
     world.reader.fetch(ref(0, 1))
     world.steps()

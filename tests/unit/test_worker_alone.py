@@ -10,10 +10,10 @@ import pytest
 from leasing import Bench, Clock, bench
 
 from streams import App, Context
-from streams.serde.records import Ended, Heartbeat
+from streams.serde.records import Ended, Heartbeat, Lease
 from streams.worker import execution
 from streams.worker.alone import STUCK_SECONDS
-from streams.worker.holdings import GRACE_SECONDS
+from streams.worker.holdings import GRACE_SECONDS, as_listed
 
 
 class Jobs:
@@ -61,6 +61,14 @@ async def reached(condition: Callable[[], object], what: str) -> None:
         raise AssertionError(f"not within 10 s: {what}") from None
 
 
+def waits(at: Bench, lease: Lease) -> bool | None:
+    """What the newest heartbeat that lists a lease says of it."""
+    bodies: list[Any] = [command.body for command in at.heartbeats(lease.home_partition)]
+    told = [held for body in bodies for held in body.leases if held.job_id == lease.job_id]
+    found: bool | None = told[-1].waits
+    return found
+
+
 async def settled() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
@@ -99,6 +107,43 @@ async def test_it_starts_once_a_heartbeat_that_lists_it_is_acknowledged() -> Non
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
         listed = [h.body.leases for h in at.heartbeats(0)[before:]]  # type: ignore[union-attr]
         assert any([lease.job_id for lease in leases] == [suspect.job_id] for leases in listed)
+
+
+async def test_its_heartbeats_say_that_it_waits_for_runs_of_other_partitions() -> None:
+    jobs = Jobs()
+    async with bench(jobs.app, slots=8) as at:
+        first = at.give("first", home_partition=1)
+        suspect = at.give("suspect", alone=True)
+        await reached(lambda: jobs.running, "the first runs")
+        at.worker.pulse.beat()
+        await settled()
+        assert jobs.running == ["first"]
+        assert waits(at, suspect) is True
+        jobs.events["first"].set()
+        await at.ended(first)
+        await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
+        assert waits(at, suspect) is False
+
+
+async def test_a_heartbeat_that_said_that_it_waits_does_not_start_it() -> None:
+    """One may be acknowledged after the others have ended."""
+    jobs = Jobs()
+    async with bench(jobs.app, slots=8) as at:
+        holdings = at.worker.holdings
+        at.give("first", home_partition=1)
+        at.give("suspect", alone=True)
+        await reached(lambda: jobs.running, "the first runs")
+        listed = holdings.listed(0)
+        told = as_listed(listed)
+        at.transport.failures = 100
+        jobs.events["first"].set()
+        await reached(lambda: not jobs.running, "the first ends")
+        holdings.renew(listed, 0.0, told)
+        await settled()
+        assert jobs.running == []
+        at.transport.failures = 0
+        at.worker.pulse.beat()
+        await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
 
 
 async def test_it_does_not_start_while_its_heartbeat_is_not_acknowledged() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -322,6 +323,49 @@ async def test_the_end_of_an_effect_is_recorded_in_the_margin_too() -> None:
     assert (outcome.status, outcome.result) == ("done", '"sent"')
 
 
+async def test_what_became_of_an_effect_is_told_after_the_term_as_well() -> None:
+    """The broker was away for longer: only this process can spare a person the question."""
+
+    async def outlasts(**_: Any) -> str:
+        for held in at.worker.holdings.running():
+            held.basis -= 2 * held.lease.term_seconds
+        at.transport.failures = 1
+        return "sent"
+
+    async with bench(app_calling(outlasts)) as at:
+        outcome = await at.outcome(at.give())
+    assert (outcome.status, outcome.result) == ("done", '"sent"')
+
+
+async def test_a_grant_that_came_after_the_term_is_given_back_as_well() -> None:
+    tool = Tool()
+    async with bench(app_calling(tool)) as at:
+
+        def grant_and_pass_the_term(claim: Claim) -> dict[str, Any]:
+            for held in at.worker.holdings.running():
+                held.basis -= 2 * held.lease.term_seconds
+            return granted(claim)
+
+        at.answer = grant_and_pass_the_term
+        outcome = await at.outcome(at.give())
+    assert (outcome.status, tool.calls) == ("failed", [])
+
+
+async def test_that_nobody_knows_is_not_said_after_the_term() -> None:
+    """The dispatcher assumes as much, and a person may have been asked already."""
+
+    async def outlasts(**_: Any) -> str:
+        for held in at.worker.holdings.running():
+            held.basis -= 2 * held.lease.term_seconds
+        raise ValueError("?")
+
+    async with bench(app_calling(outlasts)) as at:
+        at.give()
+        await at.until(lambda: at.bodies(Claim), "a claim")
+        await at.idle()
+    assert at.bodies(Outcome) == []
+
+
 async def test_a_result_that_is_not_json_is_done_all_the_same() -> None:
     ended, at = await outcome_of(app_calling(Tool(object())))
     (outcome,) = at.bodies(Outcome)
@@ -384,6 +428,22 @@ async def test_an_error_that_a_tool_declares_says_that_nothing_was_done() -> Non
         assert [o.status for o in at.bodies(Outcome)] == [status]
         assert ended.status == "retry"
         assert at.bodies(Claim)[0].key_lifetime_ms == 0
+
+
+def yields(to: str, *, idempotency_key: str) -> Iterator[None]:
+    yield
+
+
+async def yields_too(to: str, *, idempotency_key: str) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("tool", [yields, yields_too, functools.partial(yields, to="y")])
+async def test_a_generator_is_no_effect_since_calling_it_does_nothing(tool: Any) -> None:
+    """It was taken for done, and no later run or replay would have begun it."""
+    ended, at = await outcome_of(app_calling(tool))
+    assert (ended.status, at.bodies(Claim)) == ("failed", [])
+    assert "is a generator" in (ended.error or "")
 
 
 async def forgetful(to: str) -> None:

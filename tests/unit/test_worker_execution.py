@@ -17,7 +17,7 @@ from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
-from streams.serde.records import Ended, EventInfo, PayloadRef, TenantRecord
+from streams.serde.records import Claim, Ended, EventInfo, PayloadRef, TenantRecord
 from streams.topology.model import LeasePolicy
 from streams.worker import execution
 
@@ -426,3 +426,55 @@ async def test_the_traceback_of_an_error_that_is_no_word_to_us_is_logged(
         [("warning", error)] if told else []
     )
     assert "Traceback" not in (ended.error or "")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("of the handler")])
+async def test_what_a_handler_leaves_behind_starts_nothing_once_the_run_is_over(
+    error: Exception | None,
+) -> None:
+    """The next run may have begun: of one job one run is live."""
+    over, started, left = asyncio.Event(), list[str](), list[asyncio.Task[None]]()
+
+    async def behind(ctx: Context) -> None:
+        await over.wait()
+        for begin in (
+            lambda: ctx.step("s", started.append, "step"),
+            lambda: ctx.effect("mail", lambda idempotency_key: started.append("mail"), key="k"),
+            lambda: ctx.progress(1),
+        ):
+            with pytest.raises(LeaseLost):
+                await begin()
+
+    async def handler(ctx: Context) -> None:
+        left.append(asyncio.create_task(behind(ctx)))
+        if error is not None:
+            raise error
+
+    async with bench(app_of(handler)) as at:
+        await at.ended(at.give())
+        over.set()
+        await left[0]
+        assert not at.bodies(Claim)
+    assert started == []
+
+
+async def test_an_effect_that_a_handler_left_behind_is_given_back() -> None:
+    """It was granted when the run was over: the next run need not ask a person about it."""
+    calls, left = list[str](), list[asyncio.Task[None]]()
+
+    async def behind(ctx: Context) -> None:
+        with pytest.raises(LeaseLost):
+            await ctx.effect("mail", lambda idempotency_key: calls.append("mail"), key="k")
+
+    async def handler(ctx: Context) -> None:
+        left.append(asyncio.create_task(behind(ctx)))
+        await at.until(lambda: at.bodies(Claim), "a claim")
+
+    async with bench(app_of(handler), answer=lambda _: None) as at:
+        lease = at.give()
+        await at.ended(lease)
+        (claim,) = at.bodies(Claim)
+        at.reply(lease, "granted", claim.claim_id, idempotency_key="k")
+        assert (await at.outcome(lease)).status == "failed"
+        await left[0]
+    assert calls == []

@@ -14,7 +14,7 @@ from streams import App, Context
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Declined, Ended, Heartbeat, HeldLease
-from streams.topology.model import LeasePolicy
+from streams.topology.model import MAX_MESSAGE_BYTES, LeasePolicy
 from streams.worker import replies
 
 
@@ -65,6 +65,16 @@ async def test_a_sealed_record_that_does_not_decode_is_a_dead_letter_too() -> No
     assert [(d.reason, d.topic) for d in letters] == [
         ("undecodable", "jobs.work.default"), ("undecodable", "jobs.replies"),
     ]  # fmt: skip
+
+
+async def test_the_dead_letter_of_a_huge_record_fits_a_message_and_says_that_it_is_cut() -> None:
+    app, _, _ = waiting_app()
+    async with bench(app) as at:
+        at.transport.lease(b"v" * MAX_MESSAGE_BYTES, key=b"k" * MAX_MESSAGE_BYTES)
+        at.transport.lease(b"v", key=b"k")
+        sent = [s.value for s in at.transport.sent if s.topic == "dlq"]
+    assert len(sent[0]) < MAX_MESSAGE_BYTES / 2
+    assert [DEAD_LETTER.decode(value).cut for value in sent] == [True, False]
 
 
 async def test_an_unknown_type_names_it_and_the_known_ones() -> None:

@@ -52,6 +52,15 @@ async def test_a_kept_step_is_not_run_again() -> None:
     assert [c.name for c in kept] == ["new"]
 
 
+async def test_a_step_s_arguments_may_have_any_names() -> None:
+    async def handler(ctx: Context) -> Any:
+        given = {"name": 1, "function": 2, "args": 3, "kwargs": 4, "self": 5}
+        return await ctx.step("draft", lambda **named: sum(named.values()), **given)
+
+    ended, _ = await ended_of(handler)
+    assert (ended.status, ended.result) == ("succeeded", "15")
+
+
 async def test_one_name_twice_at_once_runs_once() -> None:
     calls: list[int] = []
 

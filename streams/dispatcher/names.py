@@ -1,0 +1,21 @@
+"""Names that become parts of the stores' keys."""
+
+from __future__ import annotations
+
+from streams.errors import PoisonRecord
+from streams.serde.records import Command, Envelope, Replay, Submit
+
+
+def check(value: Envelope | Command) -> None:
+    """Reject a name that would not be found again where a key is taken apart.
+
+    Raises:
+        PoisonRecord: a tenant, a job or a type has a NUL in its name.
+    """
+    if "\0" in value.tenant_id or (isinstance(value, Command) and "\0" in _names(value)):
+        raise PoisonRecord("bad_id", "a NUL separates the parts of the stores' keys")
+
+
+def _names(command: Command) -> str:
+    type_ = command.body.type if isinstance(command.body, Submit | Replay) else None
+    return command.job_id + (type_ or "")

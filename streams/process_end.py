@@ -1,0 +1,37 @@
+"""When a process that serves HTTP is to end: asked to, or for what it cannot go on after."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+
+class ProcessEnd:
+    """Hears SIGTERM and SIGINT from the moment it is made; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reached: asyncio.Future[None] = self._loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._end)
+
+    async def wait(self) -> None:
+        """Return when the process is asked to end.
+
+        Raises:
+            Exception: what a part of it could not go on after.
+        """
+        await self._reached
+
+    def failed(self, error: Exception) -> None:
+        """A part of the process cannot go on; safe in threads."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end, error)
+
+    def _end(self, error: Exception | None = None) -> None:
+        if self._reached.done():
+            return
+        if error is None:
+            self._reached.set_result(None)
+        else:
+            self._reached.set_exception(error)

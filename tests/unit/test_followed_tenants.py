@@ -1,0 +1,94 @@
+"""Who serves by what it knows of tenants ends when it can learn no more of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams import tenants_follower
+from streams.errors import PoisonRecord, StageFailed
+from streams.operator.run import _read_payloads
+from streams.payload_reader import PayloadReader
+from streams.process_end import ProcessEnd
+from streams.settings import Settings
+from streams.tenants_follower import TenantsFollower
+
+
+class Message:
+    def error(self) -> None:
+        return None
+
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes:
+        return b"value"
+
+
+class Consumer:
+    """Gives one record, then breaks."""
+
+    def __init__(self, _: dict[str, Any]) -> None:
+        self.messages = [Message()]
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        found = SimpleNamespace(error=None, partitions=[0])
+        return SimpleNamespace(topics={topic: found})
+
+    def assign(self, _: Any) -> None: ...
+
+    def poll(self, timeout: float) -> Message:
+        return self.messages.pop()
+
+    def close(self) -> None: ...
+
+
+def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tenants_follower, "Consumer", Consumer)
+    failures, refused = list[Exception](), list[PoisonRecord]()
+
+    def fold(key: bytes | None, value: bytes | None) -> None:
+        raise KeyError("of this record alone")
+
+    follower = TenantsFollower(
+        Settings(), "worker", fold, lambda _, error: refused.append(error), failures.append
+    )
+    follower.start()
+    follower.stop()
+    assert [error.reason for error in refused] == ["unusable"]
+    (failure,) = failures
+    assert isinstance(failure, StageFailed)
+    assert "IndexError: pop from empty list" in str(failure)
+
+
+def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures, payloads = list[Exception](), PayloadReader(Settings(bootstrap="127.0.0.1:1"))
+
+    def breaks() -> None:
+        raise RuntimeError("of the client")
+
+    monkeypatch.setattr(payloads, "step", breaks)
+    _read_payloads(payloads, threading.Event(), failures.append)
+    assert [type(each) for each in failures] == [StageFailed]
+
+
+async def test_a_process_ends_with_what_a_part_of_it_could_not_go_on_after() -> None:
+    end = ProcessEnd()
+    await asyncio.to_thread(end.failed, StageFailed("stands still"))
+    await asyncio.to_thread(end.failed, StageFailed("a later one"))
+    with pytest.raises(StageFailed, match="stands still"):
+        await end.wait()
+
+
+async def test_a_process_that_is_asked_to_end_does() -> None:
+    end = ProcessEnd()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await end.wait()
