@@ -26,6 +26,7 @@ from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
+from streams.runtime.layouts import refuse_other
 from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
@@ -96,6 +97,7 @@ class StageLoop:
         self._stop = stop
         self._outage = Outage()
         self._restored = False
+        self._looked = False
         self._due = 0.0
 
     def ready(self) -> bool:
@@ -109,6 +111,7 @@ class StageLoop:
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
         if known is None:
             return
+        self._refuse_other_layout()
         with broker_clock(self._settings, self._stage.name) as self._clock:
             if self._clock.awaited(self._pause):
                 self._serve(known)
@@ -122,6 +125,10 @@ class StageLoop:
         finally:
             self._assignment.close()
             self._source.close()
+
+    def _refuse_other_layout(self) -> None:
+        stage, topology, settings = self._stage.name, self._topology, self._settings
+        refuse_other(stage, topology, settings, self._admin, self._outage, self._pause)
 
     def _pause(self) -> bool:
         return self._stop.wait(_IDLE_SECONDS)
@@ -207,6 +214,9 @@ class StageLoop:
         self._restored = False
         if self._assignment.keep(self._source.delivering):
             self._running()
+        if not self._looked:
+            self._refuse_other_layout()
+            self._looked = True
         try:
             refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
             self._transactions.settle()

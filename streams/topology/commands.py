@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 import typer
@@ -50,6 +50,7 @@ DeleteOption = Annotated[
     list[str] | None,
     typer.Option(help="Delete this undeclared topic; may be repeated.", metavar="TOPIC"),
 ]
+Layout = Literal["fused", "apart"]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -115,6 +116,33 @@ def apply(
         _show(planned, as_json, applied=not planned.refusals)
         if planned.refusals:
             raise typer.Exit(1)
+
+
+@app.command()
+def layout(
+    layout: Annotated[Layout, typer.Argument(help="How the stages are to run from now on.")],
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have fused stages go on where stages apart stopped, or the other way round.
+
+    Stop the stages of both layouts first. Their positions are moved; their stores are rebuilt from
+    the changelogs at the next start. Nothing is lost, and nothing is done twice.
+
+    Example: tidegate topology layout fused && tidegate pipeline
+    """
+    from streams.runtime.layouts import carry_over
+
+    with _errors_told(as_json):
+        settings, loaded = _read(topology, bootstrap)
+        with _addressed(settings):
+            moved = carry_over(layout, loaded, settings, connect(settings))
+        if as_json:
+            _print_json({"layout": layout, "moved": moved})
+        else:
+            told = ", ".join(f"{count} of {group}" for group, count in moved.items())
+            typer.echo(f"positions moved: {told}" if moved else "there are no positions to move")
 
 
 @app.command()
