@@ -8,6 +8,7 @@ changelogs are the same topics.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError
-from streams.kafka import consumer_config
+from streams.kafka import SESSION_TIMEOUT_MS, consumer_config
 from streams.runtime.failures import Outage
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -87,8 +88,9 @@ def carry_over(
 ) -> dict[str, int]:
     """Give one layout ("fused" or "apart") the positions of the other; how many, by group.
 
-    What was interrupted is done again from where it stopped: a group is deleted once its positions
-    are another's. Without positions to move it changes nothing.
+    Processes that have just ended are waited for. What was interrupted is done again from where it
+    stopped: a group is deleted once its positions are another's. Without positions to move it
+    changes nothing.
 
     Raises:
         ConfigError: something of either layout still runs.
@@ -97,11 +99,7 @@ def carry_over(
     apart, fused = groups_apart(topology), (group_fused(topology),)
     sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
     for group in (*sources, *targets):
-        if members := _members(group, settings, admin):
-            raise ConfigError(
-                f"{members} processes of {group.name} still run, or were killed within the last "
-                "10 seconds: stop them, then try again"
-            )
+        _await_end(group, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}
     moved = {group.name: _commit(group, found, settings) for group in targets}
     _delete(sources, settings, admin)
@@ -127,6 +125,15 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
             f"stage {stage}: {other.name}, of the other layout, has the positions: run {way_out}, "
             "then start this again"
         )
+
+
+def _await_end(group: Group, settings: Settings, admin: AdminClient) -> None:
+    """A process that has ended is a member of its group until its session is over, too."""
+    until = time.monotonic() + 1.5 * SESSION_TIMEOUT_MS / 1000
+    while members := _members(group, settings, admin):
+        if time.monotonic() > until:
+            raise ConfigError(f"{members} processes of {group.name} run: stop them, then try again")
+        time.sleep(0.2)
 
 
 def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int], ...]:

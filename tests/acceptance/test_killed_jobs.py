@@ -13,25 +13,28 @@ from jobs_under_load import JobsUnderLoad
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 
-@pytest.fixture
-def jobs(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[JobsUnderLoad]:
-    with JobsUnderLoad(kafka, tmp_path) as running:
+@pytest.fixture(params=[False, True], ids=["apart", "fused"])
+def jobs(
+    request: pytest.FixtureRequest, kafka: KafkaUnderTest, tmp_path: Path
+) -> Iterator[JobsUnderLoad]:
+    """Every test is of stages apart, and of stages that are fused."""
+    with JobsUnderLoad(kafka, tmp_path, fused=request.param) as running:
         yield running
 
 
 def test_the_dispatcher_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike("dispatcher", step)
-        jobs.start("dispatcher")
+        jobs.strike(jobs.dispatcher, step)
+        jobs.start(jobs.dispatcher)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_the_dispatcher_is_killed_at_each_step_and_loses_its_disk(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike("dispatcher", step)
+        jobs.strike(jobs.dispatcher, step)
         jobs.strike_restoring()
-        jobs.start("dispatcher")
+        jobs.start(jobs.dispatcher)
         jobs.await_ends()
     assert jobs.verdict() == []
 
@@ -55,8 +58,22 @@ def test_a_worker_is_killed_while_it_leaves(jobs: JobsUnderLoad) -> None:
 def test_dispatcher_and_worker_are_killed_together(jobs: JobsUnderLoad) -> None:
     for step in ("called pay", "acked Outcome", "sends Ended", "acked Heartbeat"):
         jobs.strike("w1", step)
-        jobs.named["dispatcher"].kill()
-        jobs.start("dispatcher")
+        jobs.named[jobs.dispatcher].kill()
+        jobs.start(jobs.dispatcher)
         jobs.start("w1")
+        jobs.await_ends()
+    assert jobs.verdict() == []
+
+
+def test_the_layout_is_switched_under_load(jobs: JobsUnderLoad) -> None:
+    """Stages that are told to end, and stages that are killed, in both directions."""
+    for step in ("", "", "before_commit", "after_commit"):
+        if step:
+            jobs.strike(jobs.dispatcher, step)
+        else:
+            jobs.ask()
+        for name in jobs.stages:
+            jobs.named[name].stop() if not step else jobs.named[name].kill()
+        jobs.switch()
         jobs.await_ends()
     assert jobs.verdict() == []
