@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from confluent_kafka import (
     Consumer,
@@ -29,6 +30,8 @@ from streams.topology.model import Topology
 
 FUSED = "pipeline"
 """The fused stage's name: of its group, its process and its state."""
+
+LayoutName = Literal["fused", "apart"]
 
 _TIMEOUT = 10.0
 _QUIET = {"log_level": 0}
@@ -84,7 +87,7 @@ def refuse_other(
 
 
 def carry_over(
-    layout: str, topology: Topology, settings: Settings, admin: AdminClient
+    layout: LayoutName, topology: Topology, settings: Settings, admin: AdminClient
 ) -> dict[str, int]:
     """Give one layout ("fused" or "apart") the positions of the other; how many, by group.
 
@@ -98,6 +101,8 @@ def carry_over(
     """
     apart, fused = groups_apart(topology), (group_fused(topology),)
     sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
+    if not any(_positions(group, settings) for group in sources):
+        return {}
     for group in (*sources, *targets):
         _await_end(group, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}

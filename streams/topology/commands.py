@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.running import read_state
+from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import connect, execute
@@ -50,7 +51,6 @@ DeleteOption = Annotated[
     list[str] | None,
     typer.Option(help="Delete this undeclared topic; may be repeated.", metavar="TOPIC"),
 ]
-Layout = Literal["fused", "apart"]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -120,7 +120,7 @@ def apply(
 
 @app.command()
 def layout(
-    layout: Annotated[Layout, typer.Argument(help="How the stages are to run from now on.")],
+    layout: Annotated[LayoutName, typer.Argument(help="How the stages are to run from now on.")],
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
