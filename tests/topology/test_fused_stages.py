@@ -123,6 +123,20 @@ def test_an_event_that_is_poison_goes_by_its_topic_and_its_letter_names_its_offs
     assert marks(driver.output("events")) == [False, False, False, True]
 
 
+def test_events_that_were_promised_a_job_and_get_none_have_letters_of_their_own(
+    driver: TopologyTestDriver,
+) -> None:
+    ids = set()
+    for key in ("1", "2"):
+        event = replace(envelope("acme", key, "unknown"), event_id=new_id("evt"), routed=True)
+        driver.pipe("events.received", b"acme", ENVELOPE.encode(event))
+        ids.add(f"dispatcher:events:0:{event.event_id}")
+    driver.advance(9 * 86_400)
+    letters = [DEAD_LETTER.decode(record.value) for record in driver.output("dlq")]
+    assert {letter.id for letter in letters} == ids
+    assert {letter.reason for letter in letters} == {"no_route"}
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_other_layout_passes_by_what_was_taken_and_goes_on_with_the_rest(
     fused: bool,
