@@ -150,6 +150,16 @@ class JobsUnderLoad:
         for name in self.stages:
             self.start(name)
 
+    def await_session_ends(self) -> None:
+        """Until the groups of the stages, which have ended, have no members any more."""
+        names = [self.cluster.prefix + name for name in self.stages]
+
+        def empty() -> bool:
+            described = self.cluster.admin.describe_consumer_groups(names).values()
+            return all(not answer.result(10).members for answer in described)
+
+        eventually(empty, what="the stages' sessions are over")
+
     def start(self, name: str) -> FaultyProcess:
         """One more process: a stage, or a worker under this name."""
         stage = name in (FUSED, *self.topology.fused)

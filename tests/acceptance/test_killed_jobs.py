@@ -73,7 +73,29 @@ def test_the_layout_is_switched_under_load(jobs: JobsUnderLoad) -> None:
         else:
             jobs.ask()
         for name in jobs.stages:
-            jobs.named[name].stop() if not step else jobs.named[name].kill()
+            jobs.named[name].kill() if step else jobs.named[name].stop()
         jobs.switch()
         jobs.await_ends()
+    assert jobs.verdict() == []
+
+
+def test_the_other_layout_is_refused_while_one_runs_and_while_it_has_the_positions(
+    jobs: JobsUnderLoad,
+) -> None:
+    jobs.ask()
+    jobs.await_ends()
+    other = "dedup" if jobs.fused else "pipeline"
+    way_out = f"run `tidegate topology layout {'apart' if jobs.fused else 'fused'}`"
+    intruder = jobs.start(other)
+    assert intruder.exit_code() == 1
+    assert "runs, which does the same work in the other layout" in intruder.lines
+    for name in jobs.stages:
+        jobs.named[name].stop()
+    jobs.await_session_ends()
+    intruder = jobs.start(other)
+    assert intruder.exit_code() == 1
+    assert "has the positions" in intruder.lines
+    assert way_out in intruder.lines
+    for name in jobs.stages:
+        jobs.start(name)
     assert jobs.verdict() == []
