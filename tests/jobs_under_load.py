@@ -1,7 +1,7 @@
 """The stages and workers as processes with jobs to do, for tests of faults.
 
 with JobsUnderLoad(kafka, tmp_path, fused=False) as jobs:
-    jobs.strike("dispatcher", "produced")  # asks for jobs of all kinds; SIGKILL there meanwhile
+    jobs.strike("produced", "dispatcher")  # asks for jobs of all kinds; SIGKILL there meanwhile
     jobs.start("dispatcher")
     jobs.await_ends()                      # whatever nobody has to decide about has ended
     assert jobs.verdict() == []            # decides that, ends the processes, examines everything
@@ -169,15 +169,30 @@ class JobsUnderLoad:
         self.processes.append(self.named[name])
         return self.named[name]
 
-    def strike(self, name: str, step: str, *, leaving: bool = False) -> None:
-        """SIGKILL a process at that step, while it works or, told by SIGTERM, leaves."""
-        process = self.named[name]
-        eventually(process.ready, what=f"{name} is ready")
-        process.points.arm(step, signal.SIGKILL)
+    def strike(self, step: str, *names: str, leaving: bool = False) -> list[str]:
+        """SIGKILL at that step, while it works or, told by SIGTERM, leaves; who was struck.
+
+        Of several processes it is the first that gets there, or more that do so at that moment.
+        """
+        processes = {name: self.named[name] for name in names}
+        for name, process in processes.items():
+            eventually(process.ready, what=f"{name} is ready")
+            process.points.arm(step, signal.SIGKILL)
         self.ask()
         if leaving:
-            process.signal(signal.SIGTERM)
-        print(f"round {self._round}: {name} killed {process.await_fault(step, signal.SIGKILL)}")
+            for process in processes.values():
+                process.signal(signal.SIGTERM)
+        eventually(
+            lambda: any(process.points.landed for process in processes.values()),
+            what=f"SIGKILL landed at {step}",
+        )
+        for process in processes.values():
+            process.points.disarm()
+        struck = [name for name, process in processes.items() if process.points.landed]
+        for name in struck:
+            assert processes[name].exit_code() == -signal.SIGKILL
+            print(f"round {self._round}: {name} killed {processes[name].points.landed}")
+        return struck
 
     def strike_restoring(self) -> None:
         """Take the dispatcher's disk away, and kill the process that rebuilds it."""

@@ -24,7 +24,7 @@ def jobs(
 
 def test_the_dispatcher_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike(jobs.dispatcher, step)
+        jobs.strike(step, jobs.dispatcher)
         jobs.start(jobs.dispatcher)
         jobs.await_ends()
     assert jobs.verdict() == []
@@ -32,7 +32,7 @@ def test_the_dispatcher_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
 
 def test_the_dispatcher_is_killed_at_each_step_and_loses_its_disk(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike(jobs.dispatcher, step)
+        jobs.strike(step, jobs.dispatcher)
         jobs.strike_restoring()
         jobs.start(jobs.dispatcher)
         jobs.await_ends()
@@ -41,26 +41,26 @@ def test_the_dispatcher_is_killed_at_each_step_and_loses_its_disk(jobs: JobsUnde
 
 def test_a_worker_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
     for step in WORKER_STEPS:
-        jobs.strike("w1", step)
-        jobs.start("w1")
+        for name in jobs.strike(step, "w1", "w2"):
+            jobs.start(name)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_a_worker_is_killed_while_it_leaves(jobs: JobsUnderLoad) -> None:
     for step in LEAVING_STEPS:
-        jobs.strike("w1", step, leaving=True)
-        jobs.start("w1")
+        for name in jobs.strike(step, "w1", leaving=True):
+            jobs.start(name)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_dispatcher_and_worker_are_killed_together(jobs: JobsUnderLoad) -> None:
     for step in ("called pay", "acked Outcome", "sends Ended", "acked Heartbeat"):
-        jobs.strike("w1", step)
+        struck = jobs.strike(step, "w1", "w2")
         jobs.named[jobs.dispatcher].kill()
-        jobs.start(jobs.dispatcher)
-        jobs.start("w1")
+        for name in (jobs.dispatcher, *struck):
+            jobs.start(name)
         jobs.await_ends()
     assert jobs.verdict() == []
 
@@ -69,7 +69,7 @@ def test_the_layout_is_switched_under_load(jobs: JobsUnderLoad) -> None:
     """Stages that are told to end, and stages that are killed, in both directions."""
     for step in ("", "", "before_commit", "after_commit"):
         if step:
-            jobs.strike(jobs.dispatcher, step)
+            jobs.strike(step, jobs.dispatcher)
         else:
             jobs.ask()
         for name in jobs.stages:
