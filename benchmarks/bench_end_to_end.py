@@ -59,18 +59,22 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--fused", action="store_true", help="run `tidegate pipeline`")
     chosen = parser.parse_args()
+    layout = Layout.fused() if chosen.fused else Layout()
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        results, wrong = asyncio.run(measure(Path(folder), chosen.seconds, chosen.rate))
+        results, wrong = asyncio.run(measure(Path(folder), layout, chosen.seconds, chosen.rate))
     report("end_to_end", results, as_json=chosen.json)
     sys.exit(1 if wrong else 0)
 
 
-async def measure(folder: Path, seconds: float, rate: int) -> tuple[list[Result], int]:
+async def measure(
+    folder: Path, layout: Layout, seconds: float, rate: int
+) -> tuple[list[Result], int]:
     starts_file = folder / "starts"
     settings = Settings(data_dir=folder / "data", port=0, topology=OVERLAY, log_level="warning")
     env = {"PYTHONPATH": APPLICATION_PATH, "BENCH_STARTS": str(starts_file)}
-    pipeline = Pipeline(settings, Layout(), app="bench_app:app", env=env)
+    pipeline = Pipeline(settings, layout, app="bench_app:app", env=env)
     async with asyncio.timeout(START_SECONDS):
         await pipeline.__aenter__()
     try:

@@ -216,6 +216,15 @@ def _dispatcher(settings: Settings, topology: Topology) -> None:
     run_stage(stage(topology, key), topology, settings)
 
 
+def _pipeline(settings: Settings, topology: Topology) -> None:
+    from streams.pipeline import stage
+    from streams.runtime.runner import run_stage
+    from streams.vault import read_key
+
+    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    run_stage(stage(topology, key), topology, settings)
+
+
 def _operator(settings: Settings, topology: Topology) -> None:
     from ingress.admission import SideDoor
     from streams.operator.run import run
@@ -236,6 +245,11 @@ _STAGES: dict[str, tuple[str, Callable[[str, _Run], Callable[..., None]], _Run]]
         "Own jobs, leases and the ledger of effects.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
         _stream_command,
         _dispatcher,
+    ),
+    "pipeline": (
+        "Run dedup, scheduler and dispatcher as one.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
+        _stream_command,
+        _pipeline,
     ),
     "operator": (
         "Serve the operator's API.\n\nNeeds TIDEGATE_ADMIN_TOKEN and TIDEGATE_VAULT_KEY_FILE.",

@@ -47,10 +47,13 @@ def of_event(
     envelope: Envelope, value: bytes, traceparent: str | None, *,
     partition: int, offset: int, event_time: int, now: int,
 ) -> DeadLetter:  # fmt: skip
-    """An event whose answer named a job, and for which no route came while it was kept."""
+    """An event whose answer named a job, and for which no route came while it was kept.
+
+    One that was handed over before its topic had it has no offset (-1): its own id tells it apart.
+    """
     headers = {"traceparent": traceparent.encode()} if traceparent else {}
     return DeadLetter(
-        id=f"dispatcher:events:{partition}:{offset}",
+        id=f"dispatcher:events:{partition}:{offset if offset >= 0 else envelope.event_id}",
         kind="record",
         tenant_id=envelope.tenant_id,
         reason="no_route",
@@ -60,7 +63,7 @@ def of_event(
         at=now,
         topic="events",
         partition=partition,
-        offset=offset,
+        offset=offset if offset >= 0 else None,
         key=envelope.tenant_id.encode(),
         value=value,
         traceparent=traceparent,

@@ -69,6 +69,7 @@ def counting_stage(punctuate_seconds: float = 0.1, inputs: tuple[str, ...] = ("i
         stores=(StoreSpec("counts", "counting.counts.changelog"),),
         processor=Counting,
         punctuate_seconds=punctuate_seconds,
+        writes=("out", "dlq"),
     )
 
 

@@ -78,14 +78,14 @@ class Desk:
     @property
     def dispatcher(self) -> Dispatcher:
         """The processor itself."""
-        task = self.driver._runs["dispatcher"].tasks[0]
+        task = self.driver.task("dispatcher")
         return cast(Dispatcher, task._processor._processor)
 
     def deploy(self, **changes: Any) -> None:
         """The dispatcher starts anew with another topology; its disk stays."""
         self.topology = dataclasses.replace(self.topology, **changes)
         self.driver._broker._topology = self.topology
-        self.driver._runs["dispatcher"].stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.run_of("dispatcher").stage = dispatcher.stage(self.topology, CLUSTER_KEY)
         self.driver.restart("dispatcher", keep_state=True)
 
     @contextmanager
@@ -153,7 +153,7 @@ class Desk:
     def start_with(self, *routes: Route, **changes: Any) -> None:
         """Start the dispatcher anew on its state, under a topology with other routes."""
         self.topology = dataclasses.replace(self.topology, routes=routes, **changes)
-        run = self.driver._runs["dispatcher"]
+        run = self.driver.run_of("dispatcher")
         run.stage = dispatcher.stage(self.topology, CLUSTER_KEY)
         self.driver.restart("dispatcher", keep_state=True)
         self.driver.advance(0.5)

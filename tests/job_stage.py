@@ -1,4 +1,4 @@
-"""The scheduler or the dispatcher as a process whose steps a test may end: `python job_stage.py`.
+"""A stage of the job path as a process whose steps a test may end: `python job_stage.py`.
 
 STAGE names it; the real stage, topology and settings (TIDEGATE_*), as `tidegate dispatcher` has.
 """
@@ -6,10 +6,12 @@ STAGE names it; the real stage, topology and settings (TIDEGATE_*), as `tidegate
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import fault_points
 
-from streams import dispatcher, scheduler
+from streams import dedup, dispatcher, pipeline, scheduler
+from streams.runtime.processor import AnyStage
 from streams.runtime.runner import run_stage
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
@@ -22,9 +24,11 @@ if __name__ == "__main__":
     name = os.environ["STAGE"]
     configure_logging(settings, stage=name, instance=settings.instance)
     topology = load(settings.topology)
-    if name == "dispatcher":
-        key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
-        stage = dispatcher.stage(topology, key)
-    else:
-        stage = scheduler.stage(topology)
-    run_stage(stage, topology, settings)
+    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    made: dict[str, Callable[[], AnyStage]] = {
+        "dedup": lambda: dedup.stage(topology),
+        "scheduler": lambda: scheduler.stage(topology),
+        "dispatcher": lambda: dispatcher.stage(topology, key),
+        "pipeline": lambda: pipeline.stage(topology, key),
+    }
+    run_stage(made[name](), topology, settings)

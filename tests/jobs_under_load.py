@@ -1,7 +1,7 @@
-"""Scheduler, dispatcher and workers as processes with jobs to do, for tests of faults.
+"""The stages and workers as processes with jobs to do, for tests of faults.
 
-with JobsUnderLoad(kafka, tmp_path) as jobs:
-    jobs.strike("dispatcher", "produced")  # asks for jobs of all kinds; SIGKILL there meanwhile
+with JobsUnderLoad(kafka, tmp_path, fused=False) as jobs:
+    jobs.strike("produced", "dispatcher")  # asks for jobs of all kinds; SIGKILL there meanwhile
     jobs.start("dispatcher")
     jobs.await_ends()                      # whatever nobody has to decide about has ended
     assert jobs.verdict() == []            # decides that, ends the processes, examines everything
@@ -9,8 +9,11 @@ with JobsUnderLoad(kafka, tmp_path) as jobs:
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,10 +27,11 @@ from jobs_verdict import Asked, Calls, JobsReader, as_asked, calls_in, done_once
 from stage_process import Cluster
 from verdict import Violation, copies, no_open_transaction, stores_as_changelogs
 
-from streams import dispatcher, scheduler
+from streams import pipeline
+from streams.runtime.layouts import FUSED
 from streams.runtime.processor import Stage
 from streams.runtime.topics import Topics
-from streams.serde.codec import COMMAND, DUPLICATE, ENVELOPE
+from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.ids import (
     event_job_id,
     fingerprint,
@@ -41,7 +45,6 @@ from streams.serde.records import (
     Cancel,
     Command,
     CommandBody,
-    Duplicate,
     Envelope,
     Move,
     PayloadRef,
@@ -69,6 +72,7 @@ leases: {term_seconds: 4, heartbeat_seconds: 0.5, margin_seconds: 1}
 ROUTES = "routes: [{match: {source: shop, event_type: order.created}, job: note}]\n"
 """What the first dispatcher lacks: the event of the first round is kept without a job."""
 
+TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
 TENANTS = ("acme", "globex", "initech")
 MAILS = frozenset({"note", "slow", "flaky", "parked"})
 ENDS = {"hopeless": "failed", "endless": "cancelled"}
@@ -80,8 +84,9 @@ _SETTLED_AFTER_MS = (TIMEOUT + 1) * 1000
 class JobsUnderLoad:
     """One test's topics under a prefix of their own; nobody works in the pool `aside`."""
 
-    def __init__(self, kafka: KafkaUnderTest, folder: Path) -> None:
+    def __init__(self, kafka: KafkaUnderTest, folder: Path, *, fused: bool) -> None:
         self.folder = folder
+        self.fused = fused
         self.asked: dict[str, Asked] = {}
         self.processes: list[FaultyProcess] = []
         self.named: dict[str, FaultyProcess] = {}
@@ -98,9 +103,10 @@ class JobsUnderLoad:
         self._reader = JobsReader(self.cluster)
 
     def __enter__(self) -> Self:
-        for name in ("scheduler", "dispatcher", "w1", "w2"):
+        for name in (*self.stages, "w1", "w2"):
             self.start(name)
-        self.named["dispatcher"].wait_for('"event": "running"')
+        self._first = self.named[self.dispatcher]
+        self._first.wait_for('"event": "running"')
         self._topology_file.write_text(TOPOLOGY + ROUTES)
         return self
 
@@ -121,31 +127,78 @@ class JobsUnderLoad:
 
     # Processes.
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The processes of the stages, in the order of the flow."""
+        return (FUSED,) if self.fused else self.topology.fused
+
+    @property
+    def dispatcher(self) -> str:
+        """The process that dispatches."""
+        return self.stages[-1]
+
+    def switch(self) -> None:
+        """Have the stages that were stopped or killed go on in the other layout."""
+        self.fused = not self.fused
+        layout = "fused" if self.fused else "apart"
+        command = [TIDEGATE, "topology", "layout", layout]
+        done = subprocess.run(
+            command, env=os.environ | self._environ(""), capture_output=True, text=True, check=False
+        )
+        print(f"round {self._round}: {layout}: {done.stdout}{done.stderr}")
+        assert done.returncode == 0
+        for name in self.stages:
+            self.start(name)
+
+    def await_session_ends(self) -> None:
+        """Until the groups of the stages, which have ended, have no members any more."""
+        names = [self.cluster.prefix + name for name in self.stages]
+
+        def empty() -> bool:
+            described = self.cluster.admin.describe_consumer_groups(names).values()
+            return all(not answer.result(10).members for answer in described)
+
+        eventually(empty, what="the stages' sessions are over")
+
     def start(self, name: str) -> FaultyProcess:
         """One more process: a stage, or a worker under this name."""
-        environ, program = self._environ(name), "job_stage.py"
-        if name not in ("scheduler", "dispatcher"):
-            program = "faulty_worker.py"
+        stage = name in (FUSED, *self.topology.fused)
+        environ, program = self._environ(name), "job_stage.py" if stage else "faulty_worker.py"
         log = self.folder / f"{name}-{len(self.processes)}.log"
         self.named[name] = FaultyProcess(program, log, environ)
         self.processes.append(self.named[name])
         return self.named[name]
 
-    def strike(self, name: str, step: str, *, leaving: bool = False) -> None:
-        """SIGKILL a process at that step, while it works or, told by SIGTERM, leaves."""
-        process = self.named[name]
-        eventually(process.ready, what=f"{name} is ready")
-        process.points.arm(step, signal.SIGKILL)
+    def strike(self, step: str, *names: str, leaving: bool = False) -> list[str]:
+        """SIGKILL at that step, while it works or, told by SIGTERM, leaves; who was struck.
+
+        Of several processes it is the first that gets there, or more that do so at that moment.
+        """
+        processes = {name: self.named[name] for name in names}
+        for name, process in processes.items():
+            eventually(process.ready, what=f"{name} is ready")
+            process.points.arm(step, signal.SIGKILL)
         self.ask()
         if leaving:
-            process.signal(signal.SIGTERM)
-        print(f"round {self._round}: {name} killed {process.await_fault(step, signal.SIGKILL)}")
+            for process in processes.values():
+                process.signal(signal.SIGTERM)
+        eventually(
+            lambda: any(process.points.landed for process in processes.values()),
+            what=f"SIGKILL landed at {step}",
+        )
+        for process in processes.values():
+            process.points.disarm()
+        struck = [name for name, process in processes.items() if process.points.landed]
+        for name in struck:
+            assert processes[name].exit_code() == -signal.SIGKILL
+            print(f"round {self._round}: {name} killed {processes[name].points.landed}")
+        return struck
 
     def strike_restoring(self) -> None:
         """Take the dispatcher's disk away, and kill the process that rebuilds it."""
-        shutil.rmtree(self.folder / "data/state/dispatcher")
-        landed = self.start("dispatcher").fault("restoring")
-        print(f"round {self._round}: dispatcher killed {landed}")
+        shutil.rmtree(self.folder / "data/state" / self.dispatcher)
+        landed = self.start(self.dispatcher).fault("restoring")
+        print(f"round {self._round}: {self.dispatcher} killed {landed}")
 
     # What is asked.
 
@@ -203,20 +256,16 @@ class JobsUnderLoad:
             print_, new_id("evt"), "shop", tenant, "order.created", None, 1, b"h" * 32, key, key,
             "application/json", None, None, PayloadRef(0, (7,), 10, "kek"), {}, "webhook",
         )  # fmt: skip
-        self._send("events", tenant, tenant.encode(), ENVELOPE.encode(event))
-        now = round(time.time() * 1000)
-        self._send(
-            "duplicates", tenant, print_, DUPLICATE.encode(Duplicate(tenant, 1, now, now, None))
-        )
+        for _ in range(2):
+            self._send("events.received", tenant, tenant.encode(), ENVELOPE.encode(event))
         self._expect(job_id, tenant, "note")
         self._undecided[job_id] = Reroute(print_, "it has a route now", "ops")
 
     def _roll_out(self) -> None:
         """Start the first dispatcher anew, if it still runs: the next one has the routes."""
-        first = self.processes[1]
-        if first.alive:
-            assert first.stop() == 0
-            self.start("dispatcher")
+        if self._first.alive:
+            assert self._first.stop() == 0
+            self.start(self.dispatcher)
 
     def _settle(self) -> None:
         """Say truly of each payment in review whether it was made."""
@@ -255,7 +304,7 @@ class JobsUnderLoad:
         found += done_once(self.asked, calls_in(lines), MAILS)
         found += never_two(lines)
         found += letters(self.cluster, jobs)
-        for stage in (scheduler.stage(self.topology), dispatcher.stage(self.topology, b"k" * 32)):
+        for stage in pipeline.stage(self.topology, b"k" * 32).parts:
             found += self._stores(stage)
         self._acquitted = not found
         print(f"{len(self.asked)} jobs, {len(lines)} calls; violations: {found}")
@@ -279,20 +328,26 @@ class JobsUnderLoad:
         found: list[Violation] = []
         with TemporaryDirectory() as scratch:
             shutil.copytree(self.folder / "data/state", Path(scratch) / "state")
-            environ = {**self._environ(stage.name), "TIDEGATE_DATA_DIR": scratch}
+            settings = load_settings({**self._environ(stage.name), "TIDEGATE_DATA_DIR": scratch})
             changelogs = Topics(self.cluster.admin, self.cluster.prefix).changelogs(stage)
             for spec in stage.stores:
-                settings, width = [load_settings(environ)], self.topology.partitions
-                stores = copies(settings, stage.name, spec, changelogs[spec.changelog], width)
+                stores = [
+                    copy
+                    for name in (stage.name, FUSED)
+                    for copy in copies(
+                        [settings], name, spec, changelogs[spec.changelog],
+                        self.topology.partitions,
+                    )
+                ]  # fmt: skip
                 read = self.cluster.read(spec.changelog)
                 found += stores_as_changelogs(spec, stores, read)
         return found
 
     def _environ(self, name: str) -> dict[str, str]:
         key = str(self.folder / "key")
-        stage = name in ("scheduler", "dispatcher")
+        worker = name in ("w1", "w2")
         return {
-            **self.cluster.environ(self.folder / "data", "0" if stage else name),
+            **self.cluster.environ(self.folder / "data", name if worker else "0"),
             "STAGE": name,
             HAPPENED: str(self.folder / "happened"),
             "TIDEGATE_TOPOLOGY": str(self._topology_file),

@@ -109,7 +109,7 @@ class DriverBed:
     def crash(self, at: Step, *records: tuple[bytes, bytes], disk_lost: bool) -> None:
         self._driver.crash(self._stage, at)
         self.send(*records)
-        assert self._driver._runs[self._stage].commits.armed is None, "it did not die"
+        assert self._driver.run_of(self._stage).commits.armed is None, "it did not die"
         if disk_lost:
             self.lose_disk()
 

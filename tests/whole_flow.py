@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 from dispatching import CLUSTER_KEY, ROUTES, envelope
@@ -30,7 +30,7 @@ from streams import (
 )
 from streams.key_book import KeyBook
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Record
+from streams.runtime.processor import FusedStage, Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.records import TERMINAL, Command, Job, PayloadRef, Submit
@@ -113,10 +113,14 @@ class Story:
 
 @dataclass
 class Flow:
-    """One pipeline; `disturb` is called at every turn: a record comes to it, or a second passes."""
+    """One pipeline; `disturb` is called at every turn: a record comes to it, or a second passes.
+
+    `fused`: its stages are one, or apart.
+    """
 
     outside: Outside = field(default_factory=Outside)
     disturb: Callable[[], None] = lambda: None
+    fused: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.topology = replace(load(), routes=ROUTES)
@@ -125,7 +129,8 @@ class Flow:
             scheduler.stage(self.topology),
             dispatcher.stage(self.topology, CLUSTER_KEY),
         ]
-        self.driver = TopologyTestDriver(stages, self.topology)
+        fused = FusedStage("pipeline", tuple(stages))
+        self.driver = TopologyTestDriver([fused] if self.fused else stages, self.topology)
         self.vault = local_vault(b"v" * 32)
         self.book = KeyBook(self.vault)
         self._payloads: dict[tuple[int, int], bytes] = {}
@@ -218,7 +223,7 @@ class Flow:
 
     def lose_store(self, stage: str, name: str) -> None:
         """Delete one store's files, and start the stage anew."""
-        for task in self.driver._runs[stage].tasks.values():
+        for task in self.driver.run_of(stage).tasks.values():
             task.stores[name].backend.wipe()
         self.driver.restart(stage, keep_state=True)
 

@@ -12,7 +12,12 @@ from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
 from streams.settings import Settings
 
-_WAVES = (("ingress",), ("worker",), ("dedup", "scheduler", "dispatcher"), ("operator",))
+_WAVES = (
+    ("ingress",),
+    ("worker",),
+    ("dedup", "scheduler", "dispatcher", "pipeline"),
+    ("operator",),
+)
 """Order of stopping: nothing new comes in, what runs ends, what that wrote is worked off."""
 
 _HTTP_STAGES = {"ingress", "operator"}
@@ -20,14 +25,20 @@ _HTTP_STAGES = {"ingress", "operator"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many processes of each stage."""
+    """How many processes of each stage; those of `pipeline` are in the place of three stages."""
 
     ingress: int = 1
     dedup: int = 1
     scheduler: int = 1
     dispatcher: int = 1
+    pipeline: int = 0
     worker: int = 1
     operator: int = 1
+
+    @classmethod
+    def fused(cls, processes: int = 1, **others: int) -> Layout:
+        """The three stages as one, in so many processes."""
+        return cls(dedup=0, scheduler=0, dispatcher=0, pipeline=processes, **others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.errors import ConfigError
 from streams.running import read_state
+from streams.runtime.layouts import LayoutName
 from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0
@@ -58,6 +59,7 @@ class Pipeline:
     ) -> None:
         self.settings = settings
         self.members: tuple[Member, ...] = members(layout)
+        self._layout: LayoutName = "fused" if layout.pipeline else "apart"
         self.broker: SupervisedBroker | None = None
         self.supervisor: Supervisor | None = None
         self._app = app
@@ -96,6 +98,7 @@ class Pipeline:
             await _leftover_broker_gone(self.settings.data_dir)
         await self._start_broker()
         await self._apply_topology()
+        await self._carry_over()
         await self._start_stages()
 
     async def _open_front(self) -> None:
@@ -124,6 +127,17 @@ class Pipeline:
             self.settings,
             allow_unsafe=self._allow_unsafe or self.broker is not None,
         )
+
+    async def _carry_over(self) -> None:
+        """Go on where the stages of the other layout stopped, if they ran before."""
+        from streams.runtime.layouts import carry_over
+        from streams.topology.apply import connect
+        from streams.topology.load import load
+
+        topology, admin = load(self.settings.topology), connect(self.settings)
+        moved = await asyncio.to_thread(carry_over, self._layout, topology, self.settings, admin)
+        if moved:
+            self._say(f"the stages run {self._layout} from now on: their positions were moved")
 
     async def _start_stages(self) -> None:
         env = environment(self.settings, {**self.credentials.environment(), **self._env})

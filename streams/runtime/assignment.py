@@ -18,12 +18,13 @@ from confluent_kafka.admin import AdminClient
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough
+from streams.runtime.fused_task import task_of
 from streams.runtime.offsets import Place, earliest, offset_in, request_offsets
-from streams.runtime.processor import Stage
+from streams.runtime.partition_task import PartitionTask
+from streams.runtime.processor import AnyStage
 from streams.runtime.restore import Restore, Restoring
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
-from streams.runtime.task import Task
 from streams.runtime.task_stores import close_backend
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend
@@ -44,7 +45,7 @@ class Assignment:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: AnyStage,
         source: Source,
         admin: AdminClient,
         prefix: str,
@@ -55,7 +56,7 @@ class Assignment:
         read_through: ReadThrough,
         set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, PartitionTask] = {}
         self._stage = stage
         self._source = source
         self._admin = admin
@@ -69,7 +70,7 @@ class Assignment:
         self._opened: dict[int, dict[str, Backend]] = {}
         self._positions: dict[tuple[str, int], int] = {}
         self._restore: Restore | None = None
-        self._building: list[tuple[Task, Generator[None]]] = []
+        self._building: list[tuple[PartitionTask, Generator[None]]] = []
 
     def keep(self, partitions: Collection[int]) -> bool:
         """Close all tasks but those of these partitions, and whatever is not restored yet.
@@ -110,7 +111,7 @@ class Assignment:
         """Whether tasks are yet to come of what was begun."""
         return self._restore is not None or bool(self._building)
 
-    def advance(self) -> list[Task]:
+    def advance(self) -> list[PartitionTask]:
         """Restore one part more; the tasks that are ready by it."""
         if self._restore is not None:
             self._read(self._restore)
@@ -126,9 +127,9 @@ class Assignment:
             self._building = [(task, task.restoring()) for task in tasks]
             self._opened = {}
 
-    def _build(self) -> list[Task]:
+    def _build(self) -> list[PartitionTask]:
         """Let processors build what they derive, for a moment or until all have."""
-        ready: list[Task] = []
+        ready: list[PartitionTask] = []
         until = time.monotonic() + _PART_SECONDS
         while self._building:
             task, parts = self._building[0]
@@ -157,9 +158,9 @@ class Assignment:
             task.close()
         self._building = []
 
-    def _task(self, partition: int, backends: dict[str, Backend]) -> Task:
+    def _task(self, partition: int, backends: dict[str, Backend]) -> PartitionTask:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}
-        return Task(
+        return task_of(
             self._stage, partition, backends, self._clock, self._read_through, positions,
             self._set_aside,
         )  # fmt: skip
@@ -180,6 +181,6 @@ class Assignment:
         return {place: max(start, found.get(place, 0)) for place, start in starts.items()}
 
 
-def positions(tasks: Iterable[Task]) -> dict[Place, int]:
+def positions(tasks: Iterable[PartitionTask]) -> dict[Place, int]:
     """Where each input of these tasks goes on."""
     return {(topic, t.partition): at for t in tasks for topic, at in t.positions.items()}

@@ -8,14 +8,18 @@ restore and crashes between the steps of a commit behave as they do on a broker.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import cast
 
 from streams.errors import StageFailed
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.executor import Executor, by_task
+from streams.runtime.fused_task import FusedTask, task_of
 from streams.runtime.memory_broker import Crashed, CrashPoint, MemoryBroker, MemoryTransactions
-from streams.runtime.processor import Header, Record, Stage, StoreSpec
+from streams.runtime.partition_task import PartitionTask
+from streams.runtime.processor import AnyStage, Header, Record, StoreSpec, parts_of
 from streams.runtime.task import Task
 from streams.state.memory import MemoryTables
 from streams.state.store import Backend, Changes, Checkpoint, KeyValueStore, Tables
@@ -24,6 +28,9 @@ from streams.topology.model import Topology
 START_MS = 1_750_000_000_000
 _MOST_STEPS = 2_000
 _BATCH = 10_000
+
+Offsets = Mapping[tuple[str, int], int]
+"""(logical topic, partition) to the next offset."""
 
 OpenTables = Callable[[str, str, int], Tables]
 """(stage, store, partition) to its tables, as they were when they were last closed."""
@@ -56,28 +63,29 @@ class _Watched:
         self._written()
 
 
-class _StageRun:
+class StageRun:
     """One stage's process: its disk outlives a crash, its tasks do not."""
 
     def __init__(
         self,
-        stage: Stage,
+        stage: AnyStage,
         broker: MemoryBroker,
         clock: VirtualClock,
         unread: set[str],
         set_aside: set[tuple[str, int, int]],
         open_tables: OpenTables,
+        offsets: dict[tuple[str, int], int],
     ) -> None:
         self.stage = stage
+        self.offsets = offsets
         self._broker, self._clock = broker, clock
         self._unread = unread
         self._set_aside = set_aside
         self._open = open_tables
         self._tables: list[Tables] = []
-        self._offsets: dict[tuple[str, int], int] = {}
-        self.commits = MemoryTransactions(broker, self._offsets)
+        self.commits = MemoryTransactions(broker, offsets)
         self._executor = Executor(self.commits)
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, PartitionTask] = {}
         self.due_ms = 0.0
         self._failed = False
         self.start()
@@ -104,7 +112,7 @@ class _StageRun:
         found: list[Record] = []
         for (topic, partition), log in self._broker.records.items():
             if topic in self.stage.inputs and partition in self.tasks:
-                position = self._offsets.get((topic, partition), 0)
+                position = self.tasks[partition].positions[topic]
                 found += log[position : position + _BATCH]
         return found
 
@@ -127,17 +135,18 @@ class _StageRun:
         while self._tables:
             self._tables.pop().close()
 
-    def _task(self, partition: int) -> Task:
+    def _task(self, partition: int) -> PartitionTask:
         backends = {spec.name: self._restore(spec, partition) for spec in self.stage.stores}
-        positions = {t: self._offsets.get((t, partition), 0) for t in self.stage.inputs}
-        return Task(
+        positions = {t: self.offsets.get((t, partition), 0) for t in self.stage.inputs}
+        return task_of(
             self.stage, partition, backends, self._clock,
             lambda topic, _partition, _moment: topic not in self._unread, positions,
             self._set_aside,
         )  # fmt: skip
 
     def _restore(self, spec: StoreSpec, partition: int) -> Backend:
-        self._tables.append(self._open(self.stage.name, spec.name, partition))
+        part = next(part for part in parts_of(self.stage) if spec in part.stores)
+        self._tables.append(self._open(part.name, spec.name, partition))
         backend = backend_for(spec, self._tables[-1])
         checkpoint = backend.checkpoint()
         log = self._broker.records[spec.changelog, partition]
@@ -161,7 +170,7 @@ class TopologyTestDriver:
 
     def __init__(
         self,
-        stages: Sequence[Stage],
+        stages: Sequence[AnyStage],
         topology: Topology,
         partitions: int | None = None,
         open_tables: OpenTables | None = None,
@@ -172,13 +181,8 @@ class TopologyTestDriver:
         self.set_aside: set[tuple[str, int, int]] = set()
         self._held = False
         kept: dict[tuple[str, str, int], Tables] = defaultdict(MemoryTables)
-        opened = open_tables or (lambda *place: kept[place])
-        self._runs = {
-            stage.name: _StageRun(
-                stage, self._broker, self._clock, self.unread, self.set_aside, opened
-            )
-            for stage in stages
-        }
+        self._open_tables = open_tables or (lambda *place: kept[place])
+        self._runs = {stage.name: self._run(stage) for stage in stages}
 
     @property
     def now(self) -> int:
@@ -229,11 +233,23 @@ class TopologyTestDriver:
 
     def store(self, stage: str, name: str, partition: int = 0) -> KeyValueStore:
         """A store's committed state."""
-        return self._runs[stage].tasks[partition].stores[name]
+        return self.run_of(stage).tasks[partition].stores[name]
+
+    def run_of(self, stage: str) -> StageRun:
+        """The process that runs a stage, alone or fused with others."""
+        for run in self._runs.values():
+            if stage in (run.stage.name, *(part.name for part in parts_of(run.stage))):
+                return run
+        raise KeyError(stage)
+
+    def task(self, stage: str, partition: int = 0) -> Task:
+        """The task of one partition of a stage, alone or fused with others."""
+        found = self.run_of(stage).tasks[partition]
+        return found.part(stage) if isinstance(found, FusedTask) else cast(Task, found)
 
     def restart(self, stage: str, *, keep_state: bool = False) -> None:
         """Start a stage anew, from its changelogs alone unless its disk is kept."""
-        run = self._runs[stage]
+        run = self.run_of(stage)
         for task in run.tasks.values():
             task.closed()
         if not keep_state:
@@ -246,12 +262,27 @@ class TopologyTestDriver:
         With `times` it passes it so often, the last time being its end: `produced` is passed
         once for each task, `between_writes` once for each store of each task.
         """
-        self._runs[stage].commits.arm(at, times)
+        self.run_of(stage).commits.arm(at, times)
 
     def close(self) -> None:
         """Close the tables, for those that lie on a disk."""
         for run in self._runs.values():
             run.close()
+
+    def lay_out(self, stages: Sequence[AnyStage]) -> None:
+        """End every process and start others: positions and disks of the stages are carried over.
+
+        So fused stages go on where stages apart have stopped, and the other way round.
+        """
+        offsets = {place: at for run in self._runs.values() for place, at in run.offsets.items()}
+        self.close()
+        self._runs = {stage.name: self._run(stage, offsets) for stage in stages}
+
+    def _run(self, stage: AnyStage, offsets: Offsets = MappingProxyType({})) -> StageRun:
+        own = {place: at for place, at in offsets.items() if place[0] in stage.inputs}
+        return StageRun(
+            stage, self._broker, self._clock, self.unread, self.set_aside, self._open_tables, own
+        )
 
     def _flow(self) -> None:
         moved = True

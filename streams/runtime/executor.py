@@ -9,7 +9,8 @@ costs tens of transactions, not thousands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
@@ -17,9 +18,9 @@ from typing import Protocol
 import structlog
 
 from streams.errors import ConfigError, StageFailed
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Record
-from streams.runtime.task import Task
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +29,9 @@ _PARTITION = itemgetter(1)  # of a record; by name costs double
 
 _MOST_REFUSED = 16
 """Initiated outputs that one step finds guilty; the next step finds the rest."""
+
+Work = tuple[PartitionTask, Sequence[Record]]
+"""A task, and records for it."""
 
 Destination = tuple[str, bytes | None]
 """Logical topic and key of an output."""
@@ -52,7 +56,7 @@ class OutputRefused(Exception):
 class Transactions(Protocol):
     """Makes tasks' outputs, changes and positions true together."""
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         """Commit and tell the tasks so.
 
         Every transaction sends the positions of its tasks, changed or not: without a valid
@@ -70,7 +74,7 @@ class Executor:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def step(self, batch: Sequence[tuple[Task, Sequence[Record]]], due: Sequence[Task]) -> None:
+    def step(self, batch: Sequence[Work], due: Sequence[PartitionTask]) -> None:
         """Process each task's records in order, punctuate the due tasks, commit once.
 
         Each task of either initiates what it has to.
@@ -81,21 +85,30 @@ class Executor:
             self._together(batch, due, initiating)
         except OutputRefused as refused:
             log.warning("an output was refused: looking for its cause", detail=refused.detail)
-            work = [(task, record) for task, records in batch for record in records]
-            if initiating:  # whose outputs are the likelier cause
-                self._within(work)
-            else:
-                self._apart(work)
-            for task in due:
-                self._punctuate_alone(task)
-            for task in initiating:
-                self._initiate_alone(task)
+            with _by_topics(tasks):
+                self._find(batch, due, initiating)
+
+    def _find(
+        self,
+        batch: Sequence[Work],
+        due: Sequence[PartitionTask],
+        initiating: Sequence[PartitionTask],
+    ) -> None:
+        work = [(task, record) for task, records in batch for record in records]
+        if initiating:  # whose outputs are the likelier cause
+            self._within(work)
+        else:
+            self._apart(work)
+        for task in due:
+            self._punctuate_alone(task)
+        for task in initiating:
+            self._initiate_alone(task)
 
     def _together(
         self,
-        batch: Sequence[tuple[Task, Sequence[Record]]],
-        due: Sequence[Task] = (),
-        initiating: Sequence[Task] = (),
+        batch: Sequence[Work],
+        due: Sequence[PartitionTask] = (),
+        initiating: Sequence[PartitionTask] = (),
     ) -> None:
         for task, records in batch:
             task.process(records)
@@ -106,7 +119,7 @@ class Executor:
         tasks = (*(task for task, _ in batch), *due)
         self._commit(list({id(task): task for task in tasks if task.dirty}.values()))
 
-    def _commit(self, changed: Sequence[Task], *, alone: bool = False) -> None:
+    def _commit(self, changed: Sequence[PartitionTask], *, alone: bool = False) -> None:
         if not changed:
             return
         try:
@@ -116,7 +129,7 @@ class Executor:
                 task.rollback()
             raise
 
-    def _within(self, work: Sequence[tuple[Task, Record]]) -> None:
+    def _within(self, work: Sequence[tuple[PartitionTask, Record]]) -> None:
         """Do the work, and pass by the records in it whose outputs are refused."""
         tasks = {task.partition: task for task, _ in work}
         try:
@@ -124,7 +137,7 @@ class Executor:
         except OutputRefused:
             self._apart(work)
 
-    def _apart(self, work: Sequence[tuple[Task, Record]]) -> None:
+    def _apart(self, work: Sequence[tuple[PartitionTask, Record]]) -> None:
         if len(work) < 2:
             for task, record in work:
                 self._alone(task, record)
@@ -133,14 +146,14 @@ class Executor:
         self._within(work[:middle])
         self._within(work[middle:])
 
-    def _alone(self, task: Task, record: Record) -> None:
+    def _alone(self, task: PartitionTask, record: Record) -> None:
         task.process([record])
         refused = self._refusal(task, alone=True)
         if refused is not None:
             task.refuse(record, "output_refused", refused.detail)
             self._pass_by(task, record)
 
-    def _pass_by(self, task: Task, record: Record) -> None:
+    def _pass_by(self, task: PartitionTask, record: Record) -> None:
         refused = self._refusal(task, alone=True)
         if refused is not None:
             raise ConfigError(
@@ -149,13 +162,13 @@ class Executor:
                 "as `tidegate topology plan` says; until then nothing behind it is done"
             )
 
-    def _punctuate_alone(self, task: Task) -> None:
+    def _punctuate_alone(self, task: PartitionTask) -> None:
         task.punctuate()
         refused = self._refusal(task, alone=True)
         if refused is not None:
             log.error("what a punctuation did is refused: undone", detail=refused.detail)
 
-    def _initiate_alone(self, task: Task) -> None:
+    def _initiate_alone(self, task: PartitionTask) -> None:
         for _ in range(_MOST_REFUSED):
             forwarded = task.initiate()
             refused = self._refusal(task)
@@ -163,19 +176,21 @@ class Executor:
                 return
             self._search(task, forwarded or 1)
 
-    def _search(self, task: Task, among: int) -> None:
+    def _search(self, task: PartitionTask, among: int) -> None:
         """Find the guilty output among the first so many; commit the innocent ones on the way."""
         while among > 0:
             limit = max(1, among // 2)
             task.initiate(limit)
-            outputs = [(topic, own[0].key) for topic, _, own in task.ctx.outputs]
+            outputs = [(topic, own[0].key) for topic, _, own in task.outputs]
             refused = self._refusal(task, alone=limit == 1)
             if refused is not None and limit == 1:
                 self._drop(task, refused, outputs)
                 return
             among = limit if refused is not None else among - limit
 
-    def _drop(self, task: Task, refused: OutputRefused, outputs: Sequence[Destination]) -> None:
+    def _drop(
+        self, task: PartitionTask, refused: OutputRefused, outputs: Sequence[Destination]
+    ) -> None:
         if not outputs:
             raise StageFailed(
                 f"stage {task.stage.name}: the broker refuses a change of its state "
@@ -192,7 +207,7 @@ class Executor:
                 f"({again.detail}): mend the topics, as `tidegate topology plan` says"
             )
 
-    def _refusal(self, task: Task, *, alone: bool = False) -> OutputRefused | None:
+    def _refusal(self, task: PartitionTask, *, alone: bool = False) -> OutputRefused | None:
         """Commit what one task did; how the broker refused it, or None."""
         try:
             self._commit([task] if task.dirty else [], alone=alone)
@@ -201,9 +216,21 @@ class Executor:
         return None
 
 
+@contextmanager
+def _by_topics(tasks: Sequence[PartitionTask]) -> Iterator[None]:
+    """Nobody pays for another's fault: fused stages do one stage's work at a time."""
+    for task in tasks:
+        task.hand_over = False
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.hand_over = True
+
+
 def by_task(
-    tasks: Mapping[int, Task], records: Sequence[Record]
-) -> list[tuple[Task, list[Record]]]:
+    tasks: Mapping[int, PartitionTask], records: Sequence[Record]
+) -> list[tuple[PartitionTask, list[Record]]]:
     """Records by the task of their partition, in order; those of no task here are left out."""
     ordered = sorted(records, key=_PARTITION)
     return [(tasks[p], list(own)) for p, own in groupby(ordered, _PARTITION) if p in tasks]

@@ -9,8 +9,8 @@ from typing import Literal
 from streams.runtime.clock import Clock
 from streams.runtime.context import Output
 from streams.runtime.executor import OutputRefused
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
-from streams.runtime.task import Task
 from streams.topology.model import Topology
 
 CrashPoint = Literal[
@@ -77,7 +77,7 @@ class MemoryTransactions:
         """Crash when a commit passes this point for the so-manieth time from now."""
         self.armed, self._passes = point, times
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         for task in tasks:
             self._check(task)
         self.passed("received")
@@ -104,21 +104,21 @@ class MemoryTransactions:
                 self.armed = None
                 raise Crashed
 
-    def _check(self, task: Task) -> None:
+    def _check(self, task: PartitionTask) -> None:
         for topic, partition, records in _outputs(task):
             for record in records:
                 self._broker.check(topic, partition, record.key, record.value)
 
-    def _ends(self, task: Task) -> dict[str, int]:
+    def _ends(self, task: PartitionTask) -> dict[str, int]:
         return {
             store: len(self._broker.records[topic, task.partition])
             for store, topic, *_ in task.changelog()
         }
 
 
-def _outputs(task: Task) -> Iterator[Output]:
+def _outputs(task: PartitionTask) -> Iterator[Output]:
     """All that a task sends: its outputs, then the changelog of each store."""
-    yield from task.ctx.outputs
+    yield from task.outputs
     for _, topic, logged, at in task.changelog():
         records = [Record(topic, task.partition, 0, at, key, value) for key, value in logged]
         yield topic, task.partition, records

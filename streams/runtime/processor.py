@@ -178,13 +178,53 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage as the runtime runs it: inputs are co-partitioned logical topics."""
+    """A stage as the runtime runs it: inputs are co-partitioned logical topics.
+
+    `writes` are globs of the topics that it forwards to.
+    """
 
     name: str
     inputs: tuple[str, ...]
     stores: tuple[StoreSpec, ...]
     processor: Callable[[int], Processor]
     punctuate_seconds: float = 0.1
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FusedStage:
+    """Stages of the same partitions that a process runs as one, in the order of the flow.
+
+    They have one consumer group, one producer and one transaction. What one forwards to an input of
+    another is handed over in memory (`runtime/fused_task.py`).
+    """
+
+    name: str
+    parts: tuple[Stage, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(topic for part in self.parts for topic in part.inputs)
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        return tuple(spec for part in self.parts for spec in part.stores)
+
+    @property
+    def punctuate_seconds(self) -> float:
+        return min(part.punctuate_seconds for part in self.parts)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(topic for part in self.parts for topic in part.writes)
+
+
+AnyStage = Stage | FusedStage
+
+
+def parts_of(stage: AnyStage) -> tuple[Stage, ...]:
+    """The stages that a stage consists of: itself, unless it is fused."""
+    return (stage,) if isinstance(stage, Stage) else stage.parts
 
 
 def declared_stage(
@@ -202,4 +242,4 @@ def declared_stage(
         StoreSpec(s.name, s.changelog, s.kind, topology.window_ms if s.kind == "window" else 0)
         for s in declared.stores
     )
-    return Stage(name, declared.reads, stores, processor, punctuate_seconds)
+    return Stage(name, declared.reads, stores, processor, punctuate_seconds, declared.writes)

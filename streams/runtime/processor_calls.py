@@ -52,6 +52,25 @@ class ProcessorCalls:
         except Exception as error:
             self._fail(_at(record), error, _way_out(record, error))
 
+    def handle_all(self, records: Sequence[Record], ctx: Context) -> None:
+        """Run `process_batch`, or else `process` for each.
+
+        Raises:
+            PoisonRecord: one record's fault.
+            StageFailed: no record's fault.
+        """
+        if self.batch is None:
+            for record in records:
+                self.handle(record, ctx)
+            return
+        try:
+            self.batch(records, ctx)
+        except (PoisonRecord, StoreDamaged):
+            raise
+        except Exception as error:
+            log.warning("a batch raised", error=traceback.format_exc())
+            raise StageFailed(_cause(error)) from error
+
     def undo(self, ctx: Context) -> None:
         """Run `undone`, which is there."""
         with self._ending("undone"):

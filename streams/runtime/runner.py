@@ -26,8 +26,9 @@ from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
+from streams.runtime.layouts import refuse_other
 from streams.runtime.offsets import offsets_admin
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
@@ -46,7 +47,7 @@ _IDLE_SECONDS = 0.2
 _QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
-def run_stage(stage: Stage, topology: Topology, settings: Settings) -> None:
+def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
     Serves the probes on `settings.probe_port`; ready means that the broker answers and every
@@ -88,7 +89,7 @@ class StageLoop:
     """The loop of one stage's process."""
 
     def __init__(
-        self, stage: Stage, topology: Topology, settings: Settings, stop: threading.Event
+        self, stage: AnyStage, topology: Topology, settings: Settings, stop: threading.Event
     ) -> None:
         self._stage = stage
         self._topology = topology
@@ -96,6 +97,7 @@ class StageLoop:
         self._stop = stop
         self._outage = Outage()
         self._restored = False
+        self._looked = False
         self._due = 0.0
 
     def ready(self) -> bool:
@@ -109,6 +111,7 @@ class StageLoop:
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
         if known is None:
             return
+        self._refuse_other_layout()
         with broker_clock(self._settings, self._stage.name) as self._clock:
             if self._clock.awaited(self._pause):
                 self._serve(known)
@@ -122,6 +125,10 @@ class StageLoop:
         finally:
             self._assignment.close()
             self._source.close()
+
+    def _refuse_other_layout(self) -> None:
+        stage, topology, settings = self._stage.name, self._topology, self._settings
+        refuse_other(stage, topology, settings, self._admin, self._outage, self._pause)
 
     def _pause(self) -> bool:
         return self._stop.wait(_IDLE_SECONDS)
@@ -142,7 +149,7 @@ class StageLoop:
             prefix,
             producer_config(settings, **_QUIET),
             self._source,
-            StageTopics(self._topics, stage, self._topology),
+            StageTopics(self._topics, stage),
             self._outage,
             self._stop.is_set,
         )
@@ -207,6 +214,9 @@ class StageLoop:
         self._restored = False
         if self._assignment.keep(self._source.delivering):
             self._running()
+        if not self._looked:
+            self._refuse_other_layout()
+            self._looked = True
         try:
             refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
             self._transactions.settle()

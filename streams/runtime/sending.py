@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streams.runtime.failures import MISSING, REFUSED
-from streams.runtime.task import Task
+from streams.runtime.partition_task import PartitionTask
 from streams.state.store import Logged
 
 _Watch = Callable[[KafkaError | None, Message], None]
@@ -43,7 +43,7 @@ class Sending:
         self._watch_all = watch_all
         self._ends: dict[tuple[int, str], int] = {}
 
-    def send(self, tasks: Sequence[Task]) -> None:
+    def send(self, tasks: Sequence[PartitionTask]) -> None:
         """Hand everything to the producer.
 
         Raises:
@@ -54,15 +54,15 @@ class Sending:
             for name, topic, records, at in task.changelog():
                 self._changes(task.partition, name, self._prefix + topic, records, at)
 
-    def ends(self, task: Task) -> dict[str, int]:
+    def ends(self, task: PartitionTask) -> dict[str, int]:
         """Once all is delivered: the offset behind each changed store's last record."""
         return {name: end for (partition, name), end in self._ends.items()
                 if partition == task.partition}  # fmt: skip
 
-    def _outputs(self, task: Task) -> None:
+    def _outputs(self, task: PartitionTask) -> None:
         produce: Any = self._producer.produce
         watch = self._watch() if self._watch_all else None
-        for logical, to, records in task.ctx.outputs:
+        for logical, to, records in task.outputs:
             topic = self._prefix + logical
             for _, _, _, at, key, value, headers in records:
                 try:
@@ -108,7 +108,7 @@ class Sending:
             self.refused.append(Refusal(topic.removeprefix(self._prefix), key, detail, missing))
 
 
-def positions(prefix: str, tasks: Sequence[Task]) -> list[TopicPartition]:
+def positions(prefix: str, tasks: Sequence[PartitionTask]) -> list[TopicPartition]:
     """The next offset of each input of each task."""
     return [
         TopicPartition(prefix + topic, task.partition, offset)

@@ -15,10 +15,10 @@ import structlog
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
-from streams.runtime.context import ReadThrough, TaskContext
+from streams.runtime.context import Output, ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
 from streams.runtime.task_stores import QUIET_MS, TaskStores
 from streams.state.store import Backend, Logged
@@ -27,6 +27,15 @@ log = structlog.get_logger(__name__)
 
 _TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
 _PLACE = itemgetter(0, 1, 2)
+NO_OFFSET = -1
+"""Of a record that is handed over before its topic has it."""
+_PASSED_SECONDS = 1.0
+"""So long the positions behind records passed by wait for a transaction to go with."""
+
+
+def taken_by(stage: str) -> Header:
+    """The last header of a record that a stage handled in the transaction that wrote it."""
+    return "tidegate-taken", stage.encode()
 
 
 class Task:
@@ -34,7 +43,7 @@ class Task:
 
     `positions` is the next offset to process of each input (logical topic), and `poisoned`
     counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset) go there
-    unseen, as their operator wants it.
+    unseen, as their operator wants it, and those that this stage has taken before are passed by.
     """
 
     def __init__(
@@ -52,9 +61,13 @@ class Task:
         self._stores = TaskStores(stage, backends)
         self.stores = self._stores.by_name
         self.ctx = TaskContext(partition, clock, self.stores, read_through)
-        self.positions = dict(positions)
         self.poisoned = 0
+        self.hand_over = True
+        self._positions = dict(positions)
         self._committed = dict(positions)
+        self._passed: dict[str, int] = {}
+        self._passed_since = 0.0
+        self._taken = taken_by(stage.name)
         self._clock = clock
         # Old ones are dated anew by the first commit: until then a process that was frozen since it
         # restored them cannot know that they are still its own.
@@ -89,13 +102,34 @@ class Task:
             StageFailed: a failure that is no record's fault; nothing may be committed.
         """
         self._worked_at = self._clock.now()
-        if not self._handled_together(records):
-            for record in records:
+        own = [record for record in records if not self._has_taken(record)]
+        if len(own) < len(records):
+            self._pass_by(records)
+        if own and not self._handled_together(own):
+            for record in own:
                 self._handle(record)
+
+    def accept(self, records: Sequence[Record]) -> bool:
+        """Handle records that their topics are yet to have; False: none was, they go that way.
+
+        Raises:
+            StoreDamaged: the store has to be rebuilt.
+        """
+        if self._set_aside:
+            return False
+        self._worked_at = self._clock.now()
+        self._mark()
+        try:
+            self._processor.handle_all(records, self.ctx)
+        except (PoisonRecord, StageFailed):
+            self._take_back()
+            return False
+        self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
+        return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         """Pass a record by, leaving a dead letter in place of all it would have done."""
-        self.positions[record.topic] = record.offset + 1
+        self._positions[record.topic] = record.offset + 1
         self.poisoned += 1
         letter = dead_letter(self.stage.name, record, self.ctx.now, reason, detail)
         self.ctx.forward(DLQ, *letter)
@@ -138,7 +172,21 @@ class Task:
         that nobody dates anew are taken for old ones (`restore.distrust`).
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
-        return stale or self.positions != self._committed or self._pending() != (0, 0)
+        stale |= bool(self._passed) and self._waited() > _PASSED_SECONDS
+        return stale or self._positions != self._committed or self._pending() != (0, 0)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The next offset of each input, behind what was passed by, too."""
+        if not self._passed:
+            return self._positions
+        passed = self._passed
+        return {topic: max(at, passed.get(topic, 0)) for topic, at in self._positions.items()}
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What is to be sent."""
+        return self.ctx.outputs
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
         """For each store that changed: its name, its changelog, the records, and their timestamp.
@@ -171,7 +219,9 @@ class Task:
                 "the changelogs what is missing"
             ) from denied
         self.ctx.outputs.clear()
-        self._committed = dict(self.positions)
+        self._positions = dict(self.positions)
+        self._passed.clear()
+        self._committed = dict(self._positions)
         self._stream_time = self.ctx.stream_time
         self._processor.committed()
 
@@ -179,7 +229,8 @@ class Task:
         """The transaction is aborted: be as after the last commit."""
         self._stores.drop()
         self.ctx.outputs.clear()
-        self.positions = dict(self._committed)
+        self._positions = dict(self._committed)
+        self._passed.clear()
         self.ctx.stream_time = self._stream_time
         self._correct()
 
@@ -210,7 +261,7 @@ class Task:
             self._take_back()
             return False
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
-        self.positions.update({topic: offset + 1 for topic, offset in last.items()})
+        self._positions.update({topic: offset + 1 for topic, offset in last.items()})
         self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
         return True
 
@@ -226,7 +277,21 @@ class Task:
             self._take_back()
             self.refuse(record, poison.reason, poison.detail)
         else:
-            self.positions[record.topic] = record.offset + 1
+            self._positions[record.topic] = record.offset + 1
+
+    def _pass_by(self, records: Sequence[Record]) -> None:
+        """What this stage took in the transaction that wrote it needs no transaction again."""
+        if not self._passed:
+            self._passed_since = self._clock.monotonic()
+        taken = filter(self._has_taken, records)
+        self._passed.update({record.topic: record.offset + 1 for record in taken})
+
+    def _has_taken(self, record: Record) -> bool:
+        headers = record[6]  # by name it costs double
+        return bool(headers) and headers[-1] == self._taken
+
+    def _waited(self) -> float:
+        return self._clock.monotonic() - self._passed_since
 
     def _asked_aside(self, records: Sequence[Record]) -> bool:
         return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))

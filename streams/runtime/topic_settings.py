@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from streams.errors import ConfigError
 from streams.runtime.poison import TOPIC as DLQ
-from streams.runtime.processor import Stage
+from streams.runtime.processor import AnyStage
 from streams.topology.model import Topology
 from streams.topology.sizes import too_small
 
@@ -15,12 +15,12 @@ Settings = Mapping[str, Mapping[str, str]]
 """By logical topic, its settings on the cluster."""
 
 
-def checked(stage: Stage, topology: Topology) -> set[str]:
+def checked(stage: AnyStage, topology: Topology) -> set[str]:
     """The declared topics whose settings matter to a stage: its inputs and all that it writes."""
     return _written(stage, topology) | set(stage.inputs)
 
 
-def refuse_unfit(stage: Stage, topology: Topology, found: Settings) -> None:
+def refuse_unfit(stage: AnyStage, topology: Topology, found: Settings) -> None:
     """See that no topic refuses what the stage sends, or carries another time than declared.
 
     Raises:
@@ -40,13 +40,12 @@ def refuse_unfit(stage: Stage, topology: Topology, found: Settings) -> None:
         raise ConfigError("\n".join(unfit))
 
 
-def _written(stage: Stage, topology: Topology) -> set[str]:
-    declared = topology.stages.get(stage.name)
-    globs = (DLQ, *(declared.writes if declared else ()), *(s.changelog for s in stage.stores))
+def _written(stage: AnyStage, topology: Topology) -> set[str]:
+    globs = (DLQ, *stage.writes, *(s.changelog for s in stage.stores))
     return {name for name in topology.topics for glob in globs if fnmatchcase(name, glob)}
 
 
-def _carries_time(topic: str, stage: Stage, topology: Topology) -> bool:
+def _carries_time(topic: str, stage: AnyStage, topology: Topology) -> bool:
     return topic in stage.inputs and topology.topics[topic].timestamp == "append"
 
 

@@ -15,7 +15,7 @@ from streams.errors import ConfigError, StageFailed
 from streams.runtime.broker_time import TOPIC as CLOCK
 from streams.runtime.failures import Outage
 from streams.runtime.poison import TOPIC as DLQ
-from streams.runtime.processor import Stage
+from streams.runtime.processor import AnyStage
 from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
 
@@ -87,7 +87,7 @@ class Topics:
             for resource, future in answers.items()
         }
 
-    def changelogs(self, stage: Stage) -> dict[str, Changelog]:
+    def changelogs(self, stage: AnyStage) -> dict[str, Changelog]:
         """The stage's changelogs by logical name.
 
         Raises:
@@ -118,13 +118,12 @@ class StageTopics:
     have been deleted under the producer, which then waits for it in vain.
     """
 
-    def __init__(self, topics: Topics, stage: Stage, topology: Topology) -> None:
+    def __init__(self, topics: Topics, stage: AnyStage) -> None:
         self._topics = topics
         self._stage = stage.name
         self._doubted = False
-        declared = topology.stages.get(stage.name)
         self._required = {store.changelog for store in stage.stores} | {
-            topic for topic in (declared.writes if declared else ()) if "*" not in topic
+            topic for topic in stage.writes if "*" not in topic
         }
 
     def doubt(self) -> None:
@@ -152,7 +151,7 @@ class StageTopics:
 
 
 def await_topics(
-    topics: Topics, stage: Stage, topology: Topology, outage: Outage, pause: Callable[[], bool]
+    topics: Topics, stage: AnyStage, topology: Topology, outage: Outage, pause: Callable[[], bool]
 ) -> dict[str, Changelog] | None:
     """Return the stage's changelogs once all its topics are there; says once what it waits for.
 
@@ -162,10 +161,8 @@ def await_topics(
         ConfigError: an input or changelog has other than its declared number of partitions, or a
             topic is set so that it would refuse records or carry another's time.
     """
-    declared = topology.stages.get(stage.name)
-    writes = declared.writes if declared else (DLQ,)
-    needed = {CLOCK, *stage.inputs, *(s.changelog for s in stage.stores)}
-    needed |= {topic for topic in writes if "*" not in topic}
+    needed = {CLOCK, DLQ, *stage.inputs, *(s.changelog for s in stage.stores)}
+    needed |= {topic for topic in stage.writes if "*" not in topic}
     said = False
     while True:
         missing, found = [], None
@@ -189,7 +186,7 @@ def await_topics(
 
 
 def refuse_growth(
-    topics: Topics, stage: Stage, topology: Topology, assigned: Collection[int]
+    topics: Topics, stage: AnyStage, topology: Topology, assigned: Collection[int]
 ) -> None:
     """See that no partition is assigned that the topology does not know of.
 
@@ -202,7 +199,7 @@ def refuse_growth(
         _check_widths(topics, stage, topology)
 
 
-def _check_widths(topics: Topics, stage: Stage, topology: Topology) -> None:
+def _check_widths(topics: Topics, stage: AnyStage, topology: Topology) -> None:
     for topic in (*stage.inputs, *(store.changelog for store in stage.stores)):
         found, declared = topics.width(topic), topology.topics[topic].partitions
         if found != declared:

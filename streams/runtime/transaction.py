@@ -20,9 +20,9 @@ from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
 from streams.runtime.failures import REFUSED, Outage, Verdict, classify, classify_produce
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
-from streams.runtime.task import Task
 from streams.runtime.topics import StageTopics
 from streams.runtime.watched import Hung, WatchedThread
 
@@ -121,7 +121,7 @@ class KafkaTransactions:
         self._opened = time.monotonic()
         self._said = ""
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         """See `Transactions.commit`.
 
         Raises:
@@ -150,7 +150,7 @@ class KafkaTransactions:
         for task in tasks:
             task.committed(sending.ends(task))
 
-    def _send(self, producer: Producer, sending: Sending, tasks: Sequence[Task]) -> None:
+    def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
         self._once(producer.begin_transaction)
         # While the broker still closes the last transaction it refuses both, and librdkafka asks
         # again after 2 ms for positions, but 20 ms for partitions. Else records travel meanwhile.
@@ -164,7 +164,7 @@ class KafkaTransactions:
         due = self._begun + _TRANSACTION_SECONDS + _CALL_SECONDS
         self._watched(commit, due, self._source.read_ahead)
 
-    def _positions(self, producer: Producer, tasks: Sequence[Task]) -> None:
+    def _positions(self, producer: Producer, tasks: Sequence[PartitionTask]) -> None:
         asked = positions(self._prefix, tasks), self._source.group(), _CALL_SECONDS
         due = time.monotonic() + _CALL_SECONDS
         self._watched(lambda: producer.send_offsets_to_transaction(*asked), due)
@@ -177,9 +177,9 @@ class KafkaTransactions:
     ) -> None:
         self._resume(lambda: self._thread.call(call, lambda: time.monotonic() > due, meanwhile))
 
-    def _refuse_unknown(self, tasks: Sequence[Task]) -> None:
+    def _refuse_unknown(self, tasks: Sequence[PartitionTask]) -> None:
         # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
-        outputs = [output for task in tasks for output in task.ctx.outputs]
+        outputs = [output for task in tasks for output in task.outputs]
         for topic, partition in {(topic, to) for topic, to, _ in outputs}:
             if not self._topics.exists(topic, partition):
                 keys = (own[0].key for t, to, own in outputs if (t, to) == (topic, partition))

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.running import read_state
+from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import connect, execute
@@ -115,6 +116,33 @@ def apply(
         _show(planned, as_json, applied=not planned.refusals)
         if planned.refusals:
             raise typer.Exit(1)
+
+
+@app.command()
+def layout(
+    layout: Annotated[LayoutName, typer.Argument(help="How the stages are to run from now on.")],
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have fused stages go on where stages apart stopped, or the other way round.
+
+    Stop the stages of both layouts first. Their positions are moved; their stores are rebuilt from
+    the changelogs at the next start. Nothing is lost, and nothing is done twice.
+
+    Example: tidegate topology layout fused && tidegate pipeline
+    """
+    from streams.runtime.layouts import carry_over
+
+    with _errors_told(as_json):
+        settings, loaded = _read(topology, bootstrap)
+        with _addressed(settings):
+            moved = carry_over(layout, loaded, settings, connect(settings))
+        if as_json:
+            _print_json({"layout": layout, "moved": moved})
+        else:
+            told = ", ".join(f"{count} of {group}" for group, count in moved.items())
+            typer.echo(f"positions moved: {told}" if moved else "there are no positions to move")
 
 
 @app.command()

@@ -93,6 +93,7 @@ def _limits(topology: Topology) -> Table:
 
 def _times(topology: Topology) -> Table:
     table = _table("Times, priorities, pools", "setting", "value")
+    _row(table, "`tidegate pipeline` runs as one", ", ".join(topology.fused) or "nothing")
     _row(table, "deduplication window", _days(topology.window_ms))
     _row(table, "finished jobs kept", _days(topology.finished_jobs_ms))
     _row(table, "a job without a worker waits", f"{topology.unhandled_ms / 3_600_000:g} h")

@@ -137,6 +137,8 @@ class Topology:
     limits: tuple[Limit, ...]
     finished_jobs_ms: int
     leases: LeasePolicy = LeasePolicy()
+    fused: tuple[str, ...] = ()
+    """Stages that `tidegate pipeline` runs as one, in the order of the flow."""
     unhandled_ms: int = 86_400_000
     """How long a job waits, visibly, for the first worker that handles its type."""
 

@@ -104,6 +104,7 @@ class TopologyShape(Shape):
     window_days: Positive
     topics: tuple[TopicShape, ...]
     stages: tuple[StageShape, ...]
+    fused: tuple[str, ...] = ()
     priorities: Annotated[tuple[PriorityShape, ...], Field(min_length=1)]
     pools: tuple[PoolShape, ...]
     job_types: tuple[JobTypeShape, ...]
@@ -127,6 +128,7 @@ def build(shape: TopologyShape) -> model.Topology:
         limits=tuple(_limit(limit) for limit in shape.limits),
         finished_jobs_ms=_days(shape.retention.finished_jobs_days),
         leases=model.LeasePolicy(**shape.leases.model_dump()),
+        fused=shape.fused,
         unhandled_ms=_days(shape.retention.unhandled_hours / 24),
     )
 

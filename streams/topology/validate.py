@@ -123,6 +123,17 @@ def _shared_changelogs(topology: Topology) -> Found:
                 )  # fmt: skip
 
 
+def _fused(topology: Topology) -> Found:
+    """What is fused are stages, each once."""
+    for index, name in enumerate(topology.fused):
+        path = ("fused", index)
+        if name not in topology.stages:
+            hint = near(name, topology.stages)
+            yield problem(f"no stage {name!r}{hint}; name stages of this file", path)
+        elif name in topology.fused[:index]:
+            yield problem(f"stage {name!r} is fused twice; name it once", path)
+
+
 def _jobs(topology: Topology) -> Found:
     """Routes lead to a priority, job types to a pool, pools to a topic."""
     for index, route in enumerate(topology.routes):
@@ -196,5 +207,5 @@ def _leases(topology: Topology) -> Found:
 
 
 _RULES = (
-    lifetimes, retention, clocks, _sizes, _partitions, _stages, _jobs, _limits, _leases,
+    lifetimes, retention, clocks, _sizes, _partitions, _stages, _fused, _jobs, _limits, _leases,
 )  # fmt: skip

@@ -13,50 +13,89 @@ from jobs_under_load import JobsUnderLoad
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 
-@pytest.fixture
-def jobs(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[JobsUnderLoad]:
-    with JobsUnderLoad(kafka, tmp_path) as running:
+@pytest.fixture(params=[False, True], ids=["apart", "fused"])
+def jobs(
+    request: pytest.FixtureRequest, kafka: KafkaUnderTest, tmp_path: Path
+) -> Iterator[JobsUnderLoad]:
+    """Every test is of stages apart, and of stages that are fused."""
+    with JobsUnderLoad(kafka, tmp_path, fused=request.param) as running:
         yield running
 
 
 def test_the_dispatcher_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike("dispatcher", step)
-        jobs.start("dispatcher")
+        jobs.strike(step, jobs.dispatcher)
+        jobs.start(jobs.dispatcher)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_the_dispatcher_is_killed_at_each_step_and_loses_its_disk(jobs: JobsUnderLoad) -> None:
     for step in (*STEPS, "punctuated"):
-        jobs.strike("dispatcher", step)
+        jobs.strike(step, jobs.dispatcher)
         jobs.strike_restoring()
-        jobs.start("dispatcher")
+        jobs.start(jobs.dispatcher)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_a_worker_is_killed_at_each_step(jobs: JobsUnderLoad) -> None:
     for step in WORKER_STEPS:
-        jobs.strike("w1", step)
-        jobs.start("w1")
+        for name in jobs.strike(step, "w1", "w2"):
+            jobs.start(name)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_a_worker_is_killed_while_it_leaves(jobs: JobsUnderLoad) -> None:
     for step in LEAVING_STEPS:
-        jobs.strike("w1", step, leaving=True)
-        jobs.start("w1")
+        for name in jobs.strike(step, "w1", leaving=True):
+            jobs.start(name)
         jobs.await_ends()
     assert jobs.verdict() == []
 
 
 def test_dispatcher_and_worker_are_killed_together(jobs: JobsUnderLoad) -> None:
     for step in ("called pay", "acked Outcome", "sends Ended", "acked Heartbeat"):
-        jobs.strike("w1", step)
-        jobs.named["dispatcher"].kill()
-        jobs.start("dispatcher")
-        jobs.start("w1")
+        struck = jobs.strike(step, "w1", "w2")
+        jobs.named[jobs.dispatcher].kill()
+        for name in (jobs.dispatcher, *struck):
+            jobs.start(name)
         jobs.await_ends()
+    assert jobs.verdict() == []
+
+
+def test_the_layout_is_switched_under_load(jobs: JobsUnderLoad) -> None:
+    """Stages that are told to end, and stages that are killed, in both directions."""
+    for step in ("", "", "before_commit", "after_commit"):
+        if step:
+            jobs.strike(step, jobs.dispatcher)
+        else:
+            jobs.ask()
+        for name in jobs.stages:
+            jobs.named[name].kill() if step else jobs.named[name].stop()
+        jobs.switch()
+        jobs.await_ends()
+    assert jobs.verdict() == []
+
+
+def test_the_other_layout_is_refused_while_one_runs_and_while_it_has_the_positions(
+    jobs: JobsUnderLoad,
+) -> None:
+    jobs.ask()
+    jobs.await_ends()
+    other = "dedup" if jobs.fused else "pipeline"
+    way_out = f"run `tidegate topology layout {'apart' if jobs.fused else 'fused'}`"
+    intruder = jobs.start(other)
+    assert intruder.exit_code() == 1
+    assert "runs, which does the same work in the other layout" in intruder.lines
+    for name in jobs.stages:
+        jobs.named[name].stop()
+    jobs.await_session_ends()
+    intruder = jobs.start(other)
+    assert intruder.exit_code() == 1
+    assert "has the positions" in intruder.lines
+    assert way_out in intruder.lines
+    for name in jobs.stages:
+        jobs.start(name)
     assert jobs.verdict() == []

@@ -102,7 +102,7 @@ def test_a_crash_between_any_two_steps_neither_loses_nor_repeats(
     feed(driver, "before")
     driver.crash("filing", at, times)
     feed(driver, "during")
-    assert driver._runs["filing"].commits.armed is None, "it did not die"
+    assert driver.run_of("filing").commits.armed is None, "it did not die"
     assert_all_once(driver)
     if not keep_state:
         driver.restart("filing")
@@ -114,7 +114,7 @@ def test_a_crash_between_any_two_steps_neither_loses_nor_repeats(
 def test_a_crash_finds_just_what_the_steps_before_it_have_done(at: CrashPoint, times: int) -> None:
     driver = TopologyTestDriver([filing_stage()], filing_topology())
     feed(driver, "before")
-    run, found = driver._runs["filing"], list[tuple[int, int]]()
+    run, found = driver.run_of("filing"), list[tuple[int, int]]()
     restart = run.start
 
     def start() -> None:
@@ -146,7 +146,7 @@ def test_a_crash_neither_repeats_nor_forgets_what_belongs_to_no_record(at: Crash
         expected = [(key, b"accepted") for key in keys]
         expected += [(key, b"refused" if key in refused else b"granted") for key in keys]
         assert sorted(said) == sorted(expected)
-        if driver._runs["granting"].commits.armed is not None:
+        if driver.run_of("granting").commits.armed is not None:
             assert commit > 5, "nothing was looked for"
             return
     raise AssertionError("it goes on for ever")

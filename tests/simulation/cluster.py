@@ -10,7 +10,7 @@ from typing import Any
 
 from simulation.clocks import ProcessClock, WallClock
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import AnyStage, Record, parts_of
 from streams.state.memory import MemoryTables
 from streams.topology.model import Topology
 
@@ -24,7 +24,7 @@ _SEGMENT_MS = 7 * DAY_MS
 class Cluster(TopologyTestDriver):
     """A driver whose stages are stopped, frozen, moved and rewired; time passes in ticks."""
 
-    def __init__(self, stages: Sequence[Stage], topology: Topology, partitions: int) -> None:
+    def __init__(self, stages: Sequence[AnyStage], topology: Topology, partitions: int) -> None:
         self._disks: dict[tuple[str, str, int], MemoryTables] = defaultdict(MemoryTables)
         self._old: dict[tuple[str, str, int], MemoryTables] = {}
         self.frozen: dict[str, float] = {}
@@ -74,15 +74,15 @@ class Cluster(TopologyTestDriver):
     def _has_input(self, run: Any) -> bool:
         """Cheaper than a step in vain."""
         return any(
-            len(self.records[topic, partition]) > run._offsets.get((topic, partition), 0)
-            for topic in run.stage.inputs
+            len(self.records[topic, partition]) > at
             for partition in range(self.partitions)
+            for topic, at in run.tasks[partition].positions.items()
         )
 
     def reboot(self, stage: str) -> None:
         """A stage goes on on another machine, which has been up for another time."""
         self._boots += 1
-        run = self._runs[stage]
+        run = self.run_of(stage)
         run._clock = ProcessClock(self._clock, _UPTIMES_MS[self._boots % len(_UPTIMES_MS)])  # type: ignore[assignment]
         run.start()
 
@@ -94,16 +94,29 @@ class Cluster(TopologyTestDriver):
                 topics[name] = replace(topics[name], max_message_bytes=size)
         self._broker._topology = replace(topology, topics=topics)
 
-    def rewire(self, stages: Sequence[Stage], topology: Topology) -> None:
+    def rewire(self, stages: Sequence[AnyStage], topology: Topology) -> None:
         """Every process ends and starts under another topology; topics and disks stay."""
         self.declare(topology)
+        if {stage.name for stage in stages} != self._runs.keys():
+            self.frozen.clear()
+            self.lay_out(stages)
+            for stage in stages:
+                self.reboot(stage.name)
         for stage in stages:
-            self._runs[stage.name].stage = stage
-            self._runs[stage.name].start()
+            self.run_of(stage.name).stage = stage
+            self.run_of(stage.name).start()
+
+    def freeze(self, stage: str, seconds: float) -> None:
+        """The process that runs a stage stands still."""
+        self.frozen[self.run_of(stage).stage.name] = self.true_ms + seconds * 1000
+
+    def is_frozen(self, stage: str, since_ms: float) -> bool:
+        """Whether the process that runs a stage has stood still at some time since."""
+        return self.frozen.get(self.run_of(stage).stage.name, 0) > since_ms
 
     def rebalance(self, stage: str, partition: int) -> None:
         """One partition goes to a process that has never had it."""
-        run = self._runs[stage]
+        run = self.run_of(stage)
         run.tasks[partition] = run._task(partition)
         run.tasks[partition].restored()
 
@@ -116,37 +129,38 @@ class Cluster(TopologyTestDriver):
         for place in [p for p in self._disks if p[:2] == (stage, store)]:
             old = self._old.get(place) if how == "old" else None
             self._disks[place] = copy.deepcopy(old) if old is not None else MemoryTables()
-        self._runs[stage].start()
+        self.run_of(stage).start()
 
     def reset_offsets(self, stage: str) -> None:
         """The group's offsets are lost: every input is read again from the oldest that is left."""
-        run = self._runs[stage]
-        for topic in run.stage.inputs:
+        run = self.run_of(stage)
+        part = next(part for part in parts_of(run.stage) if part.name == stage)
+        for topic in part.inputs:
             retention = self._broker._topology.topics[topic].retention_ms
             oldest = self._clock.ms - retention - _SEGMENT_MS if retention else 0
             for partition in range(self.partitions):
                 log = self._broker.records[topic, partition]
                 first = next((r.offset for r in log if r.timestamp >= oldest), len(log))
-                run._offsets[topic, partition] = first
+                run.offsets[topic, partition] = first
         run.start()
 
     def lose_timers(self) -> None:
         """The scheduler's state and what waits in its input are gone."""
-        run = self._runs["scheduler"]
+        run = self.run_of("scheduler")
         for place in [p for p in self._disks if p[0] == "scheduler"]:
             self._disks[place] = MemoryTables()
             self._old.pop(place, None)
         for partition in range(self.partitions):
             self._broker.records["scheduler.timers.changelog", partition].clear()
-            run._offsets["schedule", partition] = len(self._broker.records["schedule", partition])
+            run.offsets["schedule", partition] = len(self._broker.records["schedule", partition])
         run.start()
 
     def position(self, stage: str, record: Record) -> int:
         """The next offset that a stage reads of a record's partition; 0 if it reads none of it."""
-        run = self._runs[stage]
+        run = self.run_of(stage)
         if record.topic not in run.stage.inputs:
             return 0
-        return run._offsets.get((record.topic, record.partition), 0)
+        return run.offsets.get((record.topic, record.partition), 0)
 
     def stores(self) -> list[tuple[str, Any, int, Any, list[Record]]]:
         """Of each store: its stage, spec, partition, task's overlay and changelog."""

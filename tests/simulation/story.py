@@ -148,6 +148,7 @@ KINDS: dict[str, Kind] = {
     # tenant, what
     "tenant": Kind(1, lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
                    lambda w, *a: w.tenant(*a)),
+    "layout": Kind(1, lambda d: (), lambda w: w.toggle_layout()),
     "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
     "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),
     "wait": Kind(3, lambda d: (d.one(6, 15, 40),), lambda w, s: w.let_pass(s)),
@@ -189,6 +190,7 @@ def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
         workers.append(("w2", "default", r.choice((1, 3, 6)), list(handled)))
     return {
         "partitions": r.choice((1, 1, 1, 2)),
+        "fused": r.random() < 0.5,
         "rounds": r.choice((1, 2, 4, 6)),
         "cap": r.choice((0, 0, 1, 2, 4)),
         "unrouted": [types[0]] if r.random() < 0.25 else [],

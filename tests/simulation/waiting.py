@@ -77,7 +77,7 @@ class Waiting:
 
     def _disturbed(self) -> bool:
         """Whether the dispatcher stood still or began anew: then it has to learn who is there."""
-        run = self._world.cluster._runs["dispatcher"]
+        run = self._world.cluster.run_of("dispatcher")
         before, self._tasks = self._tasks, [id(task) for task in run.tasks.values()]
-        frozen = self._world.cluster.frozen.get("dispatcher", 0) > self._looked_at * 1000
+        frozen = self._world.cluster.is_frozen("dispatcher", self._looked_at * 1000)
         return before != self._tasks or frozen or bool(self._world.cluster.unread)

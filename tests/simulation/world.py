@@ -16,7 +16,7 @@ from simulation.wiring import Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import Stage
+from streams.runtime.processor import AnyStage, FusedStage
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
@@ -43,6 +43,7 @@ class World:
         self.partitions: int = setup["partitions"]
         self.wiring = Wiring(self.partitions, cap=setup["cap"], unrouted=set(setup["unrouted"]))
         self._rounds: int = setup["rounds"]
+        self._fused: bool = setup["fused"]
         self._tell = tell
         self.workers: dict[str, WorkerModel] = {}
         self._fleet: dict[str, list[Any]] = {name: list(rest) for name, *rest in setup["workers"]}
@@ -214,7 +215,7 @@ class World:
 
     def freeze(self, stage: str, seconds: float) -> None:
         """A process stands still; the broker does not."""
-        self.cluster.frozen[stage] = self.cluster.true_ms + seconds * 1000
+        self.cluster.freeze(stage, seconds)
         self.last_fault = max(self.last_fault, self.seconds + seconds)
 
     def deafen(self, seconds: float) -> None:
@@ -283,13 +284,19 @@ class World:
         """Everything is stopped and started under the topology of now."""
         self.cluster.rewire(self._stages(), self.wiring.topology())
 
-    def _stages(self) -> list[Stage]:
+    def toggle_layout(self) -> None:
+        """The stages are fused from now on, or run apart; everything is restarted."""
+        self._fused = not self._fused
+        self.rewire()
+
+    def _stages(self) -> list[AnyStage]:
         topology = self.wiring.topology()
-        return [
+        parts = (
             dedup.stage(topology),
             scheduler.stage(topology),
             dispatcher.stage(topology, CLUSTER_KEY),
-        ]
+        )
+        return [FusedStage("pipeline", parts)] if self._fused else list(parts)
 
     # Between workers and dispatcher.
 

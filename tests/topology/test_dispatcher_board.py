@@ -41,7 +41,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def context(desk: Desk) -> Context:
-    return desk.driver._runs["dispatcher"].tasks[0].ctx
+    return desk.driver.task("dispatcher").ctx
 
 
 def shape(dispatcher: Dispatcher) -> tuple[Any, ...]:
@@ -99,7 +99,7 @@ def test_whatever_is_taken_back_the_board_is_what_the_stores_say(seed: int) -> N
 
 def abort(desk: Desk) -> None:
     """Do the next step and take it back, as an aborted transaction does."""
-    run = desk.driver._runs["dispatcher"]
+    run = desk.driver.run_of("dispatcher")
     sent = {name: w.sent for name, w in desk.dispatcher._roster._workers.items()}
     if records := run.unprocessed():
         run.tasks[0].process(records)

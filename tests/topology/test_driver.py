@@ -82,7 +82,7 @@ def test_punctuations_fire_as_the_clock_moves(driver: TopologyTestDriver) -> Non
 def test_a_punctuation_without_effect_commits_nothing(driver: TopologyTestDriver) -> None:
     driver.crash("counting", "before_commit")
     driver.advance(5)
-    assert driver._runs["counting"].commits.armed == "before_commit"
+    assert driver.run_of("counting").commits.armed == "before_commit"
 
 
 def test_a_long_span_is_punctuated_in_bounded_steps(driver: TopologyTestDriver) -> None:

@@ -81,7 +81,7 @@ def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() ->
     announce(worker, partition=3, free=0, received=2)
     desk.driver.advance(desk.topology.finished_jobs_ms / 1000 + 1)
     desk.driver.advance(1)
-    checkpoints = desk.driver._runs["dispatcher"].tasks[0].stores["checkpoints"]
+    checkpoints = desk.driver.run_of("dispatcher").tasks[0].stores["checkpoints"]
     prefix = join(job_id, "1")
     assert [key for key, _ in checkpoints.range(prefix, prefix + b"\xff")] == []
 

@@ -73,7 +73,7 @@ class Arrivals:
         stages = {"dedup": dedup.stage(self.topology)}
         stages["dispatcher"] = dispatcher.stage(self.topology, CLUSTER_KEY)
         for name, stage in stages.items():
-            self.driver._runs[name].stage = stage
+            self.driver.run_of(name).stage = stage
             self.driver.restart(name)
         self.driver.advance(1)
 

@@ -38,7 +38,7 @@ def goes_on(stage: Stage, records: list[tuple[Any, ...]], together: bool) -> Non
     else:
         pipe(driver, records)
     driver.advance(70)
-    task = driver._runs[stage.name].tasks[0]
+    task = driver.task(stage.name)
     for topic in stage.inputs:
         assert task.positions[topic] == len(driver.output(topic))
     letters = [DEAD_LETTER.decode(letter.value) for letter in driver.output("dlq")]

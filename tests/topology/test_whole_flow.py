@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
+import whole_flow
 from whole_flow import LATER, STAGES, STORES, TICKETS, WORK, Flow, Story, flow, play
 
 from streams.runtime.memory_broker import CrashPoint
@@ -18,6 +19,12 @@ CRASH_POINTS: tuple[CrashPoint, ...] = ("before_commit", "after_commit", "after_
 
 def job(tenant: str, ticket: str) -> str:
     return event_job_id(tenant, "zendesk", ticket)
+
+
+@pytest.fixture(params=[False, True], ids=["apart", "fused"], autouse=True)
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test is of stages apart, and of stages that are fused."""
+    monkeypatch.setattr(whole_flow.Flow, "fused", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +193,8 @@ def again_and_again(stage: str, disturbance: Callable[[], None]) -> Callable[[],
 
     One that never lives until its worker has answered leases nothing.
     """
-    turns, every = itertools.count(), 9 if stage == "dispatcher" else 4
+    dispatches = stage == "dispatcher" or whole_flow.Flow.fused
+    turns, every = itertools.count(), 9 if dispatches else 4
     return lambda: None if next(turns) % every else disturbance()
 
 
@@ -194,7 +202,7 @@ class Crashes:
     """Has a stage die in its commit, if it makes one, at every so many turns."""
 
     def __init__(self, at: Flow, stage: str, point: CrashPoint) -> None:
-        self._commits = at.driver._runs[stage].commits
+        self._commits = at.driver.run_of(stage).commits
         self._point = point
         self._armed = False
         self._arm = again_and_again(stage, self._set)

@@ -99,7 +99,7 @@ class Source:
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
     loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
-    loop._source, loop._topics = source, None
+    loop._source, loop._topics, loop._admin = source, None, None
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
     loop._assignment = Assignment(
         counting_stage(), source, None, "", StateDirectory(settings, "counting", 2),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from granting import Granting, granting_stage
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.clock import SystemClock
 from streams.runtime.executor import Executor, OutputRefused
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Context, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
@@ -26,9 +27,9 @@ class Refusing:
         self.asked = 0
         self.taken: list[tuple[int, bytes]] = []
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         self.asked += 1
-        outputs = [r for task in tasks for _, _, own in task.ctx.outputs for r in own]
+        outputs = [r for task in tasks for _, _, own in task.outputs for r in own]
         if any(len(record.value or b"") >= HUGE for record in outputs):
             raise OutputRefused("MSG_SIZE_TOO_LARGE")
         self.taken += [(r.partition, r.value or b"") for r in outputs if r.topic == "out"]
@@ -69,9 +70,9 @@ def test_a_refused_record_costs_tens_of_transactions_whatever_the_batch(
 class Taking(Refusing):
     """`Transactions` of a broker without a topic `nowhere`."""
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         for task in tasks:
-            for topic, _, own in task.ctx.outputs:
+            for topic, _, own in task.outputs:
                 if topic == "nowhere":
                     self.asked += 1
                     raise OutputRefused("UNKNOWN", (topic, own[0].key), missing=True)
@@ -132,7 +133,7 @@ def test_a_change_of_state_that_is_refused_without_an_output_ends_the_stage() ->
             ctx.store("keys").put(b"a", b"1")
 
     class Full(Taking):
-        def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
+        def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
             if any(task.changes for task in tasks):
                 raise OutputRefused("granting.keys.changelog-0: MSG_SIZE_TOO_LARGE")
 
@@ -144,8 +145,8 @@ def test_a_change_of_state_that_is_refused_without_an_output_ends_the_stage() ->
 class Letterless(Refusing):
     """`Transactions` of a broker that takes no dead letter either."""
 
-    def commit(self, tasks: Sequence[Task], *, alone: bool = False) -> None:
-        if any(topic == "dlq" for task in tasks for topic, _, _ in task.ctx.outputs):
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
+        if any(topic == "dlq" for task in tasks for topic, _, _ in task.outputs):
             raise OutputRefused("dlq-0: UNKNOWN_TOPIC_OR_PART")
         super().commit(tasks, alone=alone)
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.failures import Outage
 from streams.runtime.offsets import latest, request_offsets
-from streams.runtime.processor import Stage, StoreSpec
+from streams.runtime.processor import AnyStage, Stage, StoreSpec
 from streams.runtime.topics import (
     Changelog,
     StageTopics,
@@ -131,7 +131,7 @@ def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> No
     away = KafkaException(KafkaError(KafkaError._TRANSPORT))
     answers: Iterator[KafkaException | dict[str, Changelog]] = iter([away, away, found])
 
-    def ask(stage: Stage) -> dict[str, Changelog]:
+    def ask(stage: AnyStage) -> dict[str, Changelog]:
         answer = next(answers)
         if isinstance(answer, KafkaException):
             raise answer
@@ -164,9 +164,7 @@ def test_a_partition_that_came_while_the_stage_ran_is_refused() -> None:
 
 def test_a_topic_that_was_deleted_is_missed_after_a_failed_transaction() -> None:
     admin = Admin(**{"in": 2, "out": 2, "jobs.work.x": 2, "counting.counts.changelog": 2, "dlq": 2})
-    topics = StageTopics(
-        Topics(cast(AdminClient, admin), ""), counting_stage(), counting_topology()
-    )
+    topics = StageTopics(Topics(cast(AdminClient, admin), ""), counting_stage())
     assert topics.exists("out", 0)
     assert not topics.exists("out", 2), "no such partition: whoever named it is to blame"
     assert topics.exists("jobs.work.x", 1)
@@ -184,6 +182,6 @@ def test_where_no_broker_answers_no_topic_is_gone() -> None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     admin = cast(AdminClient, Silent())
-    topics = StageTopics(Topics(admin, ""), counting_stage(), counting_topology())
+    topics = StageTopics(Topics(admin, ""), counting_stage())
     topics.doubt()
     assert topics.exists("out", 0)

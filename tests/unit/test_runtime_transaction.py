@@ -80,7 +80,7 @@ def task() -> Task:
     return cast(Task, SimpleNamespace(
         partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list, changes=0,
         stage=SimpleNamespace(stores=()),
-        ctx=SimpleNamespace(outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])]),
+        outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])],
     ))  # fmt: skip
 
 

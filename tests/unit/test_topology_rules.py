@@ -50,7 +50,7 @@ def remembering() -> Topology:
 def short_lived() -> Topology:
     """A window of seven days, over topics that nothing else asks to keep as long."""
     topology = with_topic("dlq", retention_ms=5 * DAY)
-    return replace(topology, stages={"dedup": topology.stages["dedup"]})
+    return replace(topology, stages={"dedup": topology.stages["dedup"]}, fused=())
 
 
 def with_limit(limit: Limit) -> Topology:
@@ -111,6 +111,16 @@ BROKEN = {
         replace(load(), finished_jobs_ms=29 * DAY),
         "retention.finished_jobs_days",
         "set finished_jobs_days to dlq's retention_days or more",
+    ),
+    "what is fused is no stage": (
+        replace(load(), fused=("dedup", "dispacher")),
+        "fused.1",
+        "no stage 'dispacher' (did you mean 'dispatcher'?)",
+    ),
+    "a stage is fused twice": (
+        replace(load(), fused=("dedup", "dispatcher", "dedup")),
+        "fused.2",
+        "stage 'dedup' is fused twice",
     ),
     "a topic without a time": (
         with_topic("events", retention_ms=None),

@@ -1,0 +1,35 @@
+"""`tidegate pipeline`: the stages that the topology fuses, as one process.
+
+What dedup lets pass is a job, and its lease on the way, in the transaction that wrote the event; a
+timer that is due reaches the dispatcher without a topic's round trip. Large installations run the
+stages apart instead and scale each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams import dedup, dispatcher, scheduler
+from streams.errors import ConfigError
+from streams.runtime.layouts import FUSED
+from streams.runtime.processor import FusedStage, Stage
+from streams.topology.model import Topology
+
+
+def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
+    """The fused stage.
+
+    Raises:
+        ConfigError: the topology fuses nothing.
+    """
+    made: dict[str, Callable[[], Stage]] = {
+        "dedup": lambda: dedup.stage(topology),
+        "scheduler": lambda: scheduler.stage(topology),
+        "dispatcher": lambda: dispatcher.stage(topology, cluster_key),
+    }
+    if not topology.fused:
+        raise ConfigError(
+            "the topology fuses no stages: name them under `fused`, as the built-in one does, or "
+            "run `tidegate dedup`, `scheduler` and `dispatcher`"
+        )
+    return FusedStage(FUSED, tuple(made[name]() for name in topology.fused))

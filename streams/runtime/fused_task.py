@@ -1,0 +1,200 @@
+"""One partition of several stages as one task: what one forwards to another is handed over.
+
+Each part keeps its own stores, positions and stream time. A record that a part forwards to an input
+of another is handled at once, in the same transaction, and written to its topic as ever, with a
+header that says who took it; whoever reads the topic later passes it by. Where the other part
+cannot handle it now (it is poison, or an output was refused and its cause is looked for), it goes
+without the header, and is read from its topic like any other: there it has an offset, by which a
+dead letter can name it. So both layouts write the same records, and each can go on where the other
+stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from streams.runtime.clock import Clock
+from streams.runtime.context import Output, ReadThrough
+from streams.runtime.partition_task import PartitionTask
+from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
+from streams.runtime.task import NO_OFFSET, Task, taken_by
+from streams.state.overlay import Overlay
+from streams.state.store import Backend, Logged
+
+
+class FusedTask:
+    """The tasks of one partition as one; the same in production and in tests."""
+
+    def __init__(self, stage: FusedStage, parts: Sequence[Task], clock: Clock) -> None:
+        self.stage: AnyStage = stage
+        self.partition = parts[0].partition
+        self.hand_over = True
+        self._parts = parts
+        self._clock = clock
+        self._readers = {topic: part for part in parts for topic in part.stage.inputs}
+        self._looked = dict.fromkeys(parts, 0)
+        self._due = dict.fromkeys(parts, 0.0)
+        self._initiated: dict[tuple[str, bytes | None], Task] = {}
+
+    def part(self, stage: str) -> Task:
+        """The task of one of the stages."""
+        return next(part for part in self._parts if part.stage.name == stage)
+
+    @property
+    def stores(self) -> dict[str, Overlay]:
+        """By name, of all parts."""
+        return {name: store for part in self._parts for name, store in part.stores.items()}
+
+    @property
+    def poisoned(self) -> int:
+        return sum(part.poisoned for part in self._parts)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        return {topic: at for part in self._parts for topic, at in part.positions.items()}
+
+    @property
+    def outputs(self) -> list[Output]:
+        return [output for part in self._parts for output in part.outputs]
+
+    @property
+    def dirty(self) -> bool:
+        return any(part.dirty for part in self._parts)
+
+    @property
+    def changes(self) -> int:
+        return sum(part.changes for part in self._parts)
+
+    @property
+    def initiates(self) -> bool:
+        return any(part.initiates for part in self._parts)
+
+    def restoring(self) -> Generator[None]:
+        for part in self._parts:
+            yield from part.restoring()
+
+    def restored(self) -> None:
+        for part in self._parts:
+            part.restored()
+
+    def process(self, records: Sequence[Record]) -> None:
+        """Handle records: of each part in order, the parts in the order of the flow."""
+        for part in self._parts:
+            own = [record for record in records if self._readers[record.topic] is part]
+            if own:
+                part.process(own)
+                self._pass_on(part)
+
+    def refuse(self, record: Record, reason: str, detail: str) -> None:
+        self._readers[record.topic].refuse(record, reason, detail)
+
+    def punctuate(self) -> None:
+        """Each part at its own pace."""
+        now = self._clock.monotonic()
+        for part in self._parts:
+            if now >= self._due[part]:
+                self._due[part] = now + part.stage.punctuate_seconds
+                part.punctuate()
+                self._pass_on(part)
+
+    def initiate(self, limit: int | None = None) -> int:
+        self._initiated.clear()
+        left = limit
+        forwarded = 0
+        for part in self._parts:
+            if not part.initiates or left == 0:
+                continue
+            before = len(part.outputs)
+            count = part.initiate(left)
+            self._initiated |= {(t, own[0].key): part for t, _, own in part.outputs[before:]}
+            forwarded += count
+            left = None if left is None else max(0, left - count)
+            self._pass_on(part)
+        return forwarded
+
+    def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
+        self._initiated[topic, key].drop_refused(topic, key, detail, missing)
+
+    def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
+        return chain.from_iterable(part.changelog() for part in self._parts)
+
+    def committed(self, changelog_offsets: Mapping[str, int]) -> None:
+        for part in self._parts:
+            part.committed(changelog_offsets)
+        self._looked = dict.fromkeys(self._parts, 0)
+
+    def rollback(self) -> None:
+        for part in self._parts:
+            part.rollback()
+        self._looked = dict.fromkeys(self._parts, 0)
+
+    def closed(self) -> None:
+        for part in self._parts:
+            part.closed()
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+    def _pass_on(self, part: Task) -> None:
+        """Have other parts handle what this one has forwarded to them since it was last asked."""
+        begin, self._looked[part] = self._looked[part], len(part.outputs)
+        if not self.hand_over:
+            return
+        for reader, places in self._handed_over(part, begin).items():
+            records = [r for place in places for r in self._as_read(part.outputs[place])]
+            if reader.accept(records):
+                for place in places:
+                    part.outputs[place] = _marked(part.outputs[place], reader.stage)
+                self._pass_on(reader)
+
+    def _handed_over(self, part: Task, begin: int) -> dict[Task, list[int]]:
+        """By part, which of the outputs from `begin` on are its inputs."""
+        found: dict[Task, list[int]] = {}
+        for place in range(begin, len(part.outputs)):
+            topic, to, _ = part.outputs[place]
+            reader = self._readers.get(topic)
+            if reader is not None and to == self.partition:
+                found.setdefault(reader, []).append(place)
+        return found
+
+    def _as_read(self, output: Output) -> Iterator[Record]:
+        topic, to, records = output
+        now = self._clock.now()
+        for _, _, _, at, key, value, headers in records:
+            yield Record(topic, to, NO_OFFSET, at or now, key, value, headers)
+
+
+def task_of(
+    stage: AnyStage,
+    partition: int,
+    backends: Mapping[str, Backend],
+    clock: Clock,
+    read_through: ReadThrough,
+    positions: Mapping[str, int],
+    set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
+) -> PartitionTask:
+    """The task of one partition of a stage, fused or not."""
+    if isinstance(stage, Stage):
+        return Task(stage, partition, backends, clock, read_through, positions, set_aside)
+    parts = [
+        Task(
+            part,
+            partition,
+            {spec.name: backends[spec.name] for spec in part.stores},
+            clock,
+            read_through,
+            {topic: positions[topic] for topic in part.inputs},
+            set_aside,
+        )
+        for part in stage.parts
+    ]
+    return FusedTask(stage, parts, clock)
+
+
+def _marked(output: Output, reader: Stage) -> Output:
+    topic, to, records = output
+    mark = taken_by(reader.name)
+    return topic, to, [record._replace(headers=[*record.headers, mark]) for record in records]

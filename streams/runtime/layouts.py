@@ -1,0 +1,201 @@
+"""The two layouts of the stages, fused and apart, and the one of them that has the positions.
+
+Each layout's consumer groups keep its positions, and only one layout's groups may have any: what
+lies behind them, the other one does not know. So a stage does not start while the other layout runs
+or has positions, and `carry_over` moves those, once nothing runs. Stores need nothing: their
+changelogs are the same topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from streams.errors import ConfigError
+from streams.kafka import SESSION_TIMEOUT_MS, consumer_config
+from streams.runtime.failures import Outage
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+FUSED = "pipeline"
+"""The fused stage's name: of its group, its process and its state."""
+
+LayoutName = Literal["fused", "apart"]
+
+_TIMEOUT = 10.0
+_QUIET = {"log_level": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group by its logical name, and the places that it may have positions of."""
+
+    name: str
+    places: tuple[tuple[str, int], ...]
+
+
+def groups_apart(topology: Topology) -> tuple[Group, ...]:
+    """Those of the stages that can be fused, in the order of the flow."""
+    return tuple(
+        Group(name, _places(topology, topology.stages[name].reads)) for name in topology.fused
+    )
+
+
+def group_fused(topology: Topology) -> Group:
+    """That of the fused stage."""
+    places = [place for group in groups_apart(topology) for place in group.places]
+    return Group(FUSED, tuple(places))
+
+
+def refuse_other(
+    stage: str,
+    topology: Topology,
+    settings: Settings,
+    admin: AdminClient,
+    outage: Outage,
+    pause: Callable[[], bool],
+) -> None:
+    """See that the other layout neither runs nor has positions, as soon as the broker tells.
+
+    Asked before the stage joins its group, and once more after: of two layouts that start at the
+    same time, one at least sees the other. `pause` waits a moment and answers whether to give up.
+
+    Raises:
+        ConfigError: it does; the message names the way out.
+    """
+    others, ours = _others(stage, topology)
+    left = list(others)
+    while left:
+        try:
+            _refuse(stage, left[0], ours, settings, admin)
+            del left[0]
+        except KafkaException as error:
+            outage.failed(error)
+            if pause():
+                return
+
+
+def carry_over(
+    layout: LayoutName, topology: Topology, settings: Settings, admin: AdminClient
+) -> dict[str, int]:
+    """Give one layout ("fused" or "apart") the positions of the other; how many, by group.
+
+    Processes that have just ended are waited for. What was interrupted is done again from where it
+    stopped: a group is deleted once its positions are another's. Without positions to move it
+    changes nothing.
+
+    Raises:
+        ConfigError: something of either layout still runs.
+        KafkaException: not answered in time.
+    """
+    apart, fused = groups_apart(topology), (group_fused(topology),)
+    sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
+    if not any(_positions(group, settings) for group in sources):
+        return {}
+    for group in (*sources, *targets):
+        _await_end(group, settings, admin)
+    found = {place: at for group in sources for place, at in _positions(group, settings).items()}
+    moved = {group.name: _commit(group, found, settings) for group in targets}
+    _delete(sources, settings, admin)
+    return {name: count for name, count in moved.items() if count}
+
+
+def _others(stage: str, topology: Topology) -> tuple[tuple[Group, ...], str]:
+    """The groups of the layout that a stage is not of, and the name of its own."""
+    if stage == FUSED:
+        return groups_apart(topology), "fused"
+    return ((group_fused(topology),) if stage in topology.fused else ()), "apart"
+
+
+def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: AdminClient) -> None:
+    way_out = f"`tidegate topology layout {ours}`"
+    if _members(other, settings, admin):
+        raise ConfigError(
+            f"stage {stage}: {other.name} runs, which does the same work in the other layout: stop "
+            f"all stages of it, run {way_out}, then start this again"
+        )
+    if _positions(other, settings):
+        raise ConfigError(
+            f"stage {stage}: {other.name}, of the other layout, has the positions: run {way_out}, "
+            "then start this again"
+        )
+
+
+def _await_end(group: Group, settings: Settings, admin: AdminClient) -> None:
+    """A process that has ended is a member of its group until its session is over, too."""
+    until = time.monotonic() + 1.5 * SESSION_TIMEOUT_MS / 1000
+    while members := _members(group, settings, admin):
+        if time.monotonic() > until:
+            raise ConfigError(f"{members} processes of {group.name} run: stop them, then try again")
+        time.sleep(0.2)
+
+
+def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple((t, p) for t in topics for p in range(topology.topics[t].partitions))
+
+
+def _members(group: Group, settings: Settings, admin: AdminClient) -> int:
+    name = settings.topic_prefix + group.name
+    answer = admin.describe_consumer_groups([name], request_timeout=_TIMEOUT)[name]
+    try:
+        described = answer.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return 0
+        raise
+    if described.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
+        return 0
+    return max(1, len(described.members))
+
+
+def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
+    """The group's offsets, where it has any; waits for pending transactions (KIP-447)."""
+    prefix = settings.topic_prefix
+    with _reader(group, settings) as reader:
+        asked = [TopicPartition(prefix + topic, p) for topic, p in group.places]
+        answered = reader.committed(asked, _TIMEOUT)
+    for place in answered:
+        if place.error:
+            raise KafkaException(place.error)
+    return {
+        (place.topic.removeprefix(prefix), place.partition): place.offset
+        for place in answered
+        if place.offset >= 0
+    }
+
+
+def _commit(group: Group, found: dict[tuple[str, int], int], settings: Settings) -> int:
+    offsets = [
+        TopicPartition(settings.topic_prefix + topic, p, found[topic, p])
+        for topic, p in group.places
+        if (topic, p) in found
+    ]
+    if offsets:
+        with _reader(group, settings) as reader:
+            for place in reader.commit(offsets=offsets, asynchronous=False) or ():
+                if place.error:
+                    raise KafkaException(place.error)
+    return len(offsets)
+
+
+def _delete(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
+    names = [settings.topic_prefix + group.name for group in groups if _positions(group, settings)]
+    if names:
+        for answer in admin.delete_consumer_groups(names, request_timeout=_TIMEOUT).values():
+            answer.result()
+
+
+def _reader(group: Group, settings: Settings) -> Consumer:
+    """A client that speaks of a group without joining it."""
+    return Consumer(consumer_config(settings, group.name, **_QUIET))
