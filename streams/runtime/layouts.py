@@ -22,7 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka import SESSION_TIMEOUT_MS, consumer_config
 from streams.runtime.failures import Outage
 from streams.settings import Settings
@@ -97,8 +97,20 @@ def carry_over(
 
     Raises:
         ConfigError: something of either layout still runs.
-        KafkaException: not answered in time.
+        KafkaUnavailable: not answered in time; some positions may have been moved.
     """
+    try:
+        return _carry_over(layout, topology, settings, admin)
+    except KafkaException as error:
+        raise KafkaUnavailable(
+            f"the positions are not all moved, {settings.bootstrap} did not answer as it should "
+            f"({error.args[0].str()}): run this again"
+        ) from error
+
+
+def _carry_over(
+    layout: LayoutName, topology: Topology, settings: Settings, admin: AdminClient
+) -> dict[str, int]:
     apart, fused = groups_apart(topology), (group_fused(topology),)
     sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
     if not any(_positions(group, settings) for group in sources):

@@ -18,6 +18,7 @@ from streams.runtime.clock import Clock
 from streams.runtime.context import Output, ReadThrough, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
+from streams.runtime.positions import Positions
 from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
 from streams.runtime.task_stores import QUIET_MS, TaskStores
@@ -25,12 +26,10 @@ from streams.state.store import Backend, Logged
 
 log = structlog.get_logger(__name__)
 
-_TOPIC, _, _OFFSET, _TIMESTAMP = map(itemgetter, range(4))  # of a record; by name costs double
+_TIMESTAMP = itemgetter(3)  # of a record; by name it costs double
 _PLACE = itemgetter(0, 1, 2)
 NO_OFFSET = -1
 """Of a record that is handed over before its topic has it."""
-_PASSED_SECONDS = 1.0
-"""So long the positions behind records passed by wait for a transaction to go with."""
 
 
 def taken_by(stage: str) -> Header:
@@ -41,9 +40,9 @@ def taken_by(stage: str) -> Header:
 class Task:
     """Runs a stage's processor over one partition; the same in production and in tests.
 
-    `positions` is the next offset to process of each input (logical topic), and `poisoned`
-    counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset) go there
-    unseen, as their operator wants it, and those that this stage has taken before are passed by.
+    `poisoned` counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset)
+    go there unseen, as their operator wants it, and those that this stage has taken before are
+    passed by.
     """
 
     def __init__(
@@ -63,10 +62,7 @@ class Task:
         self.ctx = TaskContext(partition, clock, self.stores, read_through)
         self.poisoned = 0
         self.hand_over = True
-        self._positions = dict(positions)
-        self._committed = dict(positions)
-        self._passed: dict[str, int] = {}
-        self._passed_since = 0.0
+        self._positions = Positions(positions, clock)
         self._taken = taken_by(stage.name)
         self._clock = clock
         # Old ones are dated anew by the first commit: until then a process that was frozen since it
@@ -104,7 +100,7 @@ class Task:
         self._worked_at = self._clock.now()
         own = [record for record in records if not self._has_taken(record)]
         if len(own) < len(records):
-            self._pass_by(records)
+            self._positions.pass_by(filter(self._has_taken, records))
         if own and not self._handled_together(own):
             for record in own:
                 self._handle(record)
@@ -129,7 +125,7 @@ class Task:
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         """Pass a record by, leaving a dead letter in place of all it would have done."""
-        self._positions[record.topic] = record.offset + 1
+        self._positions.handled([record])
         self.poisoned += 1
         letter = dead_letter(self.stage.name, record, self.ctx.now, reason, detail)
         self.ctx.forward(DLQ, *letter)
@@ -172,16 +168,12 @@ class Task:
         that nobody dates anew are taken for old ones (`restore.distrust`).
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
-        stale |= bool(self._passed) and self._waited() > _PASSED_SECONDS
-        return stale or self._positions != self._committed or self._pending() != (0, 0)
+        return stale or self._positions.due or self._pending() != (0, 0)
 
     @property
     def positions(self) -> dict[str, int]:
-        """The next offset of each input, behind what was passed by, too."""
-        if not self._passed:
-            return self._positions
-        passed = self._passed
-        return {topic: max(at, passed.get(topic, 0)) for topic, at in self._positions.items()}
+        """The next offset to process of each input."""
+        return self._positions.current
 
     @property
     def outputs(self) -> list[Output]:
@@ -219,9 +211,7 @@ class Task:
                 "the changelogs what is missing"
             ) from denied
         self.ctx.outputs.clear()
-        self._positions = dict(self.positions)
-        self._passed.clear()
-        self._committed = dict(self._positions)
+        self._positions.committed()
         self._stream_time = self.ctx.stream_time
         self._processor.committed()
 
@@ -229,8 +219,7 @@ class Task:
         """The transaction is aborted: be as after the last commit."""
         self._stores.drop()
         self.ctx.outputs.clear()
-        self._positions = dict(self._committed)
-        self._passed.clear()
+        self._positions.rollback()
         self.ctx.stream_time = self._stream_time
         self._correct()
 
@@ -260,8 +249,7 @@ class Task:
                 log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()
             return False
-        last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
-        self._positions.update({topic: offset + 1 for topic, offset in last.items()})
+        self._positions.handled(records)
         self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
         return True
 
@@ -277,21 +265,11 @@ class Task:
             self._take_back()
             self.refuse(record, poison.reason, poison.detail)
         else:
-            self._positions[record.topic] = record.offset + 1
-
-    def _pass_by(self, records: Sequence[Record]) -> None:
-        """What this stage took in the transaction that wrote it needs no transaction again."""
-        if not self._passed:
-            self._passed_since = self._clock.monotonic()
-        taken = filter(self._has_taken, records)
-        self._passed.update({record.topic: record.offset + 1 for record in taken})
+            self._positions.handled([record])
 
     def _has_taken(self, record: Record) -> bool:
         headers = record[6]  # by name it costs double
         return bool(headers) and headers[-1] == self._taken
-
-    def _waited(self) -> float:
-        return self._clock.monotonic() - self._passed_since
 
     def _asked_aside(self, records: Sequence[Record]) -> bool:
         return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
