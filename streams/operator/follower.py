@@ -155,8 +155,12 @@ class Follower:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
+        """What cannot be done now, as on a full disk, is done when the file is opened next."""
         self._lag, self._folded = None, {}
-        self._database.rebuild(reason).close()
+        try:
+            self._database.rebuild(reason).close()
+        except (sqlite3.Error, OSError) as error:
+            self._wait(error)
 
     def _wait(self, error: Exception) -> None:
         if str(error) != self._said:
