@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,49 @@ async def test_past_timeout_and_grace_the_process_ends(log: Log) -> None:
 
     assert await blocked_handler_seen_by(look, 10, started_at=0) == [70]
     assert "exiting" in log.lines[-1][0]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
+    log: Log, waits: bool
+) -> None:
+    """No run has begun whose timeout would tell how long it may: none, or one that is to run alone.
+
+    The worker would be alive and do nothing.
+    """
+    app, exits = App("test"), list[tuple[float, int]]()
+    over, left = asyncio.Event(), list[asyncio.Task[None]]()
+
+    async def behind(look: Any) -> None:
+        await over.wait()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(10)
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        left.append(asyncio.create_task(behind(look)))
+
+    def look() -> None:
+        for clock.now in (2.0, 30.0, 30.5):
+            watchdog.look()
+
+    async with bench(app) as at:
+        clock = Clock()
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock,
+            lambda code: exits.append((clock.now, code)),
+        )  # fmt: skip
+        watchdog.tick()
+        await at.ended(at.give(timeout_seconds=10))
+        await at.idle()
+        if waits:
+            held = at.worker.holdings.take(replace(at.blank(), alone=True), 0)
+            assert held is not None
+        over.set()
+        await left[0]
+        watchdog.stop()
+    assert exits == [(30.5, 70)]
 
 
 async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
