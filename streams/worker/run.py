@@ -10,18 +10,24 @@ import uvloop
 from confluent_kafka import Message
 
 from streams.app import App
+from streams.daemon_thread import in_daemon_thread
 from streams.errors import ConfigError, PoisonRecord
 from streams.kafka import wait_for_broker
 from streams.key_book import KeyBook
+from streams.process_end import end_within
 from streams.settings import Settings
 from streams.telemetry import serve_probes
 from streams.tenants_follower import TenantsFollower
 from streams.topology.model import Topology
 from streams.vault import Vault, open_vault, read_key
 from streams.worker.kafka_transport import KafkaTransport
+from streams.worker.watchdog import EXIT_CODE
 from streams.worker.worker import Place, Worker
 
 log = structlog.get_logger(__name__)
+
+_END_SECONDS = 5.0
+"""How long a worker that has ended may still be a process."""
 
 
 def run(
@@ -51,6 +57,8 @@ def run(
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
+        # Threads that its handlers left hanging would be waited for just so.
+        end_within(_END_SECONDS, EXIT_CODE)
 
 
 async def _serve(
@@ -75,7 +83,7 @@ async def _serve(
     try:
         await worker.serve(stop)
     finally:
-        await asyncio.to_thread(follower.stop)
+        await in_daemon_thread(follower.stop)
     log.info("worker ended", worker_id=worker.id)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ import structlog
 from leasing import Bench, Clock, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
-from streams.data_key import DataKey, new_key_record
+from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
@@ -294,6 +296,25 @@ async def test_the_payload_is_the_body_of_every_chunk() -> None:
         ref = payload_ref(at, "acme", "evt_1", b"hello ", b"world")
         ended = await read_payload(at, event=EVENT, payload_ref=ref)
     assert ended.result == '"hello world"'
+
+
+async def test_a_large_payload_is_opened_while_threads_of_handlers_hang() -> None:
+    """They would keep the bodies of every tenant closed for as long as the process lives."""
+    let_go, body = threading.Event(), b"x" * (CHUNK_BYTES + 1)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    hanging = asyncio.create_task(asyncio.to_thread(let_go.wait, 20))
+
+    async def length(ctx: Context) -> int:
+        return len(await ctx.payload())
+
+    try:
+        async with bench(app_of(length)) as at:
+            ref = payload_ref(at, "acme", "evt_1", body[:CHUNK_BYTES], body[CHUNK_BYTES:])
+            ended = await read_payload(at, event=EVENT, payload_ref=ref)
+    finally:
+        let_go.set()
+        await hanging
+    assert ended.result == str(len(body))
 
 
 async def test_another_tenants_payload_does_not_open() -> None:
