@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 import uvloop
@@ -53,12 +55,27 @@ def run(
     place = Place(settings.instance, pool, slots)
     loop = uvloop.new_event_loop()
     try:
-        loop.run_until_complete(_serve(app, settings, topology, place, cluster_key, vault))
+        run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault))
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
         # Threads that its handlers left hanging would be waited for just so.
         end_within(_END_SECONDS, EXIT_CODE)
+
+
+def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run the loop until `main` is done, whatever other tasks raise.
+
+    A `SystemExit` in a task that a handler has started goes to who awaits it, and leaves the loop
+    besides: unlike a handler's own it would end the worker, and the runs of all others with it.
+    """
+    task = loop.create_task(main)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            log.error("a task of a handler would end the worker: it goes on", error=repr(error))
+    task.result()
 
 
 async def _serve(
