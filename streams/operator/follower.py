@@ -143,6 +143,8 @@ class Follower:
     def _require_file(self) -> None:
         if not self._database.in_place():
             raise Untrusted("its file was deleted or replaced")
+        if self._database.damaged:
+            raise Untrusted("damaged: a query found a page broken")
 
     def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
         now = _now()

@@ -190,6 +190,40 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
     assert database.path.exists()
 
 
+def test_a_file_that_a_query_finds_broken_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every call that reads that page would be told for ever that it is."""
+    database = Database(tmp_path / "m.sqlite")
+    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    steps = list[int]()
+
+    def broken(_: sqlite3.Connection) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    def step(number: int) -> None:
+        steps.append(number)
+        if len(steps) == 1:
+            with pytest.raises(sqlite3.DatabaseError):
+                database.read(broken)
+        else:
+            follower._stopping.set()
+
+    sessions = Scripted(step)
+
+    def begun(*_: Any) -> Scripted:
+        sessions.number += 1
+        return sessions
+
+    monkeypatch.setattr(Follower, "_session", begun)
+    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    follower._run()
+    database.close()
+    assert steps == [1, 2]
+
+
 def test_a_file_that_cannot_be_begun_anew_yet_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
