@@ -24,7 +24,8 @@ EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h: the supervisor starts the worker again."""
 
 LEFT_BEHIND_SECONDS = 30.0
-"""How long what a handler left behind may block the loop, where no run has a timeout ahead."""
+"""How long what a handler left behind may block the loop, where no run has a timeout ahead, and how
+long runs that are over may keep every slot."""
 
 _TICK_SECONDS = 0.25
 
@@ -84,6 +85,7 @@ class Watchdog:
             if self._holdings.blocked:
                 log.info("the event loop runs again")
                 self._tell(blocked=False)
+            self._end_if_full_for_ever()
             return
         culprit = self._culprit()
         if not self._holdings.blocked:
@@ -113,6 +115,14 @@ class Watchdog:
         task = asyncio.current_task(self._loop)
         names = {task_name(held.lease): held for held in self._holdings.running()}
         return names.get(task.get_name()) if task else None
+
+    def _end_if_full_for_ever(self) -> None:
+        """Runs that ignore that they were cancelled have every slot: no other is lost with them."""
+        running, patience = self._holdings.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
+        stuck = [held for held in running if self._clock() > held.timeout_at + patience]
+        if len(stuck) >= self._holdings.slots:
+            self._log("runs that ignore their end have every slot for ever: exiting", None)
+            self._exit(EXIT_CODE)
 
     def _is_overdue(self, culprit: Held | None, since: float) -> bool:
         """Whether nothing but the process's end can stop what has blocked the loop since then."""
