@@ -107,6 +107,17 @@ def test_what_was_taken_is_passed_by_without_a_transaction_for_a_second(
     assert len(driver.output("jobs")) == 1
 
 
+def test_a_batch_of_which_nothing_is_passed_on_is_over(driver: TopologyTestDriver) -> None:
+    """A duplicate that lies a window behind the stream leaves nothing, not even its count."""
+    late = driver.now - 8 * 86_400_000
+    deliver(driver, "1")
+    for key in ("2", "2", "3"):
+        value = ENVELOPE.encode(envelope("acme", key, "ticket.created"))
+        driver.pipe("events.received", b"acme", value, timestamp=late)
+    assert len(driver.output("events")) == len(driver.output("jobs")) == 3
+    assert not driver.output("dlq")
+
+
 def test_an_event_that_is_poison_goes_by_its_topic_and_its_letter_names_its_offset(
     driver: TopologyTestDriver,
 ) -> None:
