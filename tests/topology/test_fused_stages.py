@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from dispatching import CLUSTER_KEY, ROUTES, envelope
 
-from streams import dedup, dispatcher, scheduler
+from streams import dedup, dispatcher, pipeline, scheduler
+from streams.errors import ConfigError
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record
@@ -17,6 +18,7 @@ from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, SCHEDULE
 from streams.serde.ids import event_job_id, new_id, submitted_job_id
 from streams.serde.records import Command, Handler, Heartbeat, Submit
 from streams.topology.load import load
+from streams.topology.model import StageDeclaration
 
 TOPOLOGY = replace(load(), routes=ROUTES)
 WORKER = "default-w1/b1"
@@ -181,3 +183,11 @@ def test_a_record_whose_output_is_refused_costs_no_other_stage_a_record(
     (letter,) = (DEAD_LETTER.decode(record.value) for record in driver.output("dlq"))
     assert (letter.id, letter.reason) == ("dispatcher:events:0:2", "output_refused")
     assert {first, second} == {JOB.decode(r.value).job_id for r in driver.output("jobs")}
+
+
+def test_a_stage_that_cannot_be_fused_is_told() -> None:
+    topology = load()
+    audit = StageDeclaration("audit", ("jobs",), (), ())
+    stages = {**topology.stages, "audit": audit}
+    with pytest.raises(ConfigError, match="stage audit cannot be fused: name only dedup, "):
+        pipeline.stage(replace(topology, stages=stages, fused=("dedup", "audit")), b"k" * 32)
