@@ -44,6 +44,8 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
+_TICK_SECONDS = 0.001
+"""What a wait may fall short by: it is no reason for another one."""
 _QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
@@ -277,7 +279,7 @@ class StageLoop:
         self._pause()
 
     def _take_due(self) -> bool:
-        due = time.monotonic() >= self._due
+        due = time.monotonic() >= self._due - _TICK_SECONDS
         if due:
             self._due = time.monotonic() + self._stage.punctuate_seconds
         return due
