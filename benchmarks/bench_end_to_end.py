@@ -57,9 +57,9 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--rate", type=int, default=200)
-    parser.add_argument("--fused", action="store_true", help="run `tidegate pipeline`")
+    parser.add_argument("--apart", action="store_true", help="run the stages apart")
     chosen = parser.parse_args()
-    layout = Layout.fused() if chosen.fused else Layout()
+    layout = Layout.apart() if chosen.apart else Layout()
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         results, wrong = asyncio.run(measure(Path(folder), layout, chosen.seconds, chosen.rate))
     report("end_to_end", results, as_json=chosen.json)

@@ -37,6 +37,10 @@ def demo(
     before: Annotated[
         bool, typer.Option("--before", help="Let a naive synchronous handler go first.")
     ] = False,
+    apart: Annotated[
+        bool,
+        typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seed: Annotated[
         int | None, typer.Option(help="Order of the deliveries, as an earlier run printed it.")
@@ -57,7 +61,8 @@ def demo(
     seed = secrets.randbelow(10**6) if seed is None else seed
     report = Report(as_json=as_json)
     report.phase(f"{events} events, each delivered {redeliveries} times, in order --seed {seed}")
-    object_ = _play(compose(events, redeliveries, seed), report, data_dir, kill, before)
+    scenario = compose(events, redeliveries, seed)
+    object_ = _play(scenario, report, data_dir, apart=apart, kill=kill, before=before)
     if as_json:
         typer.echo(json.dumps(object_))
     if not object_["ok"]:
@@ -66,13 +71,19 @@ def demo(
 
 
 def _play(
-    scenario: Scenario, report: Report, data_dir: Path | None, kill: bool, before: bool
+    scenario: Scenario,
+    report: Report,
+    data_dir: Path | None,
+    *,
+    apart: bool,
+    kill: bool,
+    before: bool,
 ) -> dict[str, Any]:
     """Before, then now; shows the tables and returns the figures."""
     from streams.demo.before import act_before
     from streams.demo.figures import figures
     from streams.demo.judge import judge
-    from streams.demo.run import OVERLAY, perform
+    from streams.demo.run import APART, FUSED, OVERLAY, perform
 
     naive = None
     if before:
@@ -80,7 +91,9 @@ def _play(
         naive = asyncio.run(act_before(scenario, killed=kill))
     with _directory(data_dir) as folder:
         settings = _settings(folder, OVERLAY)
-        evidence = asyncio.run(_to_its_end(perform(scenario, settings, report, kill=kill)))
+        layout = APART if apart else FUSED
+        performance = perform(scenario, settings, layout, report, kill=kill)
+        evidence = asyncio.run(_to_its_end(performance))
     verdict = judge(evidence)
     counted = figures(evidence, verdict, report.seconds, naive)
     report.result(evidence, verdict, counted)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.demo.faults import Kill
+from streams.demo.kill import Kill
 from streams.demo.recorder import Call
 
 HONOURS_KEYS = frozenset({"email:send"})

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from streams.demo.delivery import Answer
-from streams.demo.faults import Kill
 from streams.demo.fold import StoreFinding
+from streams.demo.kill import Kill
 from streams.demo.operator_api import Listed
 from streams.demo.recorder import Call, Start
 from streams.demo.scenario import Scenario

@@ -11,22 +11,21 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from streams.demo.delivery import Vendor
 from streams.demo.groups import Groups
+from streams.demo.kill import RECOVERY_SECONDS, Kill
 from streams.demo.recorder import Call, Recorder
 from streams.demo.scenario import CAPPED_TENANT, TENANTS
 from streams.demo.tape import Seen, Tape
 from streams.demo.waiting import until
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
+from streams.runtime.layouts import FUSED
 from streams.runtime.offsets import Place
 from streams.serde.records import Schedule
-
-RECOVERY_SECONDS = 30.0
-"""Within so long the very work that a kill interrupted must have moved on (G8)."""
 
 _CHANCE_SECONDS = 10.0
 """So long a fault waits for work to strike; for work that only deliveries bring, a part of it."""
@@ -36,25 +35,11 @@ _SHORT_CHANCE_SECONDS = 3.0
 _UNHINDERED = frozenset(TENANTS) - {CAPPED_TENANT}
 """Tenants whose interrupted jobs do not have to queue behind a cap before they move on."""
 
-_INPUTS = {"dedup": ("events.received",), "dispatcher": ("events", "jobs.commands")}
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """One SIGKILL that landed; `at` in seconds since the epoch.
-
-    `recovered_after` are the seconds until what was in flight had moved on; None: it never did.
-    A killed worker was in the middle of an effect of `job_id`, leased to it under `epoch`.
-    """
-
-    stage: str
-    process: str
-    pid: int
-    at: float
-    in_flight: str
-    job_id: str = ""
-    epoch: int = 0
-    recovered_after: float | None = None
+_INPUTS = {
+    "dedup": ("events.received",),
+    "scheduler": ("schedule",),
+    "dispatcher": ("events", "jobs.commands"),
+}
 
 
 class Faults:
@@ -87,7 +72,8 @@ class Faults:
 
     async def steady(self, stage: str) -> None:
         """Return once every process of a stage is at work: one that still starts holds nothing."""
-        urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == stage}
+        runs = self._runs(stage)
+        urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == runs}
         while True:
             if not await unready(urls):
                 return
@@ -107,7 +93,7 @@ class Faults:
         broken = [b for b in self._vendor.broken if b.ingress == member.url and b.sent_at < at]
         if not pid or not broken:
             return False
-        kill = Kill("ingress", member.name, pid, at, f"{len(broken)} requests")
+        kill = Kill("ingress", member.name, pid, at, _counted(len(broken), "request"))
         self._watch(kill, self._takes_requests(member.url))
         return True
 
@@ -136,25 +122,27 @@ class Faults:
 
     async def stage(self, stage: str) -> bool:
         """Strike the instance that a record has just come in for."""
-        owners = await asyncio.to_thread(self._groups.owners, stage)
+        group = self._runs(stage)
+        owners = await asyncio.to_thread(self._groups.owners, group)
         try:
-            chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage])
+            chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage] and not s.taken)
             seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
         except TimeoutError:
             return False
         name = owners.get(seen.partition, "")
         pid, at = self._strike(name)
-        committed = await asyncio.to_thread(self._groups.committed, stage)
+        committed = await asyncio.to_thread(self._groups.committed, group)
         mine = {partition for partition, owner in owners.items() if owner == name}
         left = self._left(stage, mine, committed, at)
         if not pid or not left:
             return False
-        kill = Kill(stage, name, pid, at, f"{len(left)} records")
-        self._watch(kill, self._committed_past(stage, left))
+        kill = Kill(stage, name, pid, at, f"{_counted(len(left), 'record')} for {stage}")
+        self._watch(kill, self._committed_past(group, left))
         return True
 
     async def scheduler(self) -> bool:
-        """Strike the scheduler just before a timer is due."""
+        """Strike the instance whose timer is about to be due."""
+        owners = await asyncio.to_thread(self._groups.owners, self._runs("scheduler"))
         timers: list[Seen[Schedule]] = []
 
         def due_soon() -> bool:
@@ -167,16 +155,23 @@ class Faults:
 
         if not await until(due_soon, _CHANCE_SECONDS):
             return False
-        pid, at = self._strike("scheduler-0")
+        name = owners.get(timers[0].partition, "")
+        pid, at = self._strike(name)
         await self._tape.to_end()
-        pending = [s for s in timers if not self._fired(s, before=at)]
+        mine = [timer for timer in timers if owners.get(timer.partition) == name]
+        pending = [timer for timer in mine if not self._fired(timer, before=at)]
         if not pid or not pending:
             return False
         self._watch(
-            Kill("scheduler", "scheduler-0", pid, at, f"{len(pending)} timers due at once"),
+            Kill("scheduler", name, pid, at, f"{_counted(len(pending), 'timer')} about to be due"),
             until(lambda: all(map(self._fired, pending)), RECOVERY_SECONDS),
         )
         return True
+
+    def _runs(self, stage: str) -> str:
+        """The stage, or the fused one if that does its work: of its processes, and its group."""
+        fused = any(member.stage == FUSED for member in self._pipeline.members)
+        return FUSED if fused and stage in _INPUTS else stage
 
     def _strike(self, name: str) -> tuple[int, float]:
         """The pid that was killed, 0 where none runs, and the moment before."""
@@ -215,13 +210,14 @@ class Faults:
             for topic in _INPUTS[stage]
             for seen in self._tape.of(topic)
             if seen.partition in mine
+            and not seen.taken
             and seen.read_at < at
             and seen.offset >= committed.get((topic, seen.partition), 0)
         ]
 
-    async def _committed_past(self, stage: str, left: list[Seen[Any]]) -> bool:
+    async def _committed_past(self, group: str, left: list[Seen[Any]]) -> bool:
         while True:
-            now = await asyncio.to_thread(self._groups.committed, stage)
+            now = await asyncio.to_thread(self._groups.committed, group)
             if all(now.get((s.topic, s.partition), 0) > s.offset for s in left):
                 return True
             await asyncio.sleep(0.1)
@@ -239,3 +235,7 @@ class Faults:
         return job is not None and (
             job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")
         )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -55,8 +55,8 @@ def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
     changelogs = _read_changelogs(settings, topology)
     return [
         compare(path, declared, changelogs[declared.changelog, int(path.name)])
-        for stage, declared in _declared(topology)
-        for path in sorted((settings.data_dir / "state" / stage).glob(f"*/{declared.name}/*"))
+        for declared in _declared(topology)
+        for path in sorted((settings.data_dir / "state").glob(f"*/*/{declared.name}/*"))
     ]
 
 
@@ -81,14 +81,13 @@ def compare(path: Path, declared: StoreDeclaration, entries: list[Entry]) -> Sto
     )
 
 
-def _declared(topology: Topology) -> Iterator[tuple[str, StoreDeclaration]]:
+def _declared(topology: Topology) -> Iterator[StoreDeclaration]:
     for stage in topology.stages.values():
-        for store in stage.stores:
-            yield stage.name, store
+        yield from stage.stores
 
 
 def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list[Entry]]:
-    kinds = {declared.changelog: declared.kind for _, declared in _declared(topology)}
+    kinds = {declared.changelog: declared.kind for declared in _declared(topology)}
     reader = CommittedReader(settings, list(kinds))
     try:
         changelogs: dict[Place, list[Entry]] = defaultdict(list)

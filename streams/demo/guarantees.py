@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streams.demo.effects import by_effect, count_repeats
 from streams.demo.evidence import Evidence
-from streams.demo.faults import RECOVERY_SECONDS
+from streams.demo.kill import RECOVERY_SECONDS
 from streams.demo.scenario import SOURCE
 from streams.serde.codec import COMMAND
 from streams.serde.records import TERMINAL, Wake

@@ -19,7 +19,8 @@ from streams.dev.supervisor import NAME
 from streams.errors import TidegateError
 from streams.settings import Settings
 
-LAYOUT = Layout(ingress=2, dedup=2, scheduler=1, dispatcher=2, worker=2, operator=1)
+FUSED = Layout(ingress=2, pipeline=2, worker=2)
+APART = Layout.apart(dedup=2, dispatcher=2, ingress=2, worker=2)
 OVERLAY = Path(__file__).with_name("topology.yaml")
 
 _APP = "streams.demo.app:app"
@@ -27,7 +28,7 @@ _START_SECONDS = 90.0
 
 
 async def perform(
-    scenario: Scenario, settings: Settings, report: Report, *, kill: bool
+    scenario: Scenario, settings: Settings, layout: Layout, report: Report, *, kill: bool
 ) -> Evidence:
     """Everything that was seen from the outside.
 
@@ -38,7 +39,7 @@ async def perform(
     env = {URL_VARIABLE: await recorder.start()}
     report.phase("starting Kafka and every stage")
     pipeline = Pipeline(
-        settings, LAYOUT, app=_APP, env=env, console=partial(_tell_restarts, report)
+        settings, layout, app=_APP, env=env, console=partial(_tell_restarts, report)
     )
     try:
         async with AsyncExitStack() as stack:

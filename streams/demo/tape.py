@@ -31,6 +31,7 @@ from streams.settings import Settings
 T = TypeVar("T")
 
 _WORK = "jobs.work.default"
+_TAKEN = "tidegate-taken"
 _CODECS: dict[str, Any] = {
     "events.received": ENVELOPE,
     "events": ENVELOPE,
@@ -45,7 +46,10 @@ _CODECS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """A committed record: its timestamp `at`, and when it was read, in seconds since the epoch."""
+    """A committed record: its timestamp `at`, and when it was read, in seconds since the epoch.
+
+    `taken`: its reader handled it in the transaction that wrote it.
+    """
 
     topic: str
     partition: int
@@ -54,6 +58,7 @@ class Seen(Generic[T]):
     raw: bytes
     value: T
     read_at: float = 0.0
+    taken: bool = False
 
 
 class Tape:
@@ -152,7 +157,7 @@ class Tape:
             self.newest[value.job_id] = value
         seen = Seen(
             topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1] / 1000,
-            raw, value, time.time(),
+            raw, value, time.time(), _is_taken(message),
         )  # fmt: skip
         self._seen[topic].append(seen)
         if isinstance(value, Command):
@@ -164,3 +169,7 @@ class Tape:
             self._waiting.remove(waiting)
             if not waiting[1].done():
                 waiting[1].set_result(seen)
+
+
+def _is_taken(message: Message) -> bool:
+    return _TAKEN in dict(message.headers() or [])

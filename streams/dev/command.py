@@ -30,12 +30,18 @@ def dev(
         bool, typer.Option(help="Take a --bootstrap of fewer than three brokers.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    apart: Annotated[
+        bool,
+        typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
+    ] = False,
 ) -> None:
     """Run the whole pipeline here: a real Kafka, every stage, your --app or a sample.
 
     Example: tidegate dev --app examples.support.app:app --topology examples/support/topology.yaml
     """
+    from streams.dev.layout import Layout
     from streams.dev.run import run
 
     settings = load_settings(port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology)
-    run(settings, app=app, workers=workers, allow_unsafe=allow_unsafe)
+    layout = Layout.apart(worker=workers) if apart else Layout(worker=workers)
+    run(settings, layout, app=app, allow_unsafe=allow_unsafe)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
+from streams.runtime.layouts import FUSED, LayoutName
 from streams.settings import Settings
 
 _WAVES = (
     ("ingress",),
     ("worker",),
-    ("dedup", "scheduler", "dispatcher", "pipeline"),
+    ("dedup", "scheduler", "dispatcher", FUSED),
     ("operator",),
 )
 """Order of stopping: nothing new comes in, what runs ends, what that wrote is worked off."""
@@ -28,17 +29,24 @@ class Layout:
     """How many processes of each stage; those of `pipeline` are in the place of three stages."""
 
     ingress: int = 1
-    dedup: int = 1
-    scheduler: int = 1
-    dispatcher: int = 1
-    pipeline: int = 0
+    dedup: int = 0
+    scheduler: int = 0
+    dispatcher: int = 0
+    pipeline: int = 1
     worker: int = 1
     operator: int = 1
 
     @classmethod
-    def fused(cls, processes: int = 1, **others: int) -> Layout:
-        """The three stages as one, in so many processes."""
-        return cls(dedup=0, scheduler=0, dispatcher=0, pipeline=processes, **others)
+    def apart(
+        cls, dedup: int = 1, scheduler: int = 1, dispatcher: int = 1, **others: int
+    ) -> Layout:
+        """Those three as processes of their own."""
+        return cls(dedup=dedup, scheduler=scheduler, dispatcher=dispatcher, pipeline=0, **others)
+
+    @property
+    def name(self) -> LayoutName:
+        """As `tidegate topology layout` takes it."""
+        return "fused" if self.pipeline else "apart"
 
 
 @dataclass(frozen=True, slots=True)

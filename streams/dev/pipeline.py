@@ -22,7 +22,6 @@ from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.errors import ConfigError
 from streams.running import read_state
-from streams.runtime.layouts import LayoutName
 from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0
@@ -59,7 +58,7 @@ class Pipeline:
     ) -> None:
         self.settings = settings
         self.members: tuple[Member, ...] = members(layout)
-        self._layout: LayoutName = "fused" if layout.pipeline else "apart"
+        self._layout = layout.name
         self.broker: SupervisedBroker | None = None
         self.supervisor: Supervisor | None = None
         self._app = app

@@ -21,7 +21,7 @@ _SAMPLE_APP = "streams.dev.sample:app"
 _SAMPLE_TOPOLOGY = Path(__file__).with_name("sample.yaml")
 
 
-def run(settings: Settings, *, app: str | None, workers: int, allow_unsafe: bool) -> None:
+def run(settings: Settings, layout: Layout, *, app: str | None, allow_unsafe: bool) -> None:
     """Run until SIGINT or SIGTERM; a second signal ends everything at once.
 
     Raises:
@@ -30,16 +30,16 @@ def run(settings: Settings, *, app: str | None, workers: int, allow_unsafe: bool
     """
     if app is not None:
         check(app)
-    asyncio.run(_run(settings, app, workers, allow_unsafe))
+    asyncio.run(_run(settings, layout, app, allow_unsafe))
 
 
-async def _run(settings: Settings, app: str | None, workers: int, allow_unsafe: bool) -> None:
+async def _run(settings: Settings, layout: Layout, app: str | None, allow_unsafe: bool) -> None:
     if app is None and settings.topology is None:
         settings = settings.model_copy(update={"topology": _SAMPLE_TOPOLOGY})
     _tell_of_download(settings)
     pipeline = Pipeline(
         settings,
-        Layout(worker=workers),
+        layout,
         app=app or _SAMPLE_APP,
         console=_write_line,
         allow_unsafe=allow_unsafe,

@@ -34,6 +34,14 @@ FUSED = "pipeline"
 LayoutName = Literal["fused", "apart"]
 
 _TIMEOUT = 10.0
+_PATIENCE_SECONDS = 30.0
+"""So long a broker may take to find its coordinators: a new one has none."""
+_PAUSE_SECONDS = 0.2
+_DENIED = frozenset({
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+})  # fmt: skip
 _QUIET = {"log_level": 0}
 
 
@@ -99,13 +107,17 @@ def carry_over(
         ConfigError: something of either layout still runs.
         KafkaUnavailable: not answered in time; some positions may have been moved.
     """
-    try:
-        return _carry_over(layout, topology, settings, admin)
-    except KafkaException as error:
-        raise KafkaUnavailable(
-            f"the positions are not all moved, {settings.bootstrap} did not answer as it should "
-            f"({error.args[0].str()}): run this again"
-        ) from error
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return _carry_over(layout, topology, settings, admin)
+        except KafkaException as error:
+            if error.args[0].code() in _DENIED or time.monotonic() > until:
+                raise KafkaUnavailable(
+                    f"the positions are not all moved, {settings.bootstrap} did not answer as it "
+                    f"should ({error.args[0].str()}): see to that, then run this again"
+                ) from error
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _carry_over(
@@ -150,7 +162,7 @@ def _await_end(group: Group, settings: Settings, admin: AdminClient) -> None:
     while members := _members(group, settings, admin):
         if time.monotonic() > until:
             raise ConfigError(f"{members} processes of {group.name} run: stop them, then try again")
-        time.sleep(0.2)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int], ...]:

@@ -1,4 +1,4 @@
-"""The demo really run: a real Kafka, ten processes, SIGKILLs."""
+"""The demo really run: a real Kafka, seven processes or ten, SIGKILLs."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ def test_it_ends_well_though_every_kind_of_process_is_killed_at_work(killed: Dem
     assert killed.figures["ok"] is True
     assert killed.broken() == set()
     assert killed.figures["kills"] >= 6
+
+
+@pytest.mark.broker
+@pytest.mark.chaos
+def test_so_it_does_with_the_stages_apart() -> None:
+    apart = run_demo("--events", "60", "--kill", "--apart")
+    assert apart.code == 0, apart.said
+    assert apart.broken() == set()
+    assert "killed scheduler-0" in apart.said
 
 
 @pytest.mark.broker

@@ -21,7 +21,7 @@ from conditions import eventually
 
 READY_SECONDS = 90.0
 GONE_SECONDS = 25.0  # the broker's keeper gives the JVM 20 s to stop before it kills it
-STAGES = ["ingress", "dedup", "scheduler", "dispatcher", "worker", "operator"]
+STAGES = ["ingress", "pipeline", "worker", "operator"]
 pytestmark = pytest.mark.broker
 
 
@@ -247,12 +247,15 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
         what=f"all of {pids} gone",
     )  # fmt: skip
 
-    second = start(tmp_path)
+    second = start(tmp_path, "--apart")
     header = {"Authorization": f"Bearer {second.token}"}
     status, text = get(f"{second.url}/v1/jobs/{job_id}", header)
+    again = curl(second.printed_curls()[0])[0]
     pids = second.pids
     code = stop(second)
     assert (status, json.loads(text)["status"]) == (200, "succeeded")
+    assert again == 202
+    assert {"dedup-0", "scheduler-0", "dispatcher-0"} < pids.keys(), "its stages run apart"
     assert second.token == first.token
     assert code == 0
     assert not any(map(alive, pids.values()))

@@ -6,6 +6,7 @@ import pytest
 from demo_process import run_demo
 
 QUICK = {"ledger_skipped", "tenant_from_body"}
+IN_FUSED_STAGES = {"dedup_forgets", "scheduler_early", "job_dropped", "store_edited"}
 FAULTS = {
     "ledger_skipped": "G2",
     "dedup_forgets": "G1",
@@ -25,7 +26,18 @@ FAULTS = {
     ],
 )
 def test_a_planted_fault_breaks_its_guarantee(plant: str, guarantee: str) -> None:
-    run = run_demo("--events", "30", "--redeliveries", "2", plant=plant)
+    assert_found(plant, guarantee)
+
+
+@pytest.mark.broker
+@pytest.mark.chaos
+@pytest.mark.parametrize("plant", sorted(IN_FUSED_STAGES))
+def test_so_it_does_with_the_stages_apart(plant: str) -> None:
+    assert_found(plant, FAULTS[plant], "--apart")
+
+
+def assert_found(plant: str, guarantee: str, *arguments: str) -> None:
+    run = run_demo("--events", "30", "--redeliveries", "2", *arguments, plant=plant)
     assert run.code == 1, run.said
     assert guarantee in run.broken(), run.said
     assert f"{guarantee} broken:" in run.said

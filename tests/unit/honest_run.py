@@ -8,8 +8,8 @@ from typing import Any
 
 from streams.demo.delivery import Answer
 from streams.demo.evidence import Evidence, Records, Submitted
-from streams.demo.faults import Kill
 from streams.demo.fold import StoreFinding
+from streams.demo.kill import Kill
 from streams.demo.operator_api import Listed
 from streams.demo.recorder import Call, Start
 from streams.demo.scenario import (

@@ -122,7 +122,23 @@ async def test_the_owner_of_uncommitted_records_is_struck(processes: Processes) 
     assert processes.running["dedup-0"].poll() is None
     groups.committed_now = {("events.received", 1): 6}
     (kill,) = await striking.recovered()
-    assert (kill.process, kill.in_flight) == ("dedup-1", "1 records")
+    assert (kill.process, kill.in_flight) == ("dedup-1", "1 record for dedup")
+    assert kill.recovered_after is not None
+
+
+async def test_fused_stages_are_struck_where_they_run(processes: Processes) -> None:
+    processes.start("pipeline-1")
+    taken = Seen("events", 1, 7, 0.0, b"", None, taken=True)
+    command = Seen("jobs.commands", 1, 3, 0.0, b"", None)
+    topics = Topics({"events": [taken], "jobs.commands": [command]})
+    groups = Offsets({})
+    striking = faults(processes, topics, groups=groups)
+    assert await striking.stage("dispatcher")
+    assert processes.killed("pipeline-1")
+    groups.committed_now = {("jobs.commands", 1): 4}
+    (kill,) = await striking.recovered()
+    assert (kill.stage, kill.process) == ("dispatcher", "pipeline-1")
+    assert kill.in_flight == "1 record for dispatcher", "what was handed over is done"
     assert kill.recovered_after is not None
 
 
@@ -171,7 +187,7 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
 async def test_the_scheduler_is_struck_with_a_timer_pending(processes: Processes) -> None:
     processes.start("scheduler-0")
     topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)])
-    striking = faults(processes, topics)
+    striking = faults(processes, topics, groups=Offsets({}))
     assert await striking.scheduler()
     assert processes.killed("scheduler-0")
     topics.commanded[b"w"] = NOW
@@ -190,7 +206,7 @@ async def test_a_scheduler_whose_timer_had_fired_already_does_not_count(
         topics.commanded[b"w"] = 0.0
 
     topics.to_end = fires_meanwhile  # type: ignore[method-assign]
-    striking = faults(processes, topics)
+    striking = faults(processes, topics, groups=Offsets({}))
     assert not await striking.scheduler()
     assert striking.kills == []
 
@@ -217,4 +233,4 @@ async def test_an_ingress_is_struck_when_the_connections_it_held_break(
     vendor.under_way[url] = 0
     assert await strike
     (kill,) = await striking.recovered()
-    assert kill.in_flight == "1 requests"
+    assert kill.in_flight == "1 request"

@@ -24,18 +24,20 @@ TOKEN = "not-for-everyone"
 
 
 def test_every_process_has_a_name_and_a_port_of_its_own() -> None:
-    placed = members(Layout(ingress=2, dedup=2, dispatcher=2, worker=2))
+    placed = members(Layout.apart(ingress=2, dedup=2, dispatcher=2, worker=2))
     assert len({member.name for member in placed}) == 10
     assert len({member.port for member in placed}) == 10
     assert {"ingress-0", "ingress-1", "scheduler-0", "worker-1"} < {m.name for m in placed}
 
 
-def test_stops_in_the_order_of_the_flow() -> None:
-    specs = waves(members(Layout()), load_settings({}), "a:b", {})
+@pytest.mark.parametrize(
+    ("layout", "stages"),
+    [(Layout(), ["pipeline-0"]), (Layout.apart(), ["dedup-0", "dispatcher-0", "scheduler-0"])],
+)
+def test_stops_in_the_order_of_the_flow(layout: Layout, stages: list[str]) -> None:
+    specs = waves(members(layout), load_settings({}), "a:b", {})
     names = [sorted(spec.name for spec in wave) for wave in specs]
-    assert names == [
-        ["ingress-0"], ["worker-0"], ["dedup-0", "dispatcher-0", "scheduler-0"], ["operator-0"],
-    ]  # fmt: skip
+    assert names == [["ingress-0"], ["worker-0"], stages, ["operator-0"]]
 
 
 def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:

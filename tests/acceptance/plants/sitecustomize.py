@@ -26,8 +26,8 @@ def ledger_skipped(module: ModuleType) -> None:
 
 
 def dedup_forgets(module: ModuleType) -> None:
-    """Dedup finds nothing in its store."""
-    module.Overlay.get_many = lambda self, keys: [None] * len(keys)
+    """Dedup forwards whatever comes."""
+    module.Dedup.process_batch = lambda self, records, ctx: ctx.relay("events", records)
 
 
 def tenant_from_body(module: ModuleType) -> None:
@@ -59,10 +59,12 @@ def scheduler_early(module: ModuleType) -> None:
 def job_dropped(module: ModuleType) -> None:
     """Each dispatcher passes over one event of every partition."""
     arrived = module.Events.arrived
+    begun: set[int] = set()
 
     def passing_over(self: Any, record: Any, envelope: Any) -> None:
-        if record.offset != 0:
+        if record.partition in begun:
             arrived(self, record, envelope)
+        begun.add(record.partition)
 
     module.Events.arrived = passing_over
 
@@ -72,7 +74,7 @@ def store_edited(module: ModuleType) -> None:
     examine = module.examine
 
     def edited(settings: Any, topology: Any) -> Any:
-        paths = (settings.data_dir / "state" / "dispatcher").glob("*/jobs/*")
+        paths = (settings.data_dir / "state").glob("*/*/jobs/*")
         families = next(f for f in map(_open, sorted(paths)) if f is not None)
         families[next(iter(families.keys()))] = b"edited"
         families.close()
@@ -92,7 +94,7 @@ def store_edited(module: ModuleType) -> None:
 
 PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "ledger_skipped": ("worker", "streams.worker.effects", ledger_skipped),
-    "dedup_forgets": ("dedup", "streams.state.overlay", dedup_forgets),
+    "dedup_forgets": ("dedup", "streams.dedup", dedup_forgets),
     "tenant_from_body": ("ingress", "ingress.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
     "job_dropped": ("dispatcher", "streams.dispatcher.events", job_dropped),
@@ -123,5 +125,6 @@ class _Planter(MetaPathFinder):
 
 
 _plant = PLANTS.get(os.environ.get("DEMO_PLANT", ""))
-if _plant is not None and _plant[0] in sys.orig_argv:
+_fused = _plant is not None and _plant[0] in {"dedup", "scheduler", "dispatcher"}
+if _plant is not None and {_plant[0], "pipeline" if _fused else _plant[0]} & {*sys.orig_argv}:
     sys.meta_path.insert(0, _Planter(_plant[1], _plant[2]))

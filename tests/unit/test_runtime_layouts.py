@@ -1,0 +1,57 @@
+"""Positions are carried over as soon as the broker can tell them, and an end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.errors import KafkaUnavailable
+from streams.runtime import layouts
+from streams.runtime.layouts import carry_over
+from streams.settings import load_settings
+from streams.topology.load import load
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, codes: Iterator[int]) -> list[int]:
+    """Each question for positions fails with the next of some errors; then there are none."""
+    asked: list[int] = []
+
+    def positions(*_: object) -> dict[tuple[str, int], int]:
+        asked.append(1)
+        code = next(codes, None)
+        if code is not None:
+            raise KafkaException(KafkaError(code))
+        return {}
+
+    monkeypatch.setattr(layouts, "_positions", positions)
+    monkeypatch.setattr(layouts, "_PAUSE_SECONDS", 0.0)
+    return asked
+
+
+def carry() -> dict[str, int]:
+    return carry_over("fused", load(None), load_settings({}), None)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_has_yet_to_find_its_coordinators_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR]
+    asked = answers(monkeypatch, iter(codes))
+    assert carry() == {}
+    assert len(asked) > len(codes)
+
+
+def test_a_right_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answers(monkeypatch, iter([KafkaError.GROUP_AUTHORIZATION_FAILED]))
+    with pytest.raises(KafkaUnavailable, match=r"authorization failed.*then run this again"):
+        carry()
+    assert len(asked) == 1
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "_PATIENCE_SECONDS", -1.0)
+    answers(monkeypatch, iter([KafkaError.NOT_COORDINATOR]))
+    with pytest.raises(KafkaUnavailable, match="not all moved"):
+        carry()
