@@ -1,13 +1,16 @@
-"""When a process that serves HTTP is to end: asked to, or for what it cannot go on after."""
+"""When a process ends: asked to, for what it cannot go on after, or whatever its threads do."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 
 
 class ProcessEnd:
-    """Hears SIGTERM and SIGINT from the moment it is made; belongs to one event loop."""
+    """Of a process that serves HTTP. Hears SIGTERM and SIGINT from the moment it is made; belongs
+    to one event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,3 +38,11 @@ class ProcessEnd:
             self._reached.set_result(None)
         else:
             self._reached.set_exception(error)
+
+
+def end_within(seconds: float, code: int) -> None:
+    """End the process with `code` if it has not ended by itself: a thread that hangs is joined for
+    ever when the interpreter ends, unless it is a daemon."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

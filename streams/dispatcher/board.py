@@ -6,7 +6,7 @@ only these are looked up again where writes are taken back.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator
 
 from streams.dispatcher.leases import Running
@@ -29,6 +29,8 @@ class Board:
         self._topology = topology
         self.roster = roster
         self.queues: dict[str, ReadyQueue] = {}
+        """By pool; the one that was served longest ago comes first."""
+        self._served: list[str] = []  # pools as they were served since the last commit
         self._handled: dict[str, set[str]] = {}
         self._blocked: set[str] = set()
         self._caps = Concurrency(topology.limits)
@@ -51,6 +53,9 @@ class Board:
         self._earlier.clear()
         self.recent.clear()
         self._ended.clear()
+        for pool in self._served:
+            self.queues[pool] = self.queues.pop(pool)
+        self._served.clear()
 
     def touch(self, job_id: str) -> None:
         """What is kept of a job's lease changed: look it up again if that is taken back."""
@@ -140,16 +145,22 @@ class Board:
     ) -> Iterator[tuple[Ready, Worker]]:
         """Ready jobs with the worker each should go to; grant or drop one before the next.
 
+        Pools take turns, so that none has all that caps and the size of a step leave to them.
         `closed` are pools that no lease can be sent to for now.
         """
         self.roster.pass_time(monotonic)
-        for pool, queue in list(self.queues.items()):
+        for pool, queue in self.queues.items():
             self._handle(pool, queue, now)
-            while pool not in closed:
-                entry = queue.take(now, filter(self._caps.type_free, self.roster.able(pool)))
-                worker = self.roster.freest(pool, entry.type) if entry else None
-                if entry is None or worker is None:
-                    break
+        turns = deque(pool for pool in self.queues if pool not in closed)
+        self._served.clear()
+        while turns:
+            pool = turns.popleft()
+            types = filter(self._caps.type_free, self.roster.able(pool))
+            entry = self.queues[pool].take(now, types)
+            worker = self.roster.freest(pool, entry.type) if entry else None
+            if entry and worker:
+                turns.append(pool)
+                self._served.append(pool)
                 yield entry, worker
 
     def starving(self, pool: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from streams.dispatcher import live_index, metrics, routing
-from streams.dispatcher.jobs import due_at
+from streams.dispatcher.jobs import due_at, is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.tenants import ERASED_REASON
@@ -95,7 +95,8 @@ class Sweep:
 
 
 def _stopped(job: Job, life: Lifecycle) -> bool:
-    if job.cancel_requested or job.status in ("succeeded", "failed", "cancelled", "dead"):
+    told = job.status == "running" and job.cancel_requested
+    if told or not is_live(job):
         return False
     life.stop(job, ERASED_REASON)
     return True

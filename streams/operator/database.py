@@ -113,6 +113,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._generation = 0
+        self._damaged = -1
         self._opened: tuple[int, int] | None = None
         self._mine = threading.local()
         self._readers: list[sqlite3.Connection] = []
@@ -138,6 +139,11 @@ class Database:
         """Whether the file that the writer opened still stands at its path."""
         return self._opened is not None and self._identity() == self._opened
 
+    @property
+    def damaged(self) -> bool:
+        """Whether a query found the file broken: the writer may never come to that page."""
+        return self._damaged == self._generation
+
     def _identity(self) -> tuple[int, int] | None:
         try:
             found = self.path.stat()
@@ -152,10 +158,14 @@ class Database:
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on this thread's own read-only connection, in one snapshot."""
-        connection = self._reader()
+        generation, connection = self._reader()
         connection.execute("BEGIN")
         try:
             return query(connection)
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                self._damaged = generation
+            raise
         finally:
             connection.execute("ROLLBACK")
 
@@ -164,17 +174,18 @@ class Database:
         while self._readers:
             self._readers.pop().close()
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> tuple[int, sqlite3.Connection]:
+        """This thread's connection, and the generation of the file that it reads."""
         held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
         if held is not None and held[0] == self._generation:
-            return held[1]
+            return held
         if held is not None:
             self._readers.remove(held[1])
             held[1].close()
         generation, connection = self._generation, self._connect(read_only=True)
         self._readers.append(connection)
         self._mine.held = (generation, connection)
-        return connection
+        return generation, connection
 
     def _create(self) -> sqlite3.Connection:
         for suffix in ("", "-wal", "-shm"):

@@ -143,6 +143,8 @@ class Follower:
     def _require_file(self) -> None:
         if not self._database.in_place():
             raise Untrusted("its file was deleted or replaced")
+        if self._database.damaged:
+            raise Untrusted("damaged: a query found a page broken")
 
     def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
         now = _now()
@@ -155,8 +157,12 @@ class Follower:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
+        """What cannot be done now, as on a full disk, is done when the file is opened next."""
         self._lag, self._folded = None, {}
-        self._database.rebuild(reason).close()
+        try:
+            self._database.rebuild(reason).close()
+        except (sqlite3.Error, OSError) as error:
+            self._wait(error)
 
     def _wait(self, error: Exception) -> None:
         if str(error) != self._said:

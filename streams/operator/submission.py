@@ -11,7 +11,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from streams.operator import queries
-from streams.operator.parts import Parts
+from streams.operator.parts import Parts, not_shown
 from streams.operator.refusal import Refusal
 from streams.operator.turns import Asked, Subject
 from streams.operator.verdicts import letters, outstanding, verdict
@@ -37,7 +37,8 @@ async def submitted(parts: Parts, asked: Submission, now: int) -> Json | None:
     """The job as it is shown, once the submission is durable; None where the dispatcher is late.
 
     Raises:
-        Refusal: 409, the key belongs to another body; 503, the read model has not caught up.
+        Refusal: 409, the key belongs to another body; 503, the read model has not caught up, or
+            shows a twin past its window alone: send the call again.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     async with parts.turns.of(asked.subject):
@@ -80,8 +81,10 @@ async def _accepted(parts: Parts, asked: Submission, sent: Asked) -> Json | None
         return found if found is not None and found.incarnation > sent.after else None
 
     job = await verdict(parts, sent.letters, ("jobs", (asked.job_id,)), newer)
-    # A twin that the dispatcher, by its own time, still found inside the window stays as it is.
-    job = job or await parts.ask(lambda db: queries.job(db, asked.job_id))
+    if job is None and sent.after:
+        # The twin past its window says nothing of this one: the dispatcher is late, or by its own
+        # time that one still keeps it out.
+        raise not_shown()
     if job is None:
         return None
     parts.turns.forget(asked.subject)

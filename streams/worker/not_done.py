@@ -46,6 +46,7 @@ _CLIENTS = frozenset(name.partition(".")[0] for name in _INNER) | {"aiobotocore"
 _REPEATERS = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "retry", "retrying", "stamina", "tenacity"}
 )
+_OWN = "streams.worker."
 _LONGEST_CHAIN = 10
 _ASYNCIO_ALL_FAILED = "Multiple exceptions: "
 
@@ -60,9 +61,15 @@ def not_done(
     `handled` is what the handler handled when the call began, perhaps of another effect. A group
     proves nothing: what ran beside its errors was cancelled somewhere on its way.
     """
-    if isinstance(error, (JobError, *nothing_done)):
-        return True
-    return _is_refused(error, handled)
+    if isinstance(error, JobError):
+        return not _is_of_the_context(error)
+    return isinstance(error, nothing_done) or _is_refused(error, handled)
+
+
+def _is_of_the_context(error: BaseException) -> bool:
+    """Whether a method of `Context`, used inside the tool, raised it: no word of the tool's own."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith(_OWN)
 
 
 def _is_refused(error: object, handled: BaseException | None = None) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from streams.daemon_thread import in_daemon_thread
 from streams.data_key import CHUNK_BYTES, DataKey
 from streams.errors import Erased, PermanentError, TransientError, VaultError
 from streams.key_book import KeyBook
@@ -33,7 +35,9 @@ class Payloads:
             chunks = await asyncio.wrap_future(self._transport.fetch(ref))
             if ref.size <= CHUNK_BYTES:
                 return key.open(event.event_id, chunks, ref.size)
-            return await asyncio.to_thread(key.open, event.event_id, chunks, ref.size)
+            # Not in the loop's own pool: threads of handlers may hang there.
+            opened = partial(key.open, event.event_id, chunks, ref.size)
+            return await in_daemon_thread(opened)
         except Erased as error:
             raise PermanentError(f"the payload is gone: {error}") from error
         except VaultError as error:

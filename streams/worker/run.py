@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 import uvloop
 from confluent_kafka import Message
 
 from streams.app import App
+from streams.daemon_thread import in_daemon_thread
 from streams.errors import ConfigError, PoisonRecord
 from streams.kafka import wait_for_broker
 from streams.key_book import KeyBook
+from streams.process_end import end_within
 from streams.settings import Settings
 from streams.telemetry import serve_probes
 from streams.tenants_follower import TenantsFollower
 from streams.topology.model import Topology
 from streams.vault import Vault, open_vault, read_key
 from streams.worker.kafka_transport import KafkaTransport
+from streams.worker.watchdog import EXIT_CODE
 from streams.worker.worker import Place, Worker
 
 log = structlog.get_logger(__name__)
+
+_END_SECONDS = 5.0
+"""How long a worker that has ended may still be a process."""
 
 
 def run(
@@ -47,10 +55,27 @@ def run(
     place = Place(settings.instance, pool, slots)
     loop = uvloop.new_event_loop()
     try:
-        loop.run_until_complete(_serve(app, settings, topology, place, cluster_key, vault))
+        run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault))
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
+        # Threads that its handlers left hanging would be waited for just so.
+        end_within(_END_SECONDS, EXIT_CODE)
+
+
+def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run the loop until `main` is done, whatever other tasks raise.
+
+    A `SystemExit` in a task that a handler has started goes to who awaits it, and leaves the loop
+    besides: unlike a handler's own it would end the worker, and the runs of all others with it.
+    """
+    task = loop.create_task(main)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            log.error("a task of a handler would end the worker: it goes on", error=repr(error))
+    task.result()
 
 
 async def _serve(
@@ -75,7 +100,7 @@ async def _serve(
     try:
         await worker.serve(stop)
     finally:
-        await asyncio.to_thread(follower.stop)
+        await in_daemon_thread(follower.stop)
     log.info("worker ended", worker_id=worker.id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import threading
@@ -21,6 +22,10 @@ log = structlog.get_logger(__name__)
 BLOCKED_SECONDS = 1.0
 EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h: the supervisor starts the worker again."""
+
+LEFT_BEHIND_SECONDS = 30.0
+"""How long what a handler left behind may block the loop, where no run has a timeout ahead, and how
+long runs that are over may keep every slot."""
 
 _TICK_SECONDS = 0.25
 
@@ -80,13 +85,13 @@ class Watchdog:
             if self._holdings.blocked:
                 log.info("the event loop runs again")
                 self._tell(blocked=False)
+            self._end_if_full_for_ever()
             return
         culprit = self._culprit()
         if not self._holdings.blocked:
             self._tell(blocked=True)
             self._log("a handler blocks the event loop", culprit)
-        suspects = [culprit] if culprit else self._overtaken(since)
-        if any(self._clock() > held.timeout_at + GRACE_SECONDS for held in suspects):
+        if self._is_overdue(culprit, since):
             self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
             self._exit(EXIT_CODE)
 
@@ -111,9 +116,25 @@ class Watchdog:
         names = {task_name(held.lease): held for held in self._holdings.running()}
         return names.get(task.get_name()) if task else None
 
+    def _end_if_full_for_ever(self) -> None:
+        """Runs that ignore that they were cancelled have every slot: no other is lost with them."""
+        running, patience = self._holdings.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
+        stuck = [held for held in running if self._clock() > held.timeout_at + patience]
+        if len(stuck) >= self._holdings.slots:
+            self._log("runs that ignore their end have every slot for ever: exiting", None)
+            self._exit(EXIT_CODE)
+
+    def _is_overdue(self, culprit: Held | None, since: float) -> bool:
+        """Whether nothing but the process's end can stop what has blocked the loop since then."""
+        suspects = [culprit] if culprit else self._overtaken(since)
+        if not suspects:
+            return self._clock() - since > LEFT_BEHIND_SECONDS
+        return any(self._clock() > held.timeout_at + GRACE_SECONDS for held in suspects)
+
     def _overtaken(self, since: float) -> list[Held]:
-        """Runs whose timeout fell into the blockade: one that let the loop run was cancelled."""
-        return [held for held in self._holdings.running() if held.timeout_at >= since]
+        """Runs that have begun, and whose timeout did not come before the blockade: one that let
+        the loop run was cancelled then."""
+        return [held for held in self._holdings.running() if since <= held.timeout_at < math.inf]
 
     def _log(self, what: str, culprit: Held | None) -> None:
         frame = sys._current_frames().get(self._thread_id)

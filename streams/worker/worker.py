@@ -12,6 +12,7 @@ import structlog
 from uuid_utils import uuid7
 
 from streams.app import App
+from streams.daemon_thread import in_daemon_thread
 from streams.errors import LeaseLost
 from streams.key_book import KeyBook
 from streams.runtime.clock import boot_seconds
@@ -117,7 +118,7 @@ class Worker:
             stopped.cancel()
             self.watchdog.stop()
             await self._leave()
-            await asyncio.to_thread(self._transport.close)
+            await in_daemon_thread(self._transport.close)
         if self._failure.done():
             self._failure.result()
 

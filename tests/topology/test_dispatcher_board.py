@@ -16,7 +16,7 @@ from streams.dispatcher.processor import Dispatcher
 from streams.runtime.processor import Context
 from streams.serde.codec import JOB
 from streams.serde.records import Lease
-from streams.topology.model import Limit
+from streams.topology.model import JobType, Limit, Topic
 
 WORK = "jobs.work.default"
 
@@ -203,6 +203,45 @@ def test_leases_go_out_in_bounded_parts(desk: Desk) -> None:
     assert len(desk.leases()) == 500
     desk.driver.advance(0.2)
     assert len(desk.leases()) == 700
+
+
+def in_two_pools(desk: Desk) -> tuple[ScriptedWorker, ScriptedWorker]:
+    """A worker of the default pool, and one of another that renders."""
+    topics = {**desk.topology.topics, "jobs.work.gpu": Topic("jobs.work.gpu", 16)}
+    types = {"render": JobType("render", pool="gpu")}
+    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.driver.advance(0.2)
+    drafts = ScriptedWorker(desk, slots=1_000)
+    renders = ScriptedWorker(desk, "w2/b1", types=("render",), partition=4, pool="gpu")
+    return drafts, renders
+
+
+@pytest.mark.parametrize("scope", ["global", "tenant"])
+def test_no_pool_takes_all_that_a_cap_leaves(scope: Any) -> None:
+    desk = Desk(Limit("one", scope, "*", 1))
+    drafts, renders = in_two_pools(desk)
+    drafts.heartbeat()
+    renders.heartbeat()
+    for n in range(8):
+        desk.submit(f"job_{n}")
+    desk.submit("job_r", "render")
+    for _ in range(2):
+        (running,) = [each for each in desk.leases() if desk.job(each.job_id).status == "running"]
+        drafts.end(running, "succeeded")
+    assert desk.job("job_r").status == "running"
+
+
+def test_no_pool_takes_all_leases_of_a_step(desk: Desk) -> None:
+    drafts, renders = in_two_pools(desk)
+    with desk.held_back():
+        for n in range(600):
+            desk.submit(f"job_{n}")
+        desk.submit("job_r", "render")
+    with desk.held_back():
+        drafts.heartbeat()
+        renders.heartbeat()
+    assert len(desk.leases()) == 500
+    assert desk.job("job_r").status == "running"
 
 
 def test_leases_are_numbered_and_a_refused_one_leaves_no_gap(desk: Desk) -> None:

@@ -114,6 +114,22 @@ def test_an_erasure_ends_thousands_in_parts(desk: Desk) -> None:
     assert {desk.job(job_id).status for job_id in ids} == {"cancelled"}
 
 
+def test_a_run_of_an_erased_tenant_that_ends_in_review_is_cancelled(desk: Desk) -> None:
+    """It was told to stop and came to review all the same: it stayed there for ever."""
+    worker = ScriptedWorker(desk, backoff=())
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.claim(desk.lease(job_id))
+    worker.end(desk.lease(job_id), "retry", error="TimeoutError: x")
+    again = desk.lease(job_id)
+    assert worker.claim(again).kind == "review"
+    desk.tenant(kind="erasure", disabled=True)
+    desk.driver.advance(1)
+    worker.end(again, "review", error="unknown")
+    worker.stay(310)
+    assert desk.job(job_id).status == "cancelled"
+
+
 def test_a_buried_job_of_an_erased_tenant_stays_dead(desk: Desk) -> None:
     desk.deploy(unhandled_ms=60_000)
     job_id = desk.event("t1")

@@ -55,6 +55,22 @@ def test_a_file_with_one_broken_page_is_thrown_away_before_it_answers(database: 
     database.close()
 
 
+def test_a_file_that_breaks_while_it_is_open_is_noticed_by_who_reads_it(database: Database) -> None:
+    connection = database.open_writer()
+    add(connection, "old")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with database.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(database.path.stat().st_size - 4096))
+    with pytest.raises(sqlite3.DatabaseError, match="malformed"):
+        seen(database)
+    assert database.damaged
+    connection.close()
+    database.rebuild("for the test").close()
+    assert (database.damaged, seen(database)) == (False, [])
+    database.close()
+
+
 def test_readers_in_all_threads_see_the_new_file_after_a_rebuild(database: Database) -> None:
     with ThreadPoolExecutor(3) as pool:
         connection = database.open_writer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -186,6 +187,76 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
     follower._run()
     assert ready == [(1, True), (2, False)]
+    assert database.path.exists()
+
+
+def test_a_file_that_a_query_finds_broken_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every call that reads that page would be told for ever that it is."""
+    database = Database(tmp_path / "m.sqlite")
+    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    steps = list[int]()
+
+    def broken(_: sqlite3.Connection) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    def step(number: int) -> None:
+        steps.append(number)
+        if len(steps) == 1:
+            with pytest.raises(sqlite3.DatabaseError):
+                database.read(broken)
+        else:
+            follower._stopping.set()
+
+    sessions = Scripted(step)
+
+    def begun(*_: Any) -> Scripted:
+        sessions.number += 1
+        return sessions
+
+    monkeypatch.setattr(Follower, "_session", begun)
+    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    follower._run()
+    database.close()
+    assert steps == [1, 2]
+
+
+def test_a_file_that_cannot_be_begun_anew_yet_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that follows outlives it: without it nothing is ready any more."""
+    database = Database(tmp_path / "operator" / "m.sqlite")
+    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    full, steps = [sqlite3.OperationalError("database or disk is full")] * 2, list[int]()
+    create = Database._create
+
+    def created(self: Database) -> sqlite3.Connection:
+        if steps and full:
+            raise full.pop()
+        return create(self)
+
+    def step(number: int) -> None:
+        steps.append(number)
+        if number == 1:
+            shutil.rmtree(database.path.parent)
+        else:
+            follower._stopping.set()
+
+    sessions = Scripted(step)
+
+    def begun(*_: Any) -> Scripted:
+        sessions.number += 1
+        return sessions
+
+    monkeypatch.setattr(Database, "_create", created)
+    monkeypatch.setattr(Follower, "_session", begun)
+    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
+    follower._run()
+    assert steps == [1, 2]
     assert database.path.exists()
 
 

@@ -12,17 +12,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from operator_cluster import make_entry, make_job
+from webhooks import tenant
 from yarl import URL
 
-from streams.operator import api_dead_letters, api_effects
+from streams.operator import api_dead_letters, api_effects, api_jobs
 from streams.operator.database import Database
 from streams.operator.gate import problems
+from streams.operator.job_request import JobRequest
 from streams.operator.parts import PARTS, Parts
 from streams.operator.projections import Changes, project
 from streams.operator.turns import Turns
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY
-from streams.serde.ids import replay_job_id
+from streams.serde.ids import replay_job_id, submitted_job_id
 from streams.serde.records import CommandBody, Job, LedgerEntry, Settle
 from streams.topology.load import load
 
@@ -75,6 +77,7 @@ async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
     app[PARTS] = desk  # type: ignore[misc]
     app.add_routes(api_effects.routes)
+    app.add_routes(api_jobs.routes)
     app.add_routes(api_dead_letters.routes)
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -131,3 +134,30 @@ async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_
     assert (another.status, (await another.json())["type"].rpartition(":")[2]) == (
         409, "already-replayed",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [b"another body", None])
+async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_waits(
+    desk: Desk, api: TestClient[Any, Any], before: bytes | None
+) -> None:
+    """No dispatcher has taken it yet: it is neither refused nor done, and will be a job."""
+    request = JobRequest(type="t")
+    over = make_job(
+        submitted_job_id("acme", "k1"), status="succeeded", event_time=1,
+        request_hash=before or request.request_hash(),
+    )  # fmt: skip
+    desk.fold(over)
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', ?)", tenant("acme")[1:])
+    told = await submit(api)
+    assert told == (503, "urn:tidegate:problem:not-shown")
+    assert await submit(api) == told, "it may be sent again"
+    desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.request_hash()))
+    assert await submit(api) == (202, over.type)
+
+
+async def submit(api: TestClient[Any, Any]) -> tuple[int, str]:
+    """Status and type of an answer."""
+    answer = await api.post(
+        "/v1/tenants/acme/jobs", json={"type": "t"}, headers={"Idempotency-Key": "k1"}
+    )
+    return answer.status, (await answer.json())["type"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -100,6 +102,21 @@ async def test_a_transport_that_failed_ends_the_worker_with_its_error() -> None:
         at.worker.failed(Fenced("the producer cannot go on"))
         with pytest.raises(Fenced, match="the producer cannot go on"):
             await task
+
+
+async def test_threads_that_hang_in_the_loops_pool_keep_no_worker_from_ending() -> None:
+    """A handler's `asyncio.to_thread` may hang; the worker ends without a place in that pool."""
+    jobs, let_go = Jobs(), threading.Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    hanging = asyncio.create_task(asyncio.to_thread(let_go.wait, 20))
+    try:
+        async with serving(jobs) as (_, stop, task):
+            stop.set()
+            async with asyncio.timeout(10):
+                await task
+    finally:
+        let_go.set()
+        await hanging
 
 
 async def test_nothing_is_said_by_a_worker_that_was_never_assigned() -> None:

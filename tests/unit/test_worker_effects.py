@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -229,6 +229,35 @@ async def test_after_any_other_error_nobody_knows(error: BaseException) -> None:
     ended, at = await outcome_of(app_calling(Tool(error=error)))
     assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
     assert ended.status == "retry"
+
+
+Use = Callable[[Context], Awaitable[Any]]
+USES: list[Use] = [
+    lambda ctx: ctx.progress(object()),
+    lambda ctx: ctx.payload(),
+    lambda ctx: ctx.step("sent", object),
+    lambda ctx: ctx.effect("mail", print, key=""),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_what_the_context_refuses_inside_a_tool_is_no_word_of_the_tool(use: Use) -> None:
+    """The call may have been sent before: said to be not done, it would be made again."""
+    app, sent = App("test"), list[str]()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        async def send(idempotency_key: str) -> None:
+            sent.append(idempotency_key)
+            await use(ctx)
+
+        await ctx.effect("refund", send, key="k")
+
+    async with bench(app) as at:
+        lease = at.give()
+        assert (await at.ended(lease)).status == "failed"
+        assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
+    assert len(sent) == 1
 
 
 async def test_an_effect_cancelled_in_its_middle_is_unknown() -> None:

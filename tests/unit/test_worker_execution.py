@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 import structlog
+import uvloop
 from leasing import Bench, Clock, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
-from streams.data_key import DataKey, new_key_record
+from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
@@ -20,6 +24,7 @@ from streams.serde.keys import tenant_key
 from streams.serde.records import Claim, Ended, EventInfo, PayloadRef, TenantRecord
 from streams.topology.model import LeasePolicy
 from streams.worker import execution
+from streams.worker.run import run_to_its_end
 
 EVENT = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None,
                   "k", {})  # fmt: skip
@@ -296,6 +301,25 @@ async def test_the_payload_is_the_body_of_every_chunk() -> None:
     assert ended.result == '"hello world"'
 
 
+async def test_a_large_payload_is_opened_while_threads_of_handlers_hang() -> None:
+    """They would keep the bodies of every tenant closed for as long as the process lives."""
+    let_go, body = threading.Event(), b"x" * (CHUNK_BYTES + 1)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    hanging = asyncio.create_task(asyncio.to_thread(let_go.wait, 20))
+
+    async def length(ctx: Context) -> int:
+        return len(await ctx.payload())
+
+    try:
+        async with bench(app_of(length)) as at:
+            ref = payload_ref(at, "acme", "evt_1", body[:CHUNK_BYTES], body[CHUNK_BYTES:])
+            ended = await read_payload(at, event=EVENT, payload_ref=ref)
+    finally:
+        let_go.set()
+        await hanging
+    assert ended.result == str(len(body))
+
+
 async def test_another_tenants_payload_does_not_open() -> None:
     async with bench(app_of(echo)) as at:
         ref = payload_ref(at, "rival", "evt_1", b"secret")
@@ -478,3 +502,46 @@ async def test_an_effect_that_a_handler_left_behind_is_given_back() -> None:
         assert (await at.outcome(lease)).status == "failed"
         await left[0]
     assert calls == []
+
+
+def test_a_system_exit_in_a_task_of_a_handler_ends_its_run_and_no_other() -> None:
+    """As of a library that ends the process where it was called for the command line."""
+    ends = list[Ended]()
+
+    async def leaves() -> None:
+        sys.exit(3)
+
+    async def exits(ctx: Context) -> None:
+        await asyncio.gather(leaves())
+
+    async def lives(ctx: Context) -> str:
+        return str(await ctx.step("s", lambda: "lived"))
+
+    async def main() -> None:
+        app = app_of(lives)
+        app.job("exits")(exits)
+        async with bench(app) as at:
+            for lease in (at.give("exits"), at.give()):
+                ends.append(await at.ended(lease))
+
+    loop = uvloop.new_event_loop()
+    try:
+        run_to_its_end(loop, main())
+    finally:
+        loop.close()
+    assert [(each.status, each.error, each.result) for each in ends] == [
+        ("retry", "SystemExit: 3", None), ("succeeded", None, '"lived"'),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [ValueError("of the worker"), SystemExit(2)])
+def test_what_the_worker_itself_raises_ends_it(error: BaseException) -> None:
+    async def main() -> None:
+        raise error
+
+    loop = uvloop.new_event_loop()
+    try:
+        with pytest.raises(type(error)):
+            run_to_its_end(loop, main())
+    finally:
+        loop.close()

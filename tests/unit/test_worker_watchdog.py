@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +109,83 @@ async def test_past_timeout_and_grace_the_process_ends(log: Log) -> None:
 
     assert await blocked_handler_seen_by(look, 10, started_at=0) == [70]
     assert "exiting" in log.lines[-1][0]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
+    log: Log, waits: bool
+) -> None:
+    """No run has begun whose timeout would tell how long it may: none, or one that is to run alone.
+
+    The worker would be alive and do nothing.
+    """
+    app, exits = App("test"), list[tuple[float, int]]()
+    over, left = asyncio.Event(), list[asyncio.Task[None]]()
+
+    async def behind(look: Any) -> None:
+        await over.wait()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(10)
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        left.append(asyncio.create_task(behind(look)))
+
+    def look() -> None:
+        for clock.now in (2.0, 30.0, 30.5):
+            watchdog.look()
+
+    async with bench(app) as at:
+        clock = Clock()
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock,
+            lambda code: exits.append((clock.now, code)),
+        )  # fmt: skip
+        watchdog.tick()
+        await at.ended(at.give(timeout_seconds=10))
+        await at.idle()
+        if waits:
+            held = at.worker.holdings.take(replace(at.blank(), alone=True), 0)
+            assert held is not None
+        over.set()
+        await left[0]
+        watchdog.stop()
+    assert exits == [(30.5, 70)]
+
+
+async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> None:
+    """By handlers that ignore that they were cancelled: it would be alive and do nothing."""
+    app, exits, let_go = App("test"), list[int](), asyncio.Event()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    async with bench(app, slots=2) as at:
+        clock = Clock()
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+        )
+        for _ in range(2):
+            at.give(timeout_seconds=10)
+        first, second = at.worker.holdings.running()
+        first.started_at = second.started_at = 0
+        for clock.now in (1.0, 45.0, 46.0):
+            watchdog.tick()
+            second.started_at = 1.0
+            watchdog.look()
+            watchdog.look()
+        assert exits == []
+        second.started_at = 0
+        watchdog.look()
+        assert exits == [70]
+        watchdog.stop()
+        let_go.set()
+        await at.idle()
+    assert "for ever" in log.lines[-1][0]
 
 
 async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
