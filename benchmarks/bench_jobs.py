@@ -12,8 +12,8 @@ of the handler; processor time is that of all processes of a contender, the send
 
 Every job must end once, in its first attempt, with a handler that started once: else the row is
 void, and the exit code is 1. What is asked for stands with the figures, and missing it changes no
-exit code. `one plain hop` is the least exactly-once hop over the broker of our fused stages,
-before the loads come. `--sweep` tries a contender's settings one by one, with no-op jobs.
+exit code. `one plain hop` is the least exactly-once hop over the warm broker of each of our
+layouts, before the loads come. `--sweep` tries a contender's settings one by one, with no-op jobs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from contenders.environments import Unavailable
 from harness import Result, arguments, report
-from jobs_contenders import ALL, FUSED, Contender
+from jobs_contenders import ALL, Contender
 from jobs_queues import Settings
 from jobs_run import Load, Stalled, System, difference
-from jobs_standings import FAULTS, HOP, figures, medians, ratios, title
+from jobs_standings import FAULTS, IDLE, OF_IT, RATES, figures, medians, ratios, title
+from jobs_tables import show
 from jobs_tidegate import Tidegate
 from outside import plain_hop
 
-RATES = (50, 200, 400)
 HOPS = 300
 Entry = tuple[str, Contender, Settings]
 
@@ -46,8 +45,11 @@ def main() -> None:
     results = medians(rounds)
     if not results:
         sys.exit("nothing was measured")
-    rows = [*results, *ratios(results, told=not chosen.json)]
-    report("jobs", rows, as_json=chosen.json)
+    rows = [*results, *ratios(results)]
+    if chosen.json:
+        report("jobs", rows, as_json=True)
+    else:
+        show(rows)
     sys.exit(1 if any(row.value for row in results if row.metric == FAULTS) else 0)
 
 
@@ -115,15 +117,14 @@ def measured(name: str, system: System, chosen: Namespace) -> Iterator[Result]:
 def at_rest(name: str, system: System, seconds: float) -> Iterator[Result]:
     """The yardstick over our broker, then what a contender spends on waiting for jobs."""
     if isinstance(system, Tidegate):
-        hop = HOP if name == FUSED.name else f"{HOP}, {name}"
-        yield from (replace(row, contender=hop) for row in plain_hop(system.bootstrap, HOPS))
+        yield from plain_hop(system.bootstrap, HOPS)
     before, since = system.spent(), time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - since
     spent = difference(before, system.spent())
-    for part, worked in (("idle", sum(spent.values())), *spent.items()):
-        metric = part if part == "idle" else f"idle, of it {part}"
-        yield Result(name, metric, round(worked / took * 1000, 1), "ms/s")
+    yield Result(name, IDLE, round(sum(spent.values()) / took * 1000, 1), "ms/s")
+    for part, worked in spent.items():
+        yield Result(name, f"{IDLE}, {OF_IT}{part}", round(worked / took * 1000, 1), "ms/s")
 
 
 def told(results: Sequence[Result]) -> str:

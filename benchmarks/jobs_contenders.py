@@ -49,13 +49,14 @@ APART = Contender("tidegate apart", _apart)
 CELERY = Contender(
     "celery", celery,
     settings={
-        "pool": "prefork", "concurrency": "2", "prefetch-multiplier": "32",
-        "server.appendonly": "no",
+        "processes": "1", "worker.pool": "threads", "worker.concurrency": "8",
+        "worker.prefetch-multiplier": "4", "server.appendonly": "no",
     },
     swept={
-        "pool": ("threads", "solo"),
-        "concurrency": ("1", "4"),
-        "prefetch-multiplier": ("1", "4", "128"),
+        "processes": ("2",),
+        "worker.pool": ("prefork", "solo"),
+        "worker.concurrency": ("1", "2", "20"),
+        "worker.prefetch-multiplier": ("1", "32"),
         "server.appendonly": ("yes",),
     },
 )  # fmt: skip

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from contenders import environments
 from dedup_speed import Process, running
-from jobs_run import Load, Run, Seconds, Stalled, Starts, System, difference, family_seconds
+from jobs_run import Load, Meter, Run, Seconds, Stalled, Starts, System, family_seconds
 from jobs_servers import postgres, redis
 from jobs_tidegate import CONNECTIONS
 from outside import HERE
 
 Settings = Mapping[str, str]
-_SERVER = "server."
-"""Settings of the server begin with this."""
+"""Those of the server begin with `server.`."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,10 @@ class Queue:
 
     def run(self, load: Load) -> Run:
         self.starts.clear()
-        before = self.spent()
+        meter = Meter(self.spent())
         told = json.loads(self._sent(load))
-        spent = {**difference(before, self.spent()), "load": float(told.pop("spent"))}
-        return Run(**told, starts=self.starts.read(), spent=spent)
+        spent, others = meter.read(self.spent(), float(told.pop("spent")))
+        return Run(**told, starts=self.starts.read(), spent=spent, others=others)
 
     def _sent(self, load: Load) -> str:
         words = load.kind, load.count, load.rate, load.patience, CONNECTIONS
@@ -56,35 +55,50 @@ class Queue:
 
 @contextmanager
 def celery(folder: Path, settings: Settings) -> Iterator[System]:
-    """Celery on Redis."""
-    python, starts = environments.python("jobs"), Starts(folder / "starts")
+    """Celery on Redis; settings of `worker.` are flags of its worker."""
+    python, starts = str(environments.python("jobs")), Starts(folder / "starts")
+    flags = [f"--{name}={value}" for name, value in _of("worker.", settings).items()]
     worker = [
-        str(python), "-m", "celery", "--app", "contenders.celery_app", "worker",
-        "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING",
-        *_flags(settings),
+        python, "-m", "celery", "--app", "contenders.celery_app", "worker", "--hostname=%n@bench",
+        "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=WARNING", *flags,
     ]  # fmt: skip
-    with redis(folder, _of_server(settings)) as (server, address):
+    with redis(folder, _of("server.", settings)) as (server, address):
         env = _environment(starts, address)
-        with running(worker, folder / "worker.log", env) as process:
-            send = [str(python), "-m", "contenders.celery_load"]
-            yield Queue(server, [process], send, env, starts)
+        with _workers(worker, folder, env, int(settings["processes"])) as workers:
+            send = [python, "-m", "contenders.celery_load"]
+            yield Queue(server, workers, send, env, starts)
 
 
 @contextmanager
 def procrastinate(folder: Path, settings: Settings) -> Iterator[System]:
     """Procrastinate on PostgreSQL."""
     python, starts = str(environments.python("jobs")), Starts(folder / "starts")
-    with postgres(folder, _of_server(settings)) as (server, address), ExitStack() as workers:
+    worker = [python, "-m", "contenders.procrastinate_app"]
+    worker += [settings["concurrency"], settings["polling"]]
+    with postgres(folder, _of("server.", settings)) as (server, address):
         env = _environment(starts, address)
         send = [python, "-m", "contenders.procrastinate_load"]
         subprocess.run([*send, "noop", "0", "0", "0", "0"], env=env, check=True)
-        worker = [python, "-m", "contenders.procrastinate_app"]
-        worker += [settings["concurrency"], settings["polling"]]
-        processes = [
-            workers.enter_context(running(worker, folder / f"worker-{number}.log", env))
-            for number in range(int(settings["processes"]))
+        with _workers(worker, folder, env, int(settings["processes"])) as workers:
+            yield Queue(server, workers, send, env, starts)
+
+
+@contextmanager
+def _workers(
+    command: Sequence[str], folder: Path, env: Mapping[str, str], count: int
+) -> Iterator[list[Process]]:
+    """So many processes; `%n` in the command becomes the number of each."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                running(
+                    [word.replace("%n", str(number)) for word in command],
+                    folder / f"worker-{number}.log",
+                    env,
+                )
+            )
+            for number in range(count)
         ]
-        yield Queue(server, processes, send, env, starts)
 
 
 def _environment(starts: Starts, address: str) -> dict[str, str]:
@@ -93,13 +107,10 @@ def _environment(starts: Starts, address: str) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def _of_server(settings: Settings) -> dict[str, str]:
+def _of(prefix: str, settings: Settings) -> dict[str, str]:
+    """The settings that begin so, without that."""
     return {
-        name.removeprefix(_SERVER): value
+        name.removeprefix(prefix): value
         for name, value in settings.items()
-        if name.startswith(_SERVER)
+        if name.startswith(prefix)
     }
-
-
-def _flags(settings: Settings) -> list[str]:
-    return [f"--{name}={value}" for name, value in settings.items() if not name.startswith(_SERVER)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from harness import worked_seconds
 
 Kind = Literal["noop", "effect"]
 Seconds = dict[str, float]
@@ -43,7 +45,8 @@ class Run:
 
     `answered` is when the sender of a job was told that it is taken, `starts` holds the first
     lines of its handler, `unsettled` counts the jobs whose state is not that of a job which
-    succeeded in its first attempt.
+    succeeded in its first attempt. `spent` is of the system and its sender, `others` the cores that
+    everything else on the machine kept busy meanwhile.
     """
 
     began: float
@@ -52,6 +55,7 @@ class Run:
     starts: Mapping[str, Sequence[float]]
     unsettled: int
     spent: Seconds
+    others: float
 
     @property
     def wrong(self) -> int:
@@ -85,6 +89,21 @@ class System(Protocol):
     def spent(self) -> Seconds:
         """Processor time of each component since it started."""
         ...
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Reads the processor time from its making on; `before` is what was spent until then."""
+
+    before: Seconds
+    worked: float = field(default_factory=worked_seconds)
+    since: float = field(default_factory=time.monotonic)
+
+    def read(self, now: Seconds, sender: float) -> tuple[Seconds, float]:
+        """What each component and the sender spent, and the cores that others kept busy."""
+        spent = {**difference(self.before, now), "load": sender}
+        worked, took = worked_seconds() - self.worked, time.monotonic() - self.since
+        return spent, max(0.0, worked - sum(spent.values())) / took
 
 
 class Starts:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from dedup_speed import Process, running
 from http_load import Answers, closed, open_loop
-from jobs_run import Load, Run, Seconds, Stalled, Starts, difference, process_seconds
+from jobs_run import Load, Meter, Run, Seconds, Stalled, Starts, process_seconds
 from outside import APPLICATION_PATH, OVERLAY, scan, until
 from sources import create_sources
 from webhook_requests import made
@@ -70,13 +70,13 @@ class Tidegate:
     def run(self, load: Load) -> Run:
         requests = made(load.count, event_type=_EVENT_TYPES[load.kind])
         self._starts.clear()
-        before, began = self.spent(), time.time()
+        meter, began = Meter(self.spent()), time.time()
         answers = self._send(requests, load)
         self._starts.await_lines(load.count, load.patience, self._alive)
-        spent = {**difference(before, self.spent()), "load": answers.spent}
+        spent, others = meter.read(self.spent(), answers.spent)
         answered = _taken(answers)
         ended, unsettled = self._settled(answered)
-        return Run(began, ended, answered, self._starts.read(), unsettled, spent)
+        return Run(began, ended, answered, self._starts.read(), unsettled, spent, others)
 
     def _send(self, requests: list[bytes], load: Load) -> Answers:
         if load.rate:
