@@ -1,9 +1,12 @@
-"""Which answer a path gets: webhooks, probes, metrics, and a problem for everything else."""
+"""Which answer a path gets: webhooks, probes, metrics, and a problem for everything else.
+
+On a port that is not the ingress's alone, whatever is no webhook is another server's.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
@@ -30,6 +33,9 @@ REQUESTS = Counter(
     ["outcome"],
 )
 _PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
+
+Elsewhere = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""Answers what is no webhook."""
 
 
 class Router:
@@ -59,12 +65,14 @@ class Router:
         """Return once no request is under way."""
         await self._idle.wait()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(
+        self, request: web.BaseRequest, elsewhere: Elsewhere | None = None
+    ) -> web.StreamResponse:
         """The answer to any request; nothing but the loss of its connection is raised."""
         self._under_way += 1
         self._idle.clear()
         try:
-            response = _signed_off(await self._route(request))
+            response = _signed_off(await self._route(request, elsewhere))
             if self._draining:
                 response.force_close()
             return response
@@ -79,10 +87,14 @@ class Router:
         self._rejections.note_unread(problem.name)
         return _signed_off(problem.response())
 
-    async def _route(self, request: web.BaseRequest) -> web.Response:
+    async def _route(
+        self, request: web.BaseRequest, elsewhere: Elsewhere | None
+    ) -> web.StreamResponse:
         address = self._address(request)
         if address is not None:
             return await self._hook(request, *address)
+        if elsewhere is not None:
+            return await elsewhere(request)
         path = request.rel_url.raw_path
         if path in _PROBES:
             return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
@@ -120,6 +132,6 @@ class Router:
         )
 
 
-def _signed_off(response: web.Response) -> web.Response:
+def _signed_off(response: web.StreamResponse) -> web.StreamResponse:
     response.headers["Server"] = "tidegate"  # and not which versions it is made of
     return response

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 import structlog
 import uvloop
@@ -14,16 +15,18 @@ from ingress.connection import Listener
 from ingress.directory import Directory
 from ingress.intake import Intake
 from ingress.key_maker import KeyMaker
+from ingress.public_port import BACKLOG, PublicPort, inherited
 from ingress.quarantine import Quarantine
 from ingress.rate_gossip import RateGossip
 from ingress.rates import Rates
 from ingress.receiver import DEADLINE_SECONDS, Receiver
 from ingress.references import References
 from ingress.rejections import Rejections
-from ingress.router import Router
+from ingress.router import Elsewhere, Router
 from ingress.sources import SourceTable
 from ingress.tenancy import addressing
 from streams.errors import ConfigError
+from streams.http_forward import Origin, forward, forwarding_session
 from streams.kafka import AwaitedProducer
 from streams.key_book import KeyBook
 from streams.process_end import ProcessEnd
@@ -48,7 +51,8 @@ GRACE_SECONDS = 10.0
 class IngressServer:
     """One listener with its sources and its producer; belongs to one event loop.
 
-    `failed` is told, from any thread, what it cannot go on after.
+    `public` is a port that it shares with others. `failed` is told, from any thread, what it
+    cannot go on after.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class IngressServer:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         keepalive_seconds: float = KEEPALIVE_SECONDS,
+        public: PublicPort | None = None,
         failed: Failed = lambda _: None,
     ) -> None:
         self._settings = settings
@@ -79,7 +84,9 @@ class IngressServer:
         self._router = Router(receiver, self._ready, self._rejections, addressing(settings))
         self._writing: asyncio.Task[None] | None = None
         self._keepalive = keepalive_seconds
-        self._runner: web.ServerRunner | None = None
+        self._public = public
+        self._runners: list[web.ServerRunner] = []
+        self._stack = AsyncExitStack()
 
     async def start(self) -> int:
         """Listen, then begin to follow the sources; returns the bound port.
@@ -87,41 +94,60 @@ class IngressServer:
         Raises:
             ConfigError: the address cannot be listened on.
         """
-        server = Listener(
-            self._router.handle, self._router.unread,
-            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
-        )  # fmt: skip
-        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
-        await self._runner.setup()
-        host, port = self._settings.host, self._settings.port
-        try:
-            await web.TCPSite(self._runner, host, port, reuse_port=True, backlog=1024).start()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
-            ) from error
+        bound = await self._listen()
+        if self._public is not None:
+            await self._share(self._public)
         self._directory.start()
         self._writing = asyncio.create_task(self._rejections.run())
         self._references.start()
         self._gossip.start()
-        bound = int(self._runner.addresses[0][1])
-        log.info("ingress listens", host=host, port=bound)
+        log.info("ingress listens", host=self._settings.host, port=bound)
         return bound
+
+    async def _listen(self) -> int:
+        """On the port that is its own; which one it is."""
+        runner = await self._runner()
+        host, port = self._settings.host, self._settings.port
+        try:
+            await web.TCPSite(runner, host, port, reuse_port=True, backlog=BACKLOG).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
+            ) from error
+        return int(runner.addresses[0][1])
+
+    async def _share(self, public: PublicPort) -> None:
+        """Answer the hooks of a port that others have, too."""
+        session = await self._stack.enter_async_context(forwarding_session())
+        origins = [Origin("the operator's API", public.rest)]
+        runner = await self._runner(lambda request: forward(session, request, origins))
+        await web.SockSite(runner, public.listener, backlog=BACKLOG).start()
+
+    async def _runner(self, elsewhere: Elsewhere | None = None) -> web.ServerRunner:
+        server = Listener(
+            partial(self._router.handle, elsewhere=elsewhere), self._router.unread,
+            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
+        )  # fmt: skip
+        runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
 
     def _ready(self) -> bool:
         return self._directory.ready and self._gossip.settled
 
     async def stop(self) -> None:
         """Not ready first, then no new connections, then wait for what is under way."""
-        assert self._runner is not None  # noqa: S101 - only a started server is stopped
         self._router.drain()
         await asyncio.sleep(DRAIN_SECONDS)
-        for site in list(self._runner.sites):
+        for site in [site for runner in self._runners for site in runner.sites]:
             await site.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._router.idle()
-        await self._runner.cleanup()
+        for runner in self._runners:
+            await runner.cleanup()
+        await self._stack.aclose()
         await self._write_rejections()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
@@ -152,7 +178,7 @@ def run(settings: Settings, topology: Topology) -> None:
 
 async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
     end = ProcessEnd()
-    server = IngressServer(settings, topology, vault, failed=end.failed)
+    server = IngressServer(settings, topology, vault, public=inherited(), failed=end.failed)
     await server.start()
     collect_seldom()
     try:

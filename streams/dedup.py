@@ -33,7 +33,8 @@ _DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
 
 def stage(topology: Topology) -> Stage:
     """`events.received` to `events`, each event once within `topology.window_ms`."""
-    return declared_stage(topology, "dedup", partial(Dedup, topology.window_ms, Duplicates()))
+    processor = partial(Dedup, topology.window_ms, Duplicates())
+    return declared_stage(topology, "dedup", processor, punctuate_seconds=1.0)
 
 
 class Dedup:

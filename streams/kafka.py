@@ -53,7 +53,7 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
             "isolation.level": "read_committed",
             "check.crcs": True,
             "fetch.queue.backoff.ms": 5,
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": 500,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 2_000,
             **overrides,

@@ -20,7 +20,7 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
     """The fused stage.
 
     Raises:
-        ConfigError: the topology fuses nothing.
+        ConfigError: the topology fuses nothing, or a stage that is not made here.
     """
     made: dict[str, Callable[[], Stage]] = {
         "dedup": lambda: dedup.stage(topology),
@@ -32,4 +32,7 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
             "the topology fuses no stages: name them under `fused`, as the built-in one does, or "
             "run `tidegate dedup`, `scheduler` and `dispatcher`"
         )
+    for name in topology.fused:
+        if name not in made:
+            raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(made)}")
     return FusedStage(FUSED, tuple(made[name]() for name in topology.fused))

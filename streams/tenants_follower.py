@@ -50,6 +50,7 @@ class TenantsFollower:
         self._fold = fold
         self._refuse = refuse
         self._failed = failed
+        self._told: set[int] = set()
         self._caught_up = threading.Event()
         self._stopping = threading.Event()
         context = contextvars.copy_context()  # so that its log lines name the stage as well
@@ -114,12 +115,21 @@ class TenantsFollower:
     def _take(self, message: Message, unread: set[int]) -> None:
         error = message.error()
         if error is None:
+            self._told.clear()
             self._apply(message)
-        elif error.code() == KafkaError._PARTITION_EOF and not self.ready:
+        elif error.code() != KafkaError._PARTITION_EOF:
+            self._tell(error)
+        elif not self.ready:
             unread.discard(message.partition() or 0)
             if not unread:
                 self._caught_up.set()
                 log.info("tenants are known")
+
+    def _tell(self, error: KafkaError) -> None:
+        """Once, until a record comes again: librdkafka tries on by itself."""
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            log.error("tenants cannot be read: what is known of them ages", reason=error.str())
 
     def _apply(self, message: Message) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -19,7 +20,7 @@ from ingress.quarantine import Quarantine
 from ingress.receiver import Receiver
 from ingress.references import References
 from ingress.rejections import Rejections
-from ingress.router import Router
+from ingress.router import Elsewhere, Router
 from ingress.sources import Source, SourceTable
 from streams.source_keys import Reference
 
@@ -78,10 +79,12 @@ class Edge:
 
 
 @asynccontextmanager
-async def running(keepalive_seconds: float = 15.0, **options: Any) -> AsyncIterator[Edge]:
+async def running(
+    keepalive_seconds: float = 15.0, elsewhere: Elsewhere | None = None, **options: Any
+) -> AsyncIterator[Edge]:
     edge = Edge(**options)
     edge.listener = server = Listener(
-        edge.router.handle, edge.router.unread,
+        partial(edge.router.handle, elsewhere=elsewhere), edge.router.unread,
         keepalive_timeout=keepalive_seconds, lingering_time=0.1,
     )  # fmt: skip
     runner = web.ServerRunner(server, shutdown_timeout=0.1)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from ingress.public_port import PUBLIC_FD, PUBLIC_REST
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
 from streams.runtime.layouts import FUSED, LayoutName
@@ -22,6 +23,8 @@ _WAVES = (
 """Order of stopping: nothing new comes in, what runs ends, what that wrote is worked off."""
 
 _HTTP_STAGES = {"ingress", "operator"}
+_OWN = {"operator": ("TIDEGATE_ADMIN_TOKEN",), "ingress": (PUBLIC_FD, PUBLIC_REST)}
+"""Variables that only the processes of one stage get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +129,12 @@ def process_spec(
         **({"--topology": str(settings.topology)} if settings.topology else {}),
         **({"--app": app} if member.stage == "worker" else {}),
     }
-    own = dict(env)
-    if member.stage != "operator":
-        own.pop("TIDEGATE_ADMIN_TOKEN", None)
+    others = {name for stage, names in _OWN.items() if stage != member.stage for name in names}
+    own = {name: value for name, value in env.items() if name not in others}
+    descriptors = (int(own[PUBLIC_FD]),) if PUBLIC_FD in own else ()
     words = (word for flag in flags.items() for word in flag)
-    return ProcessSpec(member.name, (*command(), member.stage, *words), own, member.ready_url)
+    argv = (*command(), member.stage, *words)
+    return ProcessSpec(member.name, argv, own, member.ready_url, descriptors)
 
 
 def command() -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import INFO, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -24,14 +24,19 @@ class Output:
 
     def line(self, name: str, text: str) -> None:
         """One line of one process."""
+        self.lines(name, [text])
+
+    def lines(self, name: str, texts: Sequence[str]) -> None:
+        """Lines of one process, written together."""
         if name not in self._files:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._files[name] = RotatingFileHandler(
                 self._folder / f"{name}.log", maxBytes=_FILE_BYTES, backupCount=_OLDER_FILES
             )
-        self._files[name].handle(LogRecord(name, INFO, "", 0, text, None, None))
+        self._files[name].handle(LogRecord(name, INFO, "", 0, "\n".join(texts), None, None))
         if self._console:
-            self._console(f"{name:<{_NAME_WIDTH}} | {text}")
+            for text in texts:
+                self._console(f"{name:<{_NAME_WIDTH}} | {text}")
 
     async def pump(self, name: str, stream: asyncio.StreamReader) -> None:
         """Pass on a process's lines until it closes its end; an endless line goes in pieces."""
@@ -40,8 +45,8 @@ class Output:
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > _LONGEST_LINE:
                 lines, rest = [*lines, rest], b""
-            for line in lines:
-                self.line(name, line.decode(errors="replace"))
+            if lines:
+                self.lines(name, [line.decode(errors="replace") for line in lines])
         if rest:
             self.line(name, rest.decode(errors="replace"))
 

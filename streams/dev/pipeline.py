@@ -11,7 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from ingress.public_port import BACKLOG, handed_down
 from streams.broker.embedded import EmbeddedKafka
+from streams.broker.ports import HOST
 from streams.broker.status import read_status
 from streams.dev.broker import SupervisedBroker
 from streams.dev.claim import claimed, write_state
@@ -101,10 +103,13 @@ class Pipeline:
         await self._start_stages()
 
     async def _open_front(self) -> None:
-        listener = self._stack.enter_context(listen(self.settings.host, self.settings.port))
-        self.url = f"http://{self.settings.host}:{listener.getsockname()[1]}"
-        runner = await serve(Front(self.members), listener)
+        """The public port, which the ingress processes get, and one for all that is no hook."""
+        public = self._stack.enter_context(listen(self.settings.host, self.settings.port))
+        self.url = f"http://{self.settings.host}:{public.getsockname()[1]}"
+        rest = self._stack.enter_context(listen(HOST, 0))
+        runner = await serve(Front(self.members), rest)
         self._stack.push_async_callback(runner.cleanup)
+        self._env |= handed_down(public, f"http://{HOST}:{rest.getsockname()[1]}")
 
     async def _start_broker(self) -> None:
         if "bootstrap" in self.settings.model_fields_set:
@@ -179,7 +184,7 @@ class Pipeline:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, before anything else is started.
+    """A listening socket, before anything else is started: what comes early waits.
 
     Raises:
         ConfigError: the port is taken, or the address is not this machine's.
@@ -188,6 +193,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(

@@ -15,12 +15,16 @@ from streams.dev.parent import PARENT_FD
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A process to keep running; `env` is its whole environment, `ready_url` answers 200."""
+    """A process to keep running; `env` is its whole environment, `ready_url` answers 200.
+
+    It inherits `descriptors`.
+    """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)  # carries secrets
     ready_url: str
+    descriptors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ async def spawn(spec: ProcessSpec, parent_fd: int) -> Child:
         process = await asyncio.create_subprocess_exec(
             *spec.argv, stdin=DEVNULL, stdout=writable, stderr=writable,
             env={**spec.env, PARENT_FD: str(parent_fd)},
-            pass_fds=(parent_fd,), start_new_session=True,
+            pass_fds=(parent_fd, *spec.descriptors), start_new_session=True,
         )  # fmt: skip
     finally:
         os.close(writable)

@@ -154,9 +154,9 @@ class FusedTask:
         """By part, which of the outputs from `begin` on are its inputs."""
         found: dict[Task, list[int]] = {}
         for place in range(begin, len(part.outputs)):
-            topic, to, _ = part.outputs[place]
+            topic, to, records = part.outputs[place]
             reader = self._readers.get(topic)
-            if reader is not None and to == self.partition:
+            if records and reader is not None and to == self.partition:
                 found.setdefault(reader, []).append(place)
         return found
 

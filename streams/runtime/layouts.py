@@ -9,13 +9,14 @@ changelogs are the same topics.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -24,7 +25,6 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka import SESSION_TIMEOUT_MS, consumer_config
-from streams.runtime.failures import Outage
 from streams.settings import Settings
 from streams.topology.model import Topology
 
@@ -66,32 +66,36 @@ def group_fused(topology: Topology) -> Group:
     return Group(FUSED, tuple(places))
 
 
-def refuse_other(
-    stage: str,
-    topology: Topology,
-    settings: Settings,
-    admin: AdminClient,
-    outage: Outage,
-    pause: Callable[[], bool],
-) -> None:
-    """See that the other layout neither runs nor has positions, as soon as the broker tells.
+def refuse_other(stage: str, topology: Topology, settings: Settings, admin: AdminClient) -> None:
+    """See that the other layout neither runs nor has positions.
 
-    Asked before the stage joins its group, and once more after: of two layouts that start at the
-    same time, one at least sees the other. `pause` waits a moment and answers whether to give up.
+    Asked before the stage joins its group, so that it takes no partitions in vain, and each time
+    that it was given some: of two layouts that start at the same time, one at least sees the
+    other, and a process that was frozen or cut off while the layout was changed sees that it was.
 
     Raises:
         ConfigError: it does; the message names the way out.
+        KafkaException: not answered in time.
     """
     others, ours = _others(stage, topology)
-    left = list(others)
-    while left:
-        try:
-            _refuse(stage, left[0], ours, settings, admin)
-            del left[0]
-        except KafkaException as error:
-            outage.failed(error)
-            if pause():
-                return
+    for other in others:
+        _refuse(stage, other, ours, settings, admin)
+
+
+def refuse_left(stage: str, topology: Topology, settings: Settings) -> None:
+    """See that the positions of a stage that is fused no longer were not left with the fused one.
+
+    Raises:
+        ConfigError: they were; the message names the way out.
+        KafkaException: not answered in time.
+    """
+    left = Group(FUSED, _fused_before(stage, topology))
+    if left.places and _positions(left, settings):
+        raise ConfigError(
+            f"stage {stage}: {FUSED} has positions of its inputs, from when the topology fused it: "
+            "name it under `fused` again, run `tidegate topology layout apart`, then take it out "
+            "and start this again"
+        )
 
 
 def carry_over(
@@ -104,7 +108,8 @@ def carry_over(
     changes nothing.
 
     Raises:
-        ConfigError: something of either layout still runs.
+        ConfigError: something of either layout still runs, or has positions that this topology
+            does not know of.
         KafkaUnavailable: not answered in time; some positions may have been moved.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
@@ -129,6 +134,8 @@ def _carry_over(
         return {}
     for group in (*sources, *targets):
         _await_end(group, settings, admin)
+    for group in sources:
+        _refuse_loss(group, topology, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}
     moved = {group.name: _commit(group, found, settings) for group in targets}
     _delete(sources, settings, admin)
@@ -140,6 +147,14 @@ def _others(stage: str, topology: Topology) -> tuple[tuple[Group, ...], str]:
     if stage == FUSED:
         return groups_apart(topology), "fused"
     return ((group_fused(topology),) if stage in topology.fused else ()), "apart"
+
+
+def _fused_before(stage: str, topology: Topology) -> tuple[tuple[str, int], ...]:
+    """Inputs of a stage apart: with positions in the fused group only if it was once fused."""
+    if stage not in topology.stages or stage in topology.fused:
+        return ()
+    known = {topic for topic, _ in group_fused(topology).places}
+    return _places(topology, [t for t in topology.stages[stage].reads if t not in known])
 
 
 def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: AdminClient) -> None:
@@ -163,6 +178,21 @@ def _await_end(group: Group, settings: Settings, admin: AdminClient) -> None:
         if time.monotonic() > until:
             raise ConfigError(f"{members} processes of {group.name} run: stop them, then try again")
         time.sleep(_PAUSE_SECONDS)
+
+
+def _refuse_loss(group: Group, topology: Topology, settings: Settings, admin: AdminClient) -> None:
+    """See that a group that is to be deleted has no positions that would be lost with it."""
+    prefix = settings.topic_prefix
+    asked = [ConsumerGroupTopicPartitions(prefix + group.name)]
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT)
+    read = {topic for stage in topology.stages.values() for topic in stage.reads}
+    for place in answer[prefix + group.name].result().topic_partitions:
+        topic, partition = place.topic.removeprefix(prefix), place.partition
+        if topic in read and place.offset >= 0 and (topic, partition) not in group.places:
+            raise ConfigError(
+                f"{group.name} has a position of {topic}-{partition}, which this topology does not "
+                "give it: name the topology that its stages ran with (`--topology`)"
+            )
 
 
 def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int], ...]:

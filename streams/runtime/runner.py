@@ -26,7 +26,7 @@ from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
-from streams.runtime.layouts import refuse_other
+from streams.runtime.layouts import refuse_left, refuse_other
 from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
@@ -44,6 +44,8 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
+_TICK_SECONDS = 0.001
+"""What a wait may fall short by: it is no reason for another one."""
 _QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
@@ -97,7 +99,6 @@ class StageLoop:
         self._stop = stop
         self._outage = Outage()
         self._restored = False
-        self._looked = False
         self._due = 0.0
 
     def ready(self) -> bool:
@@ -111,7 +112,7 @@ class StageLoop:
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
         if known is None:
             return
-        self._refuse_other_layout()
+        self._await_answer()
         with broker_clock(self._settings, self._stage.name) as self._clock:
             if self._clock.awaited(self._pause):
                 self._serve(known)
@@ -126,9 +127,21 @@ class StageLoop:
             self._assignment.close()
             self._source.close()
 
+    def _await_answer(self) -> None:
+        """See that no other layout has what is this stage's, as soon as the broker tells."""
+        answered = False
+        while not answered:
+            try:
+                self._refuse_other_layout()
+                refuse_left(self._stage.name, self._topology, self._settings)
+                answered = True
+            except KafkaException as error:
+                self._outage.failed(error)
+                if self._pause():
+                    return
+
     def _refuse_other_layout(self) -> None:
-        stage, topology, settings = self._stage.name, self._topology, self._settings
-        refuse_other(stage, topology, settings, self._admin, self._outage, self._pause)
+        refuse_other(self._stage.name, self._topology, self._settings, self._admin)
 
     def _pause(self) -> bool:
         return self._stop.wait(_IDLE_SECONDS)
@@ -214,12 +227,11 @@ class StageLoop:
         self._restored = False
         if self._assignment.keep(self._source.delivering):
             self._running()
-        if not self._looked:
-            self._refuse_other_layout()
-            self._looked = True
         try:
             refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
             self._transactions.settle()
+            if self._source.partitions - self._assignment.tasks.keys():
+                self._refuse_other_layout()
             self._assignment.begin(self._source.partitions)
         except KafkaException as error:
             self._outage.failed(error)
@@ -267,7 +279,7 @@ class StageLoop:
         self._pause()
 
     def _take_due(self) -> bool:
-        due = time.monotonic() >= self._due
+        due = time.monotonic() >= self._due - _TICK_SECONDS
         if due:
             self._due = time.monotonic() + self._stage.punctuate_seconds
         return due

@@ -10,6 +10,7 @@ partition delivers nothing until `start` names its offsets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,8 @@ class Source:
             Fenced: another process joined as this instance.
         """
         if not self._ahead:
-            first = self._consumer.poll(timeout)
+            # It waits for whole milliseconds: a part of one would be no wait at all.
+            first = self._consumer.poll(math.ceil(timeout * 1000) / 1000)
             if first is not None:
                 self._hold([first])
         self.read_ahead()

@@ -124,7 +124,8 @@ def _shared_changelogs(topology: Topology) -> Found:
 
 
 def _fused(topology: Topology) -> Found:
-    """What is fused are stages, each once."""
+    """What is fused are stages, each once, of which no two share an input or a store's name."""
+    owners: dict[str, str] = {}
     for index, name in enumerate(topology.fused):
         path = ("fused", index)
         if name not in topology.stages:
@@ -132,6 +133,14 @@ def _fused(topology: Topology) -> Found:
             yield problem(f"no stage {name!r}{hint}; name stages of this file", path)
         elif name in topology.fused[:index]:
             yield problem(f"stage {name!r} is fused twice; name it once", path)
+        else:
+            stage = topology.stages[name]
+            for thing in (*stage.reads, *(f"a store {store.name}" for store in stage.stores)):
+                if (owner := owners.setdefault(thing, name)) != name:
+                    yield problem(
+                        f"{owner} and {name} both have {thing}, so they cannot be fused; take one "
+                        "of them out of `fused`", path,
+                    )  # fmt: skip
 
 
 def _jobs(topology: Topology) -> Found:

@@ -22,6 +22,7 @@ from streams.worker import metrics
 from streams.worker.alone import Alone
 from streams.worker.context import Context
 from streams.worker.effects import Claimant, Effects
+from streams.worker.ended_runs import EndedRuns
 from streams.worker.ending import Ending, raised
 from streams.worker.execution import Execution
 from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
@@ -77,6 +78,7 @@ class Worker:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._runs: set[asyncio.Task[None]] = set()
+        self._ended = EndedRuns(self._loop)
         self._failure: asyncio.Future[None] = self._loop.create_future()
         leases, partitions = topology.leases, topology.partitions
         self.holdings = Holdings(place.slots, leases.margin_seconds, partitions, clock)
@@ -117,6 +119,7 @@ class Worker:
         finally:
             stopped.cancel()
             self.watchdog.stop()
+            self._ended.sum_up()
             await self._leave()
             await in_daemon_thread(self._transport.close)
         if self._failure.done():
@@ -195,10 +198,7 @@ class Worker:
             ending = raised(error)
         seconds = self._clock() - started
         metrics.HANDLER_SECONDS.labels(lease.type, ending.status).observe(seconds)
-        log.info(
-            "run ended", job_id=lease.job_id, type=lease.type, attempt=lease.attempt,
-            ended=ending.status, error=ending.error, seconds=round(seconds, 3),
-        )  # fmt: skip
+        self._ended.tell(lease, ending, seconds)
         self._leave_slot(session)
         try:
             await self._tell(session, ending)

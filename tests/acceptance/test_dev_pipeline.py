@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -219,6 +220,21 @@ def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:
     eventually(dev.ready, 60, what="everything ready again")
     assert [one["port"] for one in dev.state["processes"]] == ports
     assert dev.pids["broker"] == before["broker"]
+
+
+def test_while_the_ingress_starts_again_no_connection_is_refused(dev: Dev) -> None:
+    """It waits for the new one, which answers 503 until it knows the sources."""
+    deliver, _ = dev.printed_curls()
+    os.kill(dev.pids["ingress-0"], signal.SIGKILL)
+    assert curl(deliver)[0] in (200, 202, 503)
+    eventually(lambda: curl(deliver)[0] in (200, 202), what="a delivery is answered 2xx")
+
+
+def test_a_request_that_never_becomes_whole_is_cut_off(dev: Dev) -> None:
+    host, _, port = dev.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as slow:
+        slow.sendall(b"POST /v1/hooks/demo/zendesk HTTP/1.1\r\nHost: x\r\n")
+        assert slow.recv(1) == b"", "the connection is closed, 15 s after its beginning"
 
 
 def test_a_killed_broker_comes_back_and_the_flow_goes_on(dev: Dev) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,4 +99,23 @@ def test_the_other_layout_is_refused_while_one_runs_and_while_it_has_the_positio
     assert way_out in intruder.lines
     for name in jobs.stages:
         jobs.start(name)
+    assert jobs.verdict() == []
+
+
+def test_a_process_that_was_frozen_while_the_layout_was_changed_ends(jobs: JobsUnderLoad) -> None:
+    """Its group, which it would join again, has no positions any more."""
+    jobs.ask()
+    jobs.await_ends()
+    *others, frozen = (jobs.named[name] for name in jobs.stages)
+    frozen.signal(signal.SIGSTOP)
+    for process in others:
+        process.stop()
+    jobs.switch()
+    for name in jobs.stages:
+        jobs.named[name].wait_for('"event": "running"')
+    frozen.signal(signal.SIGCONT)
+    assert frozen.exit_code() == 1
+    assert "the other layout" in frozen.lines
+    jobs.ask()
+    jobs.await_ends()
     assert jobs.verdict() == []

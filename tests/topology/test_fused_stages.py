@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from dispatching import CLUSTER_KEY, ROUTES, envelope
 
-from streams import dedup, dispatcher, scheduler
+from streams import dedup, dispatcher, pipeline, scheduler
+from streams.errors import ConfigError
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record
@@ -17,6 +18,7 @@ from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, SCHEDULE
 from streams.serde.ids import event_job_id, new_id, submitted_job_id
 from streams.serde.records import Command, Handler, Heartbeat, Submit
 from streams.topology.load import load
+from streams.topology.model import StageDeclaration
 
 TOPOLOGY = replace(load(), routes=ROUTES)
 WORKER = "default-w1/b1"
@@ -107,6 +109,17 @@ def test_what_was_taken_is_passed_by_without_a_transaction_for_a_second(
     assert len(driver.output("jobs")) == 1
 
 
+def test_a_batch_of_which_nothing_is_passed_on_is_over(driver: TopologyTestDriver) -> None:
+    """A duplicate that lies a window behind the stream leaves nothing, not even its count."""
+    late = driver.now - 8 * 86_400_000
+    deliver(driver, "1")
+    for key in ("2", "2", "3"):
+        value = ENVELOPE.encode(envelope("acme", key, "ticket.created"))
+        driver.pipe("events.received", b"acme", value, timestamp=late)
+    assert len(driver.output("events")) == len(driver.output("jobs")) == 3
+    assert not driver.output("dlq")
+
+
 def test_an_event_that_is_poison_goes_by_its_topic_and_its_letter_names_its_offset(
     driver: TopologyTestDriver,
 ) -> None:
@@ -170,3 +183,11 @@ def test_a_record_whose_output_is_refused_costs_no_other_stage_a_record(
     (letter,) = (DEAD_LETTER.decode(record.value) for record in driver.output("dlq"))
     assert (letter.id, letter.reason) == ("dispatcher:events:0:2", "output_refused")
     assert {first, second} == {JOB.decode(r.value).job_id for r in driver.output("jobs")}
+
+
+def test_a_stage_that_cannot_be_fused_is_told() -> None:
+    topology = load()
+    audit = StageDeclaration("audit", ("jobs",), (), ())
+    stages = {**topology.stages, "audit": audit}
+    with pytest.raises(ConfigError, match="stage audit cannot be fused: name only dedup, "):
+        pipeline.stage(replace(topology, stages=stages, fused=("dedup", "audit")), b"k" * 32)

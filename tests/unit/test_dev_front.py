@@ -1,4 +1,4 @@
-"""The proxy in front, between a real client and real servers."""
+"""What one port serves beside the hooks, between a real client and real servers."""
 
 from __future__ import annotations
 
@@ -101,11 +101,10 @@ def pair() -> tuple[Behind, Behind]:
     return Behind("ingress"), Behind("operator")
 
 
-async def test_hooks_go_to_the_ingress_and_all_else_to_the_operator() -> None:
+async def test_the_api_is_the_operators() -> None:
     async with fronted(*pair()) as client:
-        hook = await (await client.post("/v1/hooks/acme/zendesk")).json()
         rest = await (await client.get("/v1/jobs")).json()
-    assert (hook["by"], rest["by"]) == ("ingress-0", "operator-0")
+    assert rest["by"] == "operator-0"
 
 
 @pytest.mark.parametrize("path", ["/", "/hooks/acme/zendesk", "/v2/jobs", "/v1"])
@@ -116,14 +115,6 @@ async def test_a_path_outside_the_api_is_a_404_that_names_the_hooks(path: str) -
         told = await answer.json(content_type=None)
     assert (answer.status, "/v1/hooks/TENANT/SOURCE" in told["detail"]) == (404, True)
     assert (ingress.seen, operator.seen) == ([], [])
-
-
-async def test_ingress_processes_take_turns() -> None:
-    first, second, operator = Behind("ingress"), Behind("ingress", "1"), Behind("operator")
-    async with fronted(first, second, operator) as client:
-        for _ in range(4):
-            await client.post("/v1/hooks/acme/zendesk")
-    assert (len(first.seen), len(second.seen)) == (2, 2)
 
 
 async def test_method_path_headers_and_body_pass_as_they_are() -> None:
@@ -184,7 +175,7 @@ async def test_a_body_of_unknown_length_is_passed_on_whole() -> None:
             yield b"piece"
 
     async with fronted(*pair()) as client:
-        got = await (await client.post("/v1/hooks/acme/zendesk", data=pieces())).json()
+        got = await (await client.post("/v1/tenants/acme/jobs", data=pieces())).json()
     assert bytes.fromhex(got["body"]) == b"piecepiecepiece"
 
 
@@ -216,7 +207,7 @@ async def test_half_an_answer_does_not_look_whole() -> None:
 
 async def test_nobody_there_is_a_503_that_says_when_to_come_back() -> None:
     async with fronted(*pair(), up=False) as client:
-        answer = await client.post("/v1/hooks/acme/zendesk", data=b"{}")
+        answer = await client.post("/v1/tenants/acme/jobs", data=b"{}")
         problem = json.loads(await answer.read())
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert answer.content_type == "application/problem+json"
@@ -224,30 +215,29 @@ async def test_nobody_there_is_a_503_that_says_when_to_come_back() -> None:
 
 
 async def test_a_process_that_takes_no_connection_is_passed_over() -> None:
-    down, up, operator = Behind("ingress"), Behind("ingress", "1"), Behind("operator")
-    async with fronted(down, up, operator, up=False) as client:
+    down, up = Behind("operator"), Behind("operator", "1")
+    async with fronted(down, up, up=False) as client:
         await up.start()
-        answers = [await client.post("/v1/hooks/acme/zendesk", data=b"{}") for _ in range(3)]
+        answers = [await client.post("/v1/tenants/acme/jobs", data=b"{}") for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 200]
 
 
 async def test_a_process_that_dies_in_the_middle_is_a_502_and_nobody_is_asked_twice() -> None:
-    second = Behind("ingress", "1")
+    second = Behind("operator", "1")
     asked: list[bytes] = []
 
     async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"{}"))
         writer.transport.abort()
 
-    async with fronted(Behind("ingress"), second, Behind("operator"), up=False) as client:
-        await second.start()
-        dying = Member("ingress", "0", pick_free())
+    async with fronted(second) as client:
+        dying = Member("operator", "0", pick_free())
         server = await asyncio.start_server(dies, "127.0.0.1", dying.port)
         front = Front([dying, second.member])
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         runner = await serve(front, listener)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/hooks/acme/zendesk"
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/tenants/acme/jobs"
         answer = await client.post(url, data=b"{}")
         await runner.cleanup()
         server.close()

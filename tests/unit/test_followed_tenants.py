@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
+from structlog.testing import capture_logs
 
 from streams import tenants_follower
 from streams.errors import PoisonRecord, StageFailed
@@ -67,6 +69,22 @@ def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
     (failure,) = failures
     assert isinstance(failure, StageFailed)
     assert "IndexError: pop from empty list" in str(failure)
+
+
+def test_a_right_that_is_taken_away_is_told_once() -> None:
+    known: list[bytes | None] = []
+    follower = TenantsFollower(
+        Settings(bootstrap="127.0.0.1:1"), "ingress", lambda key, _: known.append(key),
+        lambda *_: None, lambda _: None,
+    )  # fmt: skip
+    denied: Any = SimpleNamespace(error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with capture_logs() as lines:
+        for message in (denied, denied, Message(), denied):
+            follower._take(message, set())  # type: ignore[arg-type]
+    assert [line["event"] for line in lines] == [
+        "tenants cannot be read: what is known of them ages"
+    ] * 2
+    assert known == [b"key"]
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,14 @@ def offsets(source: Source) -> list[int]:
     return [record.offset for record in source.read(0.2)]
 
 
+def test_a_wait_is_never_so_short_that_it_is_none() -> None:
+    source, consumer = source_of()
+    for timeout in (0.0, 0.0004, 0.0121, 0.05):
+        source.read(timeout)
+    waits = [timeout for most, timeout in consumer.asked if most == 1]
+    assert waits == [0.0, 0.001, 0.013, 0.05]
+
+
 def test_an_error_of_one_partition_is_not_no_offset() -> None:
     source, consumer = source_of()
     consumer.committed_offset = TopicPartition("in", 0, -1001)

@@ -62,7 +62,28 @@ def dedup(changelog: str, kind: str = "window") -> Topology:
     return with_stage(StageDeclaration("dedup", ("events.received",), ("events",), (store,)))
 
 
+def fused_with(*stages: StageDeclaration) -> Topology:
+    topology = load()
+    added = {stage.name: stage for stage in stages}
+    fused = (*topology.fused, *added)
+    return replace(topology, stages={**topology.stages, **added}, fused=fused)
+
+
 BROKEN = {
+    "two fused stages read a topic": (
+        fused_with(StageDeclaration("audit", ("events",), (), ())),
+        "fused.3",
+        "dispatcher and audit both have events, so they cannot be fused",
+    ),
+    "two fused stages have a store of one name": (
+        fused_with(
+            StageDeclaration(
+                "audit", ("jobs",), (), (StoreDeclaration("timers", "jobs", "key_value"),)
+            )
+        ),
+        "fused.3",
+        "scheduler and audit both have a store timers",
+    ),
     "events.received forgets before it can be replayed": (
         with_topic("events.received", retention_ms=13 * DAY),
         "topics.events.received.retention_days",
