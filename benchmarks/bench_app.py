@@ -16,17 +16,22 @@ _log = os.open(_starts, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if _starts else 
 
 @app.job("plain", timeout=30)
 async def plain(ctx: Context) -> None:
-    """Note the moment of its first line, where a file for that is named."""
-    began = time.time()
-    if _log is not None:
-        os.write(_log, f"{ctx.job_id} {began}\n".encode())
+    """Note the moment of its first line, and nothing else."""
+    _note(ctx)
 
 
 @app.job("one_effect", timeout=30)
 async def one_effect(ctx: Context) -> None:
-    """One effect that costs nothing."""
+    """Note the moment of its first line, then one effect that costs nothing."""
+    _note(ctx)
     await ctx.effect("email:send", _send_email, key="reply", to="customer@example.com")
 
 
 async def _send_email(*, to: str, idempotency_key: str | None) -> dict[str, str]:
     return {"sent": to}
+
+
+def _note(ctx: Context) -> None:
+    """Write the moment down, if a file for that is named."""
+    if _log is not None:
+        os.write(_log, f"{ctx.job_id} {time.time()}\n".encode())

@@ -26,10 +26,10 @@ from pathlib import Path
 
 import orjson
 from aiohttp import ClientSession, TCPConnector
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result, arguments, report
-from outside import APPLICATION_PATH, OVERLAY, percentiles, producer, scan
+from outside import APPLICATION_PATH, OVERLAY, percentiles, plain_hop, scan
+from sources import create_sources
+from webhook_requests import SECRET, TENANTS
 
 from streams.dev.layout import Layout
 from streams.dev.pipeline import Pipeline
@@ -37,8 +37,6 @@ from streams.serde.codec import JOB
 from streams.settings import Settings
 from streams.topology.load import load
 
-SECRET = b"signs the benchmark's bodies"
-TENANTS = [f"tenant{number}" for number in range(20)]
 BODY_BYTES = 1024
 WARM_UP_SECONDS = 15.0
 START_SECONDS = 60.0
@@ -79,7 +77,7 @@ async def measure(
         await pipeline.__aenter__()
     try:
         hop = await asyncio.to_thread(plain_hop, pipeline.settings.bootstrap)
-        await create_sources(pipeline)
+        await create_sources(pipeline.url, pipeline.credentials.admin_token)
         answers = await deliver(pipeline, WARM_UP_SECONDS + seconds, rate)
         starts = await all_started(starts_file, answers)
         wrong = await all_succeeded(pipeline.settings.bootstrap, answers)
@@ -87,66 +85,7 @@ async def measure(
         await pipeline.__aexit__(None, None, None)
     counted = [a for a in answers if a.due_at >= answers[0].due_at + WARM_UP_SECONDS]
     wrong += sum(len(starts.get(a.job_id, ())) != 1 for a in answers)
-    return [hop, *figures(f"{rate} events/s", counted, starts, wrong)], wrong
-
-
-def plain_hop(bootstrap: str, rounds: int = 100) -> Result:
-    """Send, read, begin, produce, send offsets, commit, read committed: p50 of a quiet pipeline."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic("hop.in", 1), NewTopic("hop.out", 1)]).values():
-        created.result(30)
-    sender, transactional = producer(bootstrap, 0), producer(bootstrap, 0, "hop")
-    transactional.init_transactions(30)
-    inside, outside = (hop_reader(bootstrap, topic) for topic in ("hop.in", "hop.out"))
-    took = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        sender.produce("hop.in", b"x" * 200, b"key")
-        sender.flush()
-        message = polled(inside)
-        transactional.begin_transaction()
-        transactional.produce("hop.out", message.value(), b"key")
-        position = TopicPartition("hop.in", 0, (message.offset() or 0) + 1)
-        transactional.send_offsets_to_transaction([position], inside.consumer_group_metadata())
-        transactional.commit_transaction()
-        polled(outside)
-        took.append(time.perf_counter() - started)
-    inside.close()
-    outside.close()
-    return percentiles("one plain hop", "sent to read", took)[0]
-
-
-def hop_reader(bootstrap: str, topic: str) -> Consumer:
-    """Reads the one partition of a topic from its start."""
-    reader = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False,
-        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 1,
-    })  # fmt: skip
-    reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    return reader
-
-
-def polled(reader: Consumer) -> Message:
-    """The next record; ten seconds without one end the benchmark."""
-    message = reader.poll(10)
-    if message is None or message.error() is not None:
-        raise SystemExit("the plain hop's record did not come")
-    return message
-
-
-async def create_sources(pipeline: Pipeline) -> None:
-    """Tenants with one source each, live when the ingress takes what is signed for them."""
-    headers = {"Authorization": f"Bearer {pipeline.credentials.admin_token}"}
-    async with ClientSession(pipeline.url, headers=headers) as api:
-        for tenant in TENANTS:
-            source = {"scheme": "hmac-sha256", "secret": SECRET.decode()}
-            for path, body in (("", {}), ("/sources/bench", source)):
-                async with api.put(f"/v1/tenants/{tenant}{path}", json=body) as answer:
-                    answer.raise_for_status()
-        async with asyncio.timeout(15):
-            for tenant in TENANTS:
-                while (await post(api, tenant, b"knock"))[0] != 400:
-                    await asyncio.sleep(0.05)
+    return [*hop, *figures(f"{rate} events/s", counted, starts, wrong)], wrong
 
 
 async def post(session: ClientSession, tenant: str, body: bytes) -> tuple[int, bytes]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pwd import struct_passwd
+from typing import Any
 
 from outside import GroupOffsets
 
@@ -43,13 +45,22 @@ class _Mark:
 
 @contextmanager
 def running(
-    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    owner: struct_passwd | None = None,
 ) -> Iterator[Process]:
-    """A process that ends with the block; the end of its log is shown if the block fails."""
+    """A process that ends with the block; the end of its log is shown if the block fails.
+
+    It runs as `owner` where one is given, which takes root.
+    """
+    rights: dict[str, Any] = (
+        {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []} if owner else {}
+    )
     with (
         log.open("ab") as out,
         subprocess.Popen(
-            command, stdout=out, stderr=out, env={**os.environ, **(env or {})}
+            command, stdout=out, stderr=out, env={**os.environ, **(env or {})}, **rights
         ) as process,
     ):
         try:

@@ -23,13 +23,17 @@ from harness import worked_seconds
 class Answers:
     """What came back: seconds for each answer, how often each status, and the time it took.
 
-    `worked` is the seconds that all cores of the machine worked meanwhile, whoever for.
+    `bodies` stands beside the moment of each answer, in seconds since the epoch. `worked` is the
+    seconds that all cores of the machine worked meanwhile, whoever for; `spent` is what this load
+    itself took of them.
     """
 
     latencies: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
+    bodies: list[tuple[float, bytes]] = field(default_factory=list)
     took: float = 0.0
     worked: float = 0.0
+    spent: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -66,7 +70,10 @@ def _elsewhere(drive: str, *arguments: Any) -> Answers:
 
 
 def _run(pipe: Any, drive: str, arguments: tuple[Any, ...]) -> None:
-    pipe.send(uvloop.run({"_closed": _closed, "_open_loop": _open_loop}[drive](*arguments)))
+    before = time.process_time()
+    answers = uvloop.run({"_closed": _closed, "_open_loop": _open_loop}[drive](*arguments))
+    answers.spent = time.process_time() - before
+    pipe.send(answers)
 
 
 async def _closed(
@@ -109,9 +116,11 @@ async def _open_loop(
     return answers
 
 
-def _count(answers: Answers, since: float, status: int) -> None:
+def _count(answers: Answers, since: float, answer: tuple[int, bytes]) -> None:
+    status, body = answer
     answers.latencies.append(time.perf_counter() - since)
     answers.statuses[status] += 1
+    answers.bodies.append((time.time(), body))
 
 
 class _Connection(asyncio.Protocol):
@@ -119,7 +128,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._received = b""
-        self._answer: asyncio.Future[int] | None = None
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     @classmethod
     async def to(cls, port: int) -> _Connection:
@@ -130,8 +139,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
 
-    async def ask(self, request: bytes) -> int:
-        """The status of the answer."""
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
@@ -146,7 +155,7 @@ class _Connection(asyncio.Protocol):
             return
         self._received = b""
         if self._answer is not None:
-            self._answer.set_result(int(head[9:12]))
+            self._answer.set_result((int(head[9:12]), body))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():

@@ -21,6 +21,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result
 
 from streams.topology.model import Topology
@@ -181,3 +182,47 @@ def percentiles(contender: str, metric: str, seconds: Sequence[float]) -> list[R
         Result(contender, f"{metric} p50", round(cuts[49] * 1000, 1), "ms"),
         Result(contender, f"{metric} p99", round(cuts[98] * 1000, 1), "ms"),
     ]
+
+
+def plain_hop(bootstrap: str, rounds: int = 100) -> list[Result]:
+    """Send, read, begin, produce, send offsets, commit, read committed, of a quiet broker."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic("hop.in", 1), NewTopic("hop.out", 1)]).values():
+        created.result(30)
+    sender, transactional = producer(bootstrap, 0), producer(bootstrap, 0, "hop")
+    transactional.init_transactions(30)
+    inside, outside = (_hop_reader(bootstrap, topic) for topic in ("hop.in", "hop.out"))
+    took = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        sender.produce("hop.in", b"x" * 200, b"key")
+        sender.flush()
+        message = _polled(inside)
+        transactional.begin_transaction()
+        transactional.produce("hop.out", message.value(), b"key")
+        position = TopicPartition("hop.in", 0, (message.offset() or 0) + 1)
+        transactional.send_offsets_to_transaction([position], inside.consumer_group_metadata())
+        transactional.commit_transaction()
+        _polled(outside)
+        took.append(time.perf_counter() - started)
+    inside.close()
+    outside.close()
+    return percentiles("one plain hop", "sent to read", took)
+
+
+def _hop_reader(bootstrap: str, topic: str) -> Consumer:
+    """Reads the one partition of a topic from its start."""
+    reader = Consumer({
+        **_client(bootstrap), "group.id": topic, "enable.auto.commit": False,
+        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 1,
+    })  # fmt: skip
+    reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    return reader
+
+
+def _polled(reader: Consumer) -> Message:
+    """The next record; ten seconds without one end the benchmark."""
+    message = reader.poll(10)
+    if message is None or message.error() is not None:
+        raise SystemExit("the plain hop's record did not come")
+    return message

@@ -15,10 +15,12 @@ SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples" / "github"
 """Real bodies that GitHub sends, where they are at hand."""
 
 
-def made(count: int, size: int = 1024, tenants: Sequence[str] = TENANTS) -> list[bytes]:
+def made(
+    count: int, size: int = 1024, tenants: Sequence[str] = TENANTS, event_type: str = "plain.made"
+) -> list[bytes]:
     """Bodies of `size` bytes, each with an event id of its own; scheme `hmac-sha256`."""
     run = os.urandom(4).hex()
-    return [_made(number, run, size, tenants) for number in range(count)]
+    return [_made(number, run, size, tenants, event_type) for number in range(count)]
 
 
 def github(count: int) -> list[bytes]:
@@ -32,8 +34,8 @@ def github(count: int) -> list[bytes]:
     ]
 
 
-def _made(number: int, run: str, size: int, tenants: Sequence[str]) -> bytes:
-    event = {"type": "plain.made", "id": f"evt-{run}-{number}", "data": {"id": number}}
+def _made(number: int, run: str, size: int, tenants: Sequence[str], event_type: str) -> bytes:
+    event = {"type": event_type, "id": f"evt-{run}-{number}", "data": {"id": number}}
     padding = size - len(orjson.dumps({**event, "text": ""}))
     body = orjson.dumps({**event, "text": "x" * padding})
     signature = hmac.digest(SECRET, body, "sha256").hex()

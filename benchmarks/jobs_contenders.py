@@ -1,0 +1,77 @@
+"""Who runs the jobs of bench_jobs, with the settings that were found best for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs_queues import Settings, celery, procrastinate
+from jobs_run import System
+from jobs_tidegate import tidegate
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`swept` are the values tried for each setting, one at a time around `settings`."""
+
+    name: str
+    start: Callable[[Path, Settings], AbstractContextManager[System]]
+    settings: Settings = field(default_factory=dict)
+    swept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def variants(self) -> list[tuple[str, Settings]]:
+        """What a sweep runs: the settings as they are, first and last, and each one changed."""
+        changed = [
+            (f"{name}={value}", {**self.settings, name: value})
+            for name, values in self.swept.items()
+            for value in values
+            if value != self.settings.get(name)
+        ]
+        return [("as committed", self.settings), *changed, ("as committed again", self.settings)]
+
+
+@contextmanager
+def _fused(folder: Path, settings: Settings) -> Iterator[System]:
+    with tidegate(folder) as system:
+        yield system
+
+
+@contextmanager
+def _apart(folder: Path, settings: Settings) -> Iterator[System]:
+    with tidegate(folder, "--apart") as system:
+        yield system
+
+
+FUSED = Contender("tidegate", _fused)
+APART = Contender("tidegate apart", _apart)
+CELERY = Contender(
+    "celery", celery,
+    settings={
+        "processes": "1", "worker.pool": "threads", "worker.concurrency": "8",
+        "worker.prefetch-multiplier": "4", "server.appendonly": "no",
+    },
+    swept={
+        "processes": ("2",),
+        "worker.pool": ("prefork", "solo"),
+        "worker.concurrency": ("1", "2", "20"),
+        "worker.prefetch-multiplier": ("1", "32"),
+        "server.appendonly": ("yes",),
+    },
+)  # fmt: skip
+PROCRASTINATE = Contender(
+    "procrastinate", procrastinate,
+    settings={
+        "processes": "1", "concurrency": "20", "polling": "5",
+        "server.shared_buffers": "256MB", "server.synchronous_commit": "off",
+    },
+    swept={
+        "processes": ("2",),
+        "concurrency": ("5", "50"),
+        "polling": ("0.1", "1"),
+        "server.synchronous_commit": ("on",),
+        "server.fsync": ("off",),
+    },
+)  # fmt: skip
+ALL = {contender.name: contender for contender in (FUSED, APART, CELERY, PROCRASTINATE)}

@@ -1,0 +1,35 @@
+"""Tenants with a webhook source each, created over a running pipeline's API."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+
+from aiohttp import ClientSession
+from webhook_requests import SECRET, TENANTS
+
+
+async def create_sources(url: str, admin_token: str) -> None:
+    """Return when the ingress takes what is signed for each source."""
+    headers = {"Authorization": f"Bearer {admin_token}"}
+    async with ClientSession(url, headers=headers) as api:
+        for tenant in TENANTS:
+            source = {"scheme": "hmac-sha256", "secret": SECRET.decode()}
+            for path, body in (("", {}), ("/sources/bench", source)):
+                async with api.put(f"/v1/tenants/{tenant}{path}", json=body) as answer:
+                    answer.raise_for_status()
+        async with asyncio.timeout(15):
+            for tenant in TENANTS:
+                while await _knock(api, tenant) != 400:
+                    await asyncio.sleep(0.05)
+
+
+async def _knock(api: ClientSession, tenant: str) -> int:
+    """The status for a body that is signed but is no JSON; nothing is written for it."""
+    body = b"knock"
+    headers = {
+        "Content-Type": "application/json",
+        "X-Signature": hmac.digest(SECRET, body, "sha256").hex(),
+    }
+    async with api.post(f"/v1/hooks/{tenant}/bench", data=body, headers=headers) as answer:
+        return answer.status
