@@ -37,6 +37,16 @@ async def test_hooks_are_answered_and_all_else_is_passed_on() -> None:
     assert rest.asked == [f"GET {p}" for p in ("/v1/jobs", "/readyz", "/metrics", "/v1/hooks", "/")]
 
 
+async def test_a_body_that_waits_to_be_asked_for_is_passed_on() -> None:
+    async def rest(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=await request.read())
+
+    async with running(elsewhere=rest) as edge, asyncio.timeout(5):
+        url = f"{edge.url}/v1/jobs"
+        async with edge.client.post(url, data=b"whole", expect100=True) as answer:
+            assert await answer.read() == b"whole"
+
+
 async def test_what_is_no_http_gets_the_ingresss_answer() -> None:
     rest = Rest()
     async with running(elsewhere=rest) as edge:
