@@ -12,6 +12,7 @@ from edge import running
 
 from ingress.public_port import handed_down, inherited
 from streams.errors import ConfigError
+from streams.http_forward import Origin, forward, forwarding_session
 
 
 class Rest:
@@ -45,6 +46,30 @@ async def test_a_body_that_waits_to_be_asked_for_is_passed_on() -> None:
         url = f"{edge.url}/v1/jobs"
         async with edge.client.post(url, data=b"whole", expect100=True) as answer:
             assert await answer.read() == b"whole"
+
+
+async def test_a_client_that_leaves_ends_the_request_that_was_passed_on() -> None:
+    arrived, left = asyncio.Event(), asyncio.Event()
+
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await reader.read()
+        writer.close()
+        left.set()
+
+    server = await asyncio.start_server(hangs, "127.0.0.1", 0)
+    origin = Origin("it", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with (
+        server,
+        forwarding_session() as session,
+        running(elsewhere=lambda request: forward(session, request, [origin])) as edge,
+        asyncio.timeout(10),
+    ):
+        asking = asyncio.create_task(edge.client.get(f"{edge.url}/v1/jobs"))
+        await arrived.wait()
+        asking.cancel()
+        await left.wait()
+        await edge.router.idle()
 
 
 async def test_what_is_no_http_gets_the_ingresss_answer() -> None:
