@@ -84,9 +84,7 @@ async def read_body(
         body = request.content.read_nowait()
         _hold(len(body), share, max_bytes)
         return body
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
+    await ask_for_body(request)
     try:
         async with asyncio.timeout(seconds):
             return await _streamed(request, share, max_bytes)
@@ -94,6 +92,14 @@ async def read_body(
         raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
     except web.RequestPayloadError:
         raise Refused(BAD_REQUEST, "its transfer encoding is broken") from None
+
+
+async def ask_for_body(request: web.BaseRequest) -> None:
+    """Tell a sender that waits to be told to (RFC 9110, section 10.1.1) to send its body."""
+    waits = request.headers.get("Expect", "").lower() == "100-continue"
+    if waits and not request.content.is_eof():
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
 
 
 async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:

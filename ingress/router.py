@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
+from ingress.body import ask_for_body
 from ingress.problems import (
     INTERNAL,
     NOT_ALLOWED_HERE,
@@ -94,6 +95,7 @@ class Router:
         if address is not None:
             return await self._hook(request, *address)
         if elsewhere is not None:
+            await ask_for_body(request)
             return await elsewhere(request)
         path = request.rel_url.raw_path
         if path in _PROBES:

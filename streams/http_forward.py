@@ -1,12 +1,14 @@
 """Passes a request on to a server behind this one, as a proxy without opinions.
 
 Method, path, headers and body pass through as bytes, answers stream as they come (server-sent
-events too). Hop-by-hop headers stay here (RFC 9110, section 7.6.1). No request is ever sent twice:
-the next server is asked only when no connection to the first came about.
+events too), a client that leaves ends the request behind. Hop-by-hop headers stay here (RFC 9110,
+section 7.6.1). No request is ever sent twice: the next server is asked only when no connection to
+the first came about.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +34,8 @@ _HOP_BY_HOP = {
 _RETRY_AFTER_SECONDS = 1
 # Shorter than the servers': a request is not written to a connection just being closed.
 _KEEP_ALIVE_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
+"""How soon it is noticed that a client has left: before a server that hangs they would pile up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,25 @@ def forwarding_session() -> ClientSession:
 async def forward(
     session: ClientSession, request: web.BaseRequest, origins: Sequence[Origin]
 ) -> web.StreamResponse:
-    """The answer of the first origin that takes a connection; a problem of 502 or 503 otherwise."""
+    """The answer of the first origin that takes a connection; a problem of 502 or 503 otherwise.
+
+    Raises:
+        ConnectionError: the client has left.
+    """
+    answer = asyncio.create_task(_forward(session, request, origins))
+    try:
+        while not answer.done():
+            await asyncio.wait({answer}, timeout=_LOOK_SECONDS)
+            if not answer.done() and request.transport is None:
+                raise ConnectionResetError("nobody waits for the answer")
+        return answer.result()
+    finally:
+        answer.cancel()
+
+
+async def _forward(
+    session: ClientSession, request: web.BaseRequest, origins: Sequence[Origin]
+) -> web.StreamResponse:
     if not request.rel_url.raw_path.startswith("/"):
         return problem(400, "bad-request", "the request names no path: begin it with /")
     for origin in origins:

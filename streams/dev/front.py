@@ -82,7 +82,7 @@ async def serve(front: Front, listener: socket.socket) -> web.AppRunner:
     """Serve on a bound socket until the runner's `cleanup`."""
     runner = web.AppRunner(
         front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
-        logger=_LOGGER,
+        auto_decompress=False, logger=_LOGGER,
     )  # fmt: skip
     await runner.setup()
     await web.SockSite(runner, listener).start()

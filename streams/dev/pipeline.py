@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -27,6 +28,8 @@ from streams.running import read_state
 from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0
+_PORT_SECONDS = 5.0
+"""How long the port may still be that of a killed pipeline, whose ingress outlives it a moment."""
 _POLL_SECONDS = 0.1
 
 
@@ -93,7 +96,7 @@ class Pipeline:
         killed_before = bool(read_state(self.settings.data_dir))
         self._stack.enter_context(claimed(self.settings.data_dir))
         self._stack.callback(self._output.close)
-        await self._open_front()
+        await self._open_front(_PORT_SECONDS if killed_before else 0.0)
         self.credentials = credentials(self.settings)
         if killed_before:
             await _leftover_broker_gone(self.settings.data_dir)
@@ -102,9 +105,10 @@ class Pipeline:
         await self._carry_over()
         await self._start_stages()
 
-    async def _open_front(self) -> None:
+    async def _open_front(self, patience: float) -> None:
         """The public port, which the ingress processes get, and one for all that is no hook."""
-        public = self._stack.enter_context(listen(self.settings.host, self.settings.port))
+        listener = await listen_within(patience, self.settings.host, self.settings.port)
+        public = self._stack.enter_context(listener)
         self.url = f"http://{self.settings.host}:{public.getsockname()[1]}"
         rest = self._stack.enter_context(listen(HOST, 0))
         runner = await serve(Front(self.members), rest)
@@ -200,6 +204,22 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror}; choose another port with --port"
         ) from error
     return listener
+
+
+async def listen_within(seconds: float, host: str, port: int) -> socket.socket:
+    """`listen`, on a port that may be taken for so long.
+
+    Raises:
+        ConfigError: it still is, or the address is not this machine's.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return listen(host, port)
+        except ConfigError:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _leftover_broker_gone(data_dir: Path) -> None:

@@ -52,6 +52,7 @@ class Watchdog:
         self._clock = clock
         self._exit = exit_process
         self._ticked = self._looked = clock()
+        self._awake_since = self._looked
         self._forgiven: float | None = None
         self._thread_id = threading.get_ident()
         self._stopped = threading.Event()
@@ -103,7 +104,7 @@ class Watchdog:
         gap, self._looked = self._clock() - self._looked, self._clock()
         if gap <= BLOCKED_SECONDS or self._forgiven == tick:
             return False
-        self._forgiven = tick
+        self._forgiven, self._awake_since = tick, self._looked
         return True
 
     def _tell(self, *, blocked: bool) -> None:
@@ -117,9 +118,13 @@ class Watchdog:
         return names.get(task.get_name()) if task else None
 
     def _end_if_full_for_ever(self) -> None:
-        """Runs that ignore that they were cancelled have every slot: no other is lost with them."""
+        """Runs that ignore that they were cancelled have every slot: no other is lost with them.
+
+        While the process stood still, nobody could cancel them.
+        """
         running, patience = self._holdings.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
-        stuck = [held for held in running if self._clock() > held.timeout_at + patience]
+        cancelled = [max(held.timeout_at, self._awake_since) for held in running]
+        stuck = [moment for moment in cancelled if self._clock() > moment + patience]
         if len(stuck) >= self._holdings.slots:
             self._log("runs that ignore their end have every slot for ever: exiting", None)
             self._exit(EXIT_CODE)

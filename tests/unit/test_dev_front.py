@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -177,6 +178,14 @@ async def test_a_body_of_unknown_length_is_passed_on_whole() -> None:
     async with fronted(*pair()) as client:
         got = await (await client.post("/v1/tenants/acme/jobs", data=pieces())).json()
     assert bytes.fromhex(got["body"]) == b"piecepiecepiece"
+
+
+async def test_a_compressed_body_is_passed_on_as_it_is() -> None:
+    sent = {"Content-Encoding": "gzip"}
+    async with fronted(*pair()) as client:
+        body = gzip.compress(b"piece" * 100)
+        got = await (await client.post("/v1/jobs", data=body, headers=sent)).json()
+    assert bytes.fromhex(got["body"]) == b"piece" * 100, "as the operator unpacks it"
 
 
 async def test_events_arrive_as_they_are_sent() -> None:

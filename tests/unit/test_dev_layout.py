@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -14,7 +15,7 @@ import pytest
 from streams.dev.claim import claimed, write_state
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.layout import Layout, environment, members, process_spec, waves
-from streams.dev.pipeline import listen
+from streams.dev.pipeline import listen, listen_within
 from streams.errors import ConfigError
 from streams.running import read_state
 from streams.settings import load_settings
@@ -135,6 +136,16 @@ def test_a_taken_port_is_told() -> None:
         port = first.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}.*--port"):
             listen("127.0.0.1", port)
+
+
+async def test_a_port_that_a_killed_pipelines_ingress_still_has_is_waited_for() -> None:
+    left = listen("127.0.0.1", 0)
+    port = left.getsockname()[1]
+    asyncio.get_running_loop().call_later(0.3, left.close)
+    with await listen_within(5.0, "127.0.0.1", port) as listener:
+        assert listener.getsockname()[1] == port
+        with pytest.raises(ConfigError, match="--port"):
+            await listen_within(0.0, "127.0.0.1", port)
 
 
 def test_state_is_one_json_object(tmp_path: Path) -> None:

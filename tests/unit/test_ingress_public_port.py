@@ -12,6 +12,7 @@ from edge import running
 
 from ingress.public_port import handed_down, inherited
 from streams.errors import ConfigError
+from streams.http_forward import Origin, forward, forwarding_session
 
 
 class Rest:
@@ -35,6 +36,40 @@ async def test_hooks_are_answered_and_all_else_is_passed_on() -> None:
             assert (await answer.json()) == {"by": "the rest"}
     assert (hook[0], wrong.status) == (202, 405)
     assert rest.asked == [f"GET {p}" for p in ("/v1/jobs", "/readyz", "/metrics", "/v1/hooks", "/")]
+
+
+async def test_a_body_that_waits_to_be_asked_for_is_passed_on() -> None:
+    async def rest(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=await request.read())
+
+    async with running(elsewhere=rest) as edge, asyncio.timeout(5):
+        url = f"{edge.url}/v1/jobs"
+        async with edge.client.post(url, data=b"whole", expect100=True) as answer:
+            assert await answer.read() == b"whole"
+
+
+async def test_a_client_that_leaves_ends_the_request_that_was_passed_on() -> None:
+    arrived, left = asyncio.Event(), asyncio.Event()
+
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await reader.read()
+        writer.close()
+        left.set()
+
+    server = await asyncio.start_server(hangs, "127.0.0.1", 0)
+    origin = Origin("it", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with (
+        server,
+        forwarding_session() as session,
+        running(elsewhere=lambda request: forward(session, request, [origin])) as edge,
+        asyncio.timeout(10),
+    ):
+        asking = asyncio.create_task(edge.client.get(f"{edge.url}/v1/jobs"))
+        await arrived.wait()
+        asking.cancel()
+        await left.wait()
+        await edge.router.idle()
 
 
 async def test_what_is_no_http_gets_the_ingresss_answer() -> None:

@@ -173,7 +173,7 @@ async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> Non
             at.give(timeout_seconds=10)
         first, second = at.worker.holdings.running()
         first.started_at = second.started_at = 0
-        for clock.now in (1.0, 45.0, 46.0):
+        for clock.now in map(float, range(1, 47)):
             watchdog.tick()
             second.started_at = 1.0
             watchdog.look()
@@ -186,6 +186,32 @@ async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> Non
         let_go.set()
         await at.idle()
     assert "for ever" in log.lines[-1][0]
+
+
+async def test_a_full_worker_that_was_suspended_has_time_to_end_its_runs(log: Log) -> None:
+    app, exits = App("test"), list[int]()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with bench(app, slots=1) as at:
+        clock = Clock()
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+        )
+        at.give(timeout_seconds=10)
+        (held,) = at.worker.holdings.running()
+        held.started_at = 0
+        for clock.now in (1.0, *(3600 + n / 4 for n in range(139))):
+            watchdog.look()
+            watchdog.tick()
+        assert exits == [], "34.5 s after it woke up"
+        for clock.now in (3635.0, 3635.5):
+            watchdog.tick()
+            watchdog.look()
+        watchdog.stop()
+    assert exits == [70]
 
 
 async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
