@@ -37,6 +37,8 @@ POSITIONS = "positions"
 """Under this name and a partition it is announced that its rows have become newer."""
 
 _RETRY_SECONDS = 1.0
+_GATHER_SECONDS = 0.05
+"""What comes meanwhile is folded together: each fold costs a commit, however little it takes in."""
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
 """Of a broker that is asked every second: after that long, nobody knows how far behind it is."""
@@ -121,7 +123,8 @@ class Follower:
                 if time.monotonic() >= due:
                     self._keep_house(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
-                session.step()
+                if not session.step():
+                    self._stopping.wait(_GATHER_SECONDS)
 
     def _session(self, connection: sqlite3.Connection) -> Session:
         return Session(self._settings, connection, self._announce, self._outage)

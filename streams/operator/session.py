@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -87,8 +87,8 @@ class Session:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(error.str())
 
-    def step(self) -> None:
-        """Fold the next batch, or return after a moment without any.
+    def step(self) -> bool:
+        """Fold the next batch, or return after a moment without any; whether to go on at once.
 
         Raises:
             Untrusted: the offsets to read on from are gone, or it was cut off for too long.
@@ -98,15 +98,16 @@ class Session:
         self.freshness.require(_now())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
-            return
+            return True
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
         records = [self._record(m) for m in messages if _is_record(m)]
         if records:
             self._fold(records)
+        return len(messages) == _BATCH
 
     def _fold(self, records: list[Record]) -> None:
         self._outage.answered()
-        batch = self._project(records)
+        batch = self._project(newest(records))
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         with transaction(self._connection):
             _write(self._connection, batch.values())
@@ -172,6 +173,15 @@ class Session:
         return Record(
             topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
         )
+
+
+def newest(records: Sequence[Record]) -> list[Record]:
+    """All but the jobs' states that others among them replace: decoding those is in vain."""
+    kept = {
+        record.key if record.topic == "jobs" else (record.topic, number): record
+        for number, record in enumerate(records)
+    }
+    return list(kept.values())
 
 
 def _is_record(message: Message) -> bool:
