@@ -77,6 +77,8 @@ TENANTS = ("acme", "globex", "initech")
 MAILS = frozenset({"note", "slow", "flaky", "parked"})
 ENDS = {"hopeless": "failed", "endless": "cancelled"}
 _PATIENCE_SECONDS = 60.0
+_PARKED_AFTER_MS = 2_500
+"""Longer than a dispatcher looks away: it sees none parked between two, and so has to tell."""
 _SETTLED_AFTER_MS = (TIMEOUT + 1) * 1000
 """A call may be under way for as long as its run may take."""
 
@@ -209,7 +211,7 @@ class JobsUnderLoad:
         for tenant in TENANTS:
             for type_ in ("note", "pay", "slow", "flaky"):
                 self._submit(tenant, type_)
-        self._submit("acme", "parked", delay_ms=700)
+        self._submit("acme", "parked", delay_ms=_PARKED_AFTER_MS)
         self._replay("globex", self._submit("globex", "hopeless"))
         endless = self._submit("initech", "endless")
         self._command("initech", endless, Cancel("not needed", "ops"))

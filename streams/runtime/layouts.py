@@ -103,9 +103,9 @@ def carry_over(
 ) -> dict[str, int]:
     """Give one layout ("fused" or "apart") the positions of the other; how many, by group.
 
-    Processes that have just ended are waited for. What was interrupted is done again from where it
-    stopped: a group is deleted once its positions are another's. Without positions to move it
-    changes nothing.
+    Processes that have just ended are waited for: while the group knows them, nothing of the other
+    layout starts. What was interrupted is done again from where it stopped: a group is deleted once
+    its positions are another's. Without positions to move it changes nothing.
 
     Raises:
         ConfigError: something of either layout still runs, or has positions that this topology
@@ -130,9 +130,11 @@ def _carry_over(
 ) -> dict[str, int]:
     apart, fused = groups_apart(topology), (group_fused(topology),)
     sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
+    for group in sources:
+        _await_end(group, settings, admin)
     if not any(_positions(group, settings) for group in sources):
         return {}
-    for group in (*sources, *targets):
+    for group in targets:
         _await_end(group, settings, admin)
     for group in sources:
         _refuse_loss(group, topology, settings, admin)

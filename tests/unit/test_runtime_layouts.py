@@ -26,6 +26,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, codes: Iterator[int]) -> list[int]:
         return {}
 
     monkeypatch.setattr(layouts, "_positions", positions)
+    monkeypatch.setattr(layouts, "_members", lambda *_: 0)
     monkeypatch.setattr(layouts, "_PAUSE_SECONDS", 0.0)
     return asked
 
@@ -48,6 +49,16 @@ def test_a_right_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KafkaUnavailable, match=r"authorization failed.*then run this again"):
         carry()
     assert len(asked) == 1
+
+
+def test_who_has_just_ended_is_waited_for_even_without_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers(monkeypatch, iter([]))
+    members = {"dedup": iter([1, 1, 0]), "scheduler": iter([0]), "dispatcher": iter([1, 0])}
+    monkeypatch.setattr(layouts, "_members", lambda group, *_: next(members[group.name]))
+    assert carry() == {}
+    assert [next(left, None) for left in members.values()] == [None] * 3
 
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
