@@ -34,18 +34,23 @@ class Contender:
 
 @contextmanager
 def _fused(folder: Path, settings: Settings) -> Iterator[System]:
-    with tidegate(folder) as system:
+    with tidegate(folder, settings) as system:
         yield system
 
 
 @contextmanager
 def _apart(folder: Path, settings: Settings) -> Iterator[System]:
-    with tidegate(folder, "--apart") as system:
+    with tidegate(folder, settings, "--apart") as system:
         yield system
 
 
-FUSED = Contender("tidegate", _fused)
-APART = Contender("tidegate apart", _apart)
+OURS = {"partitions": "4", "slots": "200"}
+FUSED = Contender(
+    "tidegate", _fused,
+    settings=OURS,
+    swept={"partitions": ("1", "2", "8"), "slots": ("20", "50", "400")},
+)  # fmt: skip
+APART = Contender("tidegate apart", _apart, settings=OURS)
 CELERY = Contender(
     "celery", celery,
     settings={

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from webhook_requests import made
 
 from streams.serde.codec import JOB
 from streams.topology.load import load as load_topology
+from streams.topology.model import Topology
 
 CONNECTIONS = 32
 _EVENT_TYPES = {"noop": "plain.made", "effect": "effect.made"}
@@ -31,30 +32,39 @@ _SETTLE_SECONDS = 20.0
 
 
 @contextmanager
-def tidegate(folder: Path, *flags: str) -> Iterator[Tidegate]:
-    """`tidegate dev` with its own broker and sources that take webhooks; `flags` go to it."""
+def tidegate(folder: Path, settings: Mapping[str, str], *flags: str) -> Iterator[Tidegate]:
+    """`tidegate dev` with its own broker and sources that take webhooks; `flags` go to it.
+
+    `settings` are the number of `partitions`, and `slots`.
+    """
+    overlay = folder / "topology.yaml"
+    overlay.write_text(f"partitions: {settings['partitions']}\n{OVERLAY.read_text()}")
     starts, log, data = Starts(folder / "starts"), folder / "dev.log", folder / "data"
     command = [
         sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(data),
-        "--app", "bench_app:app", "--topology", str(OVERLAY), *flags,
+        "--app", "bench_app:app", "--topology", str(overlay), *flags,
     ]  # fmt: skip
     env = {
         "PYTHONPATH": APPLICATION_PATH,
         "BENCH_STARTS": str(starts.path),
         "TIDEGATE_ADMIN_TOKEN": _ADMIN_TOKEN,
         "TIDEGATE_LOG_LEVEL": "warning",
+        "TIDEGATE_SLOTS": settings["slots"],
     }
     with running(command, log, env) as dev:
         until(lambda: "tidegate ready " in log.read_text(), dev, "ready", _START_SECONDS)
         state = json.loads((data / "dev.json").read_text())
         asyncio.run(create_sources(state["url"], _ADMIN_TOKEN))
-        yield Tidegate(dev, state, starts)
+        yield Tidegate(dev, state, load_topology(overlay), starts)
 
 
 class Tidegate:
     """A running pipeline; `state` is what it tells of its processes in dev.json."""
 
-    def __init__(self, dev: Process, state: dict[str, Any], starts: Starts) -> None:
+    def __init__(
+        self, dev: Process, state: dict[str, Any], topology: Topology, starts: Starts
+    ) -> None:
+        self._topology = topology
         self.bootstrap: str = state["bootstrap"]
         self._dev = dev
         self._starts = starts
@@ -92,7 +102,7 @@ class Tidegate:
         expected = Counter[tuple[str, str, int]]((job_id, "succeeded", 1) for job_id in answered)
         deadline = time.monotonic() + _SETTLE_SECONDS
         while True:
-            newest = {m.key(): m for m in scan(self.bootstrap, load_topology(OVERLAY), "jobs")}
+            newest = {m.key(): m for m in scan(self.bootstrap, self._topology, "jobs")}
             jobs = [(JOB.decode(m.value()), m.timestamp()[1] / 1000) for m in newest.values()]
             ours = [(job, at) for job, at in jobs if job.job_id in answered]
             found = Counter[tuple[str, str, int]]((j.job_id, j.status, j.attempts) for j, _ in ours)

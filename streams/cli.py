@@ -163,7 +163,9 @@ def _stream_command(name: str, run: Callable[[Settings, Topology], None]) -> Cal
 
 def _worker(
     app: Annotated[str, typer.Option(help="The application: module:attribute.")],
-    slots: Annotated[int, typer.Option(min=1, help="Handlers at once.")] = 20,
+    slots: Annotated[
+        int | None, typer.Option(min=1, help="Handlers at once. (20 by default)")
+    ] = None,
     pool: Annotated[str, typer.Option(help="Pool whose jobs it runs.")] = "default",
     bootstrap: Bootstrap = None,
     topology: TopologyFile = None,
@@ -179,12 +181,12 @@ def _worker(
     """
     settings, wiring = _prepare(
         "worker", bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
-        host=host, probe_port=probe_port, log_format=log_format,
+        host=host, probe_port=probe_port, log_format=log_format, slots=slots,
     )  # fmt: skip
     from streams.app import load_app
     from streams.worker.run import run
 
-    run(load_app(app), settings, wiring, pool=pool, slots=slots)
+    run(load_app(app), settings, wiring, pool=pool)
 
 
 def _ingress(settings: Settings, topology: Topology) -> None:

@@ -71,6 +71,8 @@ class Settings(BaseSettings):
     ingress_base_domain: str | None = None
     ingress_jwks_file: Path | None = None
     ingress_tenant_claim: str | None = None
+    slots: int = Field(default=20, ge=1)
+    """Handlers that a worker runs at once."""
     set_aside: Places = frozenset()
     """Records that a stage sends to `dlq` unseen: those that its own code cannot take."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)

@@ -119,6 +119,6 @@ async def endless(ctx: Context) -> None:
 
 if __name__ == "__main__":
     worker_points.install()
-    settings = load_settings()
+    settings = load_settings(slots=4)
     configure_logging(settings, stage="worker", instance=settings.instance)
-    run(app, settings, load(settings.topology), slots=4)
+    run(app, settings, load(settings.topology))

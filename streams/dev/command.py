@@ -30,6 +30,9 @@ def dev(
         bool, typer.Option(help="Take a --bootstrap of fewer than three brokers.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    slots: Annotated[
+        int | None, typer.Option(min=1, help="Handlers that each runs at once. (20 by default)")
+    ] = None,
     apart: Annotated[
         bool,
         typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
@@ -42,6 +45,8 @@ def dev(
     from streams.dev.layout import Layout
     from streams.dev.run import run
 
-    settings = load_settings(port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology)
+    settings = load_settings(
+        port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology, slots=slots
+    )
     layout = Layout.apart(worker=workers) if apart else Layout(worker=workers)
     run(settings, layout, app=app, allow_unsafe=allow_unsafe)

@@ -111,6 +111,7 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
         "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix,
         "TIDEGATE_LOG_FORMAT": settings.log_format,
         "TIDEGATE_LOG_LEVEL": settings.log_level,
+        "TIDEGATE_SLOTS": str(settings.slots),
         **given,
     }
 

@@ -32,27 +32,23 @@ _END_SECONDS = 5.0
 """How long a worker that has ended may still be a process."""
 
 
-def run(
-    app: App, settings: Settings, topology: Topology, *, pool: str = "default", slots: int = 20
-) -> None:
+def run(app: App, settings: Settings, topology: Topology, *, pool: str = "default") -> None:
     """Run jobs of one pool until SIGTERM or SIGINT, then drain for 20 seconds at most.
 
     Raises:
-        ConfigError: an unknown pool, no slots, an app without jobs, or a key file is missing.
+        ConfigError: an unknown pool, an app without jobs, or a key file is missing.
         Fenced: another process runs under the same instance name.
         StageFailed: what it knows of tenants stands still.
     """
     if pool not in topology.pools:
         known = ", ".join(topology.pools)
         raise ConfigError(f"--pool {pool!r} is not in the topology; its pools are: {known}")
-    if slots < 1:
-        raise ConfigError(f"--slots {slots}: a worker needs at least one")
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
     vault = open_vault(settings)
     cluster_key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
     wait_for_broker(settings)
-    place = Place(settings.instance, pool, slots)
+    place = Place(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
         run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault))
