@@ -111,6 +111,20 @@ def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
     return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
 
 
+def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
+    """Have a person find out what became of the effects that a job's last attempt leaves unknown.
+
+    Not of those that a replay may repeat under their key. What the person is told of one of them;
+    None: there is none.
+    """
+    told = None
+    for entry in entries(store, job):
+        over = entry.status == "unknown" or (entry.status, entry.run_id) == ("claimed", job.run_id)
+        if over and not _repeatable(entry, entry.key_lifetime_ms, now):
+            told = _review(store, entry, job, now)
+    return told
+
+
 def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     """Whether an outcome says more than its entry does.
 
@@ -128,17 +142,26 @@ def _uncertain(
     store: KeyValueStore, entry: LedgerEntry, job: Job, command: Command, asked: Claim, now: int
 ) -> Reply:
     """It may have happened: only a tool that honours its key may be asked again."""
-    lifetime = min(entry.key_lifetime_ms, asked.key_lifetime_ms) - _KEY_MARGIN_MS
-    if now < entry.first_claimed_at + lifetime:
+    if _repeatable(entry, min(entry.key_lifetime_ms, asked.key_lifetime_ms), now):
         return _grant(store, entry, job, asked, now, repeat=True)
+    return _reply(command, asked, entry, "review", message=_review(store, entry, job, now))
+
+
+def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
+    """Whether the tool still knows the key."""
+    return now < entry.first_claimed_at + key_lifetime_ms - _KEY_MARGIN_MS
+
+
+def _review(store: KeyValueStore, entry: LedgerEntry, job: Job, now: int) -> str:
+    """Have a person find out; what they are told."""
     message = (
-        f"effect {asked.action} was begun by run {entry.run_id} and its outcome is unknown: "
+        f"effect {entry.action} was begun by run {entry.run_id} and its outcome is unknown: "
         f"find out whether it happened, then settle it: tidegate jobs settle {job.job_id} "
-        f"{asked.action} --done RESULT, or --not-done"
+        f"{entry.action} --note TEXT with --done RESULT or --not-done"
     )
     if entry.status != "review":
         put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
-    return _reply(command, asked, entry, "review", message=message)
+    return message
 
 
 def _repeated(command: Command, asked: Claim, entry: LedgerEntry) -> Reply:

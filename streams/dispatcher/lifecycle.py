@@ -8,7 +8,7 @@ from typing import Literal
 
 import structlog
 
-from streams import dead_letter
+from streams import dead_letter, ledger
 from streams.dispatcher import attempts, jobs, metrics, routing
 from streams.dispatcher.answers import answer
 from streams.dispatcher.board import Board
@@ -126,13 +126,17 @@ class Lifecycle:
         self.board.ready(job)
 
     def failed_attempt(self, job: Job, error: str | None, asked_seconds: float | None) -> None:
-        """Try again after the backoff, or give up."""
+        """Try again after the backoff, or give up: then a person decides what is unknown."""
         delay = retry_delay(job, asked_seconds)
-        job = attempts.failed(job, error, self.now)
-        if delay is None:
-            self.bury(job, "dead", error)
+        failed = attempts.failed(job, error, self.now)
+        if delay is not None:
+            self._retry(failed, delay, error)
+            return
+        asks = ledger.review_unknown(self.ctx.store("ledger"), job, self.now)
+        if asks is not None:
+            self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
         else:
-            self._retry(job, delay, error)
+            self.bury(failed, "dead", error)
 
     def given_back(self, job: Job, error: str | None) -> None:
         """Its worker does not go on with it: it is ready at its old place.

@@ -58,7 +58,7 @@ class Replays:
             raise PoisonRecord(
                 "already_replayed",
                 f"job {old.job_id} was replayed as {old.replayed_as}: see what became of that "
-                "one, or ask for another replay with `again`",
+                "one, or ask for another replay with `again` (`--again`)",
             )
         if old.status not in _REPLAYABLE:
             raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")

@@ -47,11 +47,14 @@ async def settle(request: web.Request) -> web.Response:
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
     job = await _current(parts, job_id)
-    entry = await _unsettled(parts, job, action)
     done = wanted.status == "done"
     command = Settle(
         action, "done" if done else "failed", result if done else None, wanted.note, SUBMITTED_BY
     )
+    entry = await _known(parts, job, action)
+    if entry.settled_by and (entry.status, entry.result) == (command.status, command.result):
+        return web.json_response(await shown_job(parts, job_id), status=202)
+    _require_unsettled(entry, job)
 
     def settled(connection: sqlite3.Connection) -> bool | None:
         found = queries.effect(connection, job, action)
@@ -69,19 +72,31 @@ async def _current(parts: Parts, job_id: str) -> Job:
     return await known_job(parts, job_id)
 
 
-async def _unsettled(parts: Parts, job: Job, action: str) -> LedgerEntry:
-    """The effect as it stands. Whether its call can still be under way, the dispatcher knows.
+async def _known(parts: Parts, job: Job, action: str) -> LedgerEntry:
+    """The effect as it stands.
 
     Raises:
-        Refusal: 404; 409, it is known what became of it, or a run has yet to tell.
+        Refusal: 404.
     """
     entry = await parts.ask(lambda db: queries.effect(db, job, action))
     if entry is None:
-        raise unknown("effect", action, f"see GET /v1/jobs/{job.job_id} for those there are")
+        raise unknown(
+            "effect", action,
+            f"see `tidegate jobs show` or GET /v1/jobs/{job.job_id} for those there are",
+        )  # fmt: skip
+    return entry
+
+
+def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
+    """Whether its call can still be under way, the dispatcher knows.
+
+    Raises:
+        Refusal: 409, it is known what became of it, or a run has yet to tell.
+    """
+    action = entry.action
     if entry.status not in _UNSETTLED:
         raise Refusal(409, "already-settled", f"effect {action} is {entry.status}: nothing is left "
                       "to say of it")  # fmt: skip
     if job.status != "needs_review":
         raise Refusal(409, "not-in-review", f"effect {action} is {entry.status} and its job "
                       f"{job.status}: an effect is settled while its job is in review")  # fmt: skip
-    return entry

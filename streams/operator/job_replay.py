@@ -165,7 +165,7 @@ async def _refuse_second(parts: Parts, asked: JobReplay, job: Job, new_id: str) 
         raise Refusal(
             409, "already-replayed", f"job {job.job_id} was replayed before, as "
             f"{', '.join(named.values())}: see what became of it; to replay it once more, ask for "
-            "again", replays=[replay_json(each) for each in made],
+            "it with `again` (`--again`)", replays=[replay_json(each) for each in made],
         )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ async def _refuse_unnamed_effects(parts: Parts, asked: JobReplay, job: Job) -> N
         told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
         raise Refusal(
             409, "effects-done", f"a fresh scope begins again what is done or may be: {told}; "
-            "replay without it, or name each in repeat_effects",
+            "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
             effects=[effect_json(entry) for entry in unnamed],
         )  # fmt: skip
 

@@ -37,7 +37,8 @@ def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     """What stands against a replay; None: nothing."""
     if letter.replayed_at is not None and not again:
         return Unfit("already-replayed", f"{letter.id} was sent in again before: see what became "
-                     "of it; to send it once more, replay it alone and ask for again")  # fmt: skip
+                     "of it; to send it once more, replay it alone with `again` "
+                     "(`--again`)")  # fmt: skip
     reason = _unplaced(letter, topology) or _incomplete(letter) or _pointless(letter)
     return None if reason is None else Unfit("not-replayable", f"{letter.id}: {reason}")
 

@@ -130,12 +130,10 @@ def _carry_over(
 ) -> dict[str, int]:
     apart, fused = groups_apart(topology), (group_fused(topology),)
     sources, targets = (apart, fused) if layout == "fused" else (fused, apart)
-    for group in sources:
-        _await_end(group, settings, admin)
+    _await_end(sources, settings, admin)
     if not any(_positions(group, settings) for group in sources):
         return {}
-    for group in targets:
-        _await_end(group, settings, admin)
+    _await_end(targets, settings, admin)
     for group in sources:
         _refuse_loss(group, topology, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}
@@ -163,8 +161,9 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
     way_out = f"`tidegate topology layout {ours}`"
     if _members(other, settings, admin):
         raise ConfigError(
-            f"stage {stage}: {other.name} runs, which does the same work in the other layout: stop "
-            f"all stages of it, run {way_out}, then start this again"
+            f"stage {stage}: {other.name} runs, or ended less than {SESSION_TIMEOUT_MS // 1000} s "
+            f"ago; it does the same work in the other layout: stop all stages of it, run "
+            f"{way_out}, then start this again"
         )
     if _positions(other, settings):
         raise ConfigError(
@@ -173,12 +172,13 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
         )
 
 
-def _await_end(group: Group, settings: Settings, admin: AdminClient) -> None:
+def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
     """A process that has ended is a member of its group until its session is over, too."""
     until = time.monotonic() + 1.5 * SESSION_TIMEOUT_MS / 1000
-    while members := _members(group, settings, admin):
+    while running := [group.name for group in groups if _members(group, settings, admin)]:
         if time.monotonic() > until:
-            raise ConfigError(f"{members} processes of {group.name} run: stop them, then try again")
+            names = ", ".join(running)
+            raise ConfigError(f"there are processes of {names}: stop them, then try again")
         time.sleep(_PAUSE_SECONDS)
 
 

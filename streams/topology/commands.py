@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
+from streams.kafka import wait_for_broker
 from streams.running import read_state
 from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings
@@ -29,6 +30,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Check topology.yaml and bring a cluster's topics in line with it.",
 )
+
+_BROKER_SECONDS = 5.0
+"""So long a broker may take to answer at all."""
 
 FileOption = Annotated[
     Path | None,
@@ -136,6 +140,7 @@ def layout(
 
     with _errors_told(as_json):
         settings, loaded = _read(topology, bootstrap)
+        wait_for_broker(settings, _BROKER_SECONDS)
         with _addressed(settings):
             moved = carry_over(layout, loaded, settings, connect(settings))
         if as_json:

@@ -89,7 +89,7 @@ def test_the_other_layout_is_refused_while_one_runs_and_while_it_has_the_positio
     way_out = f"run `tidegate topology layout {'apart' if jobs.fused else 'fused'}`"
     intruder = jobs.start(other)
     assert intruder.exit_code() == 1
-    assert "runs, which does the same work in the other layout" in intruder.lines
+    assert "it does the same work in the other layout" in intruder.lines
     for name in jobs.stages:
         jobs.named[name].stop()
     jobs.await_session_ends()

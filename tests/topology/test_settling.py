@@ -259,3 +259,30 @@ def test_a_settled_effect_of_a_replay_in_the_old_scope_lets_the_replay_go_on(
     assert [letter.reason for letter in refusals(desk)] == ["not_in_review"]
     settle(desk, "job_new", "done")
     assert worker.claim(desk.lease("job_new")).kind == "done"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_the_last_attempt_leaves_unknown_a_person_decides(desk: Desk, told: bool) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    claim = worker.claim(run)
+    if told:
+        worker.outcome(run, claim, "unknown")
+    worker.end(run, "retry", error="TimeoutError: no answer")
+    job = desk.job(run.job_id)
+    assert (job.status, entry(desk).status) == ("needs_review", "review")
+    assert (job.last_error or "").startswith(f"TimeoutError: no answer; effect {EFFECT} was begun")
+    later(desk, worker)
+    settle(desk, run.job_id, "done", result='"m1"')
+    worker.heartbeat()
+    assert worker.claim(desk.lease(run.job_id)).result == '"m1"'
+
+
+def test_what_a_replay_may_repeat_under_its_key_needs_no_decision(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    worker.outcome(run, worker.claim(run, lifetime_ms=86_400_000), "unknown")
+    worker.end(run, "retry", error="TimeoutError: no answer")
+    assert (desk.job(run.job_id).status, entry(desk).status) == ("dead", "unknown")

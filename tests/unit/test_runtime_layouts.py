@@ -55,10 +55,12 @@ def test_who_has_just_ended_is_waited_for_even_without_positions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers(monkeypatch, iter([]))
-    members = {"dedup": iter([1, 1, 0]), "scheduler": iter([0]), "dispatcher": iter([1, 0])}
-    monkeypatch.setattr(layouts, "_members", lambda group, *_: next(members[group.name]))
+    members = {"dedup": [1, 1], "scheduler": [], "dispatcher": [1]}
+    monkeypatch.setattr(
+        layouts, "_members", lambda group, *_: members[group.name] and members[group.name].pop()
+    )
     assert carry() == {}
-    assert [next(left, None) for left in members.values()] == [None] * 3
+    assert members == {"dedup": [], "scheduler": [], "dispatcher": []}
 
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
