@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from conditions import eventually
 
+from streams.broker.ports import pick_free
+
 READY_SECONDS = 90.0
 GONE_SECONDS = 25.0  # the broker's keeper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "pipeline", "worker", "operator"]
@@ -251,19 +253,20 @@ def test_a_killed_broker_comes_back_and_the_flow_goes_on(dev: Dev) -> None:
 def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again(
     tmp_path: Path,
 ) -> None:
-    first = start(tmp_path)
+    port = str(pick_free())
+    first = start(tmp_path, "--port", port)
     deliver, show = first.printed_curls()
     job_id = curl(deliver)[1]["job_id"]
     eventually(lambda: curl(show)[1].get("status") == "succeeded", 30, what="the job succeeded")
     pids = first.pids
     first.process.kill()
     first.process.wait()
+
+    second = start(tmp_path, "--port", port, "--apart")
     eventually(
         lambda: not any(map(alive, pids.values())), GONE_SECONDS,
         what=f"all of {pids} gone",
     )  # fmt: skip
-
-    second = start(tmp_path, "--apart")
     header = {"Authorization": f"Bearer {second.token}"}
     status, text = get(f"{second.url}/v1/jobs/{job_id}", header)
     again = curl(second.printed_curls()[0])[0]
