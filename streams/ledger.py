@@ -112,15 +112,14 @@ def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
 
 
 def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
-    """Have a person find out what became of the effects that a job's last attempt leaves unknown.
+    """Have a person find out what became of the effects that a job's attempts leave unknown.
 
-    Not of those that a replay may repeat under their key. What the person is told of one of them;
-    None: there is none.
+    Not of those that a replay may repeat under their key. No run of the scope goes on: what is
+    claimed is of one that is over. What the person is told of one of them; None: there is none.
     """
     told = None
     for entry in entries(store, job):
-        over = entry.status == "unknown" or (entry.status, entry.run_id) == ("claimed", job.run_id)
-        if over and not _repeatable(entry, entry.key_lifetime_ms, now):
+        if entry.status in UNSETTLED and not _repeatable(entry, entry.key_lifetime_ms, now):
             told = _review(store, entry, job, now)
     return told
 

@@ -135,6 +135,7 @@ def ready(job: Job, now: int, *, error: str | None = None, uncount: bool = False
         worker_id=None,
         next_retry_at=None,
         last_error=error or job.last_error,
+        end_reason=None,
         updated_at=now,
         ready_at=job.ready_at if uncount else now,
     )
@@ -160,6 +161,7 @@ def ended(
         next_retry_at=None,
         result=result,
         last_error=error or job.last_error,
+        end_reason=None if status == "cancelled" else job.end_reason,
         updated_at=now,
     )
 

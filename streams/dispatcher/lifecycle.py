@@ -134,6 +134,7 @@ class Lifecycle:
             return
         asks = ledger.review_unknown(self.ctx.store("ledger"), job, self.now)
         if asks is not None:
+            failed = replace(failed, end_reason=dead_letter.REASONS["dead"])
             self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
         else:
             self.bury(failed, "dead", error)

@@ -42,13 +42,14 @@ def settle(life: Lifecycle, command: Command, body: Settle, policy: LeasePolicy,
         return
     _check(entry, job, policy, at)
     ledger.put(store, settled)
-    go_on(life, job)
+    go_on(life, job, decided=True)
 
 
-def go_on(life: Lifecycle, job: Job) -> None:
+def go_on(life: Lifecycle, job: Job, *, decided: bool = False) -> None:
     """Let the job of this one's scope that is in review go on, unless an effect still is.
 
-    It keeps its place in the queue, its steps and its effects; the attempt is given back.
+    It keeps its place in the queue, its steps and its effects; the attempt is given back. One whose
+    attempts are over has another only if a person decided: a call may fail late each time.
     """
     if any(entry.status == "review" for entry in ledger.entries(life.ctx.store("ledger"), job)):
         return
@@ -57,6 +58,8 @@ def go_on(life: Lifecycle, job: Job) -> None:
             continue
         if each.cancel_requested:
             life.end(each, "cancelled")
+        elif each.end_reason is not None and not decided:
+            life.bury(each, "dead", each.history[-1].error)
         else:
             life.requeue(each, uncount=True)
 

@@ -286,3 +286,63 @@ def test_what_a_replay_may_repeat_under_its_key_needs_no_decision(desk: Desk) ->
     worker.outcome(run, worker.claim(run, lifetime_ms=86_400_000), "unknown")
     worker.end(run, "retry", error="TimeoutError: no answer")
     assert (desk.job(run.job_id).status, entry(desk).status) == ("dead", "unknown")
+
+
+@pytest.mark.parametrize("status", ["failed", "done"])
+def test_what_is_told_late_of_the_last_attempt_makes_no_other(desk: Desk, status: str) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    claim = worker.claim(run)
+    worker.end(run, "retry", error="TransientError: another call failed")
+    assert desk.job(run.job_id).status == "needs_review"
+    worker.outcome(run, claim, status)
+    job = desk.job(run.job_id)
+    assert (job.status, job.end_reason) == ("dead", "attempts_exhausted")
+    assert job.last_error == "TransientError: another call failed"
+    assert desk.lease(run.job_id) == run
+    assert [letter.reason for letter in desk.dead_letters()] == ["attempts_exhausted"]
+
+
+def test_a_settled_job_whose_attempts_are_over_has_one_more(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    worker.claim(run)
+    worker.end(run, "retry", error="TimeoutError: no answer")
+    assert desk.job(run.job_id).end_reason == "attempts_exhausted"
+    later(desk, worker)
+    settle(desk, run.job_id, "failed")
+    again = desk.lease(run.job_id)
+    assert (again.attempt, desk.job(run.job_id).end_reason) == (1, None)
+    worker.claim(again)
+    worker.end(again, "retry", error="TimeoutError: no answer")
+    desk.cancel(run.job_id)
+    assert (desk.job(run.job_id).status, desk.job(run.job_id).end_reason) == ("cancelled", None)
+
+
+def test_what_an_attempt_before_the_last_left_unknown_a_person_decides_too(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=2, backoff=())
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    worker.claim(run)
+    worker.end(run, "retry", error="TransientError: x")
+    last = desk.lease(run.job_id)
+    worker.end(last, "retry", error="TransientError: before its effect")
+    assert (desk.job(run.job_id).status, entry(desk).status) == ("needs_review", "review")
+
+
+def test_what_was_in_review_for_an_earlier_job_of_the_scope_stays_to_be_decided(
+    desk: Desk,
+) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    old = desk.lease(desk.event("t1"))
+    worker.claim(old)
+    worker.end(old, "retry", error="TransientError: x")
+    desk.replay("job_new", old.job_id)
+    worker.end(desk.lease("job_new"), "retry", error="TransientError: before its effect")
+    assert desk.job("job_new").status == "needs_review"
+    later(desk, worker)
+    settle(desk, "job_new", "done")
+    assert worker.claim(desk.lease("job_new")).kind == "done"
