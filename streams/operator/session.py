@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -107,7 +107,7 @@ class Session:
 
     def _fold(self, records: list[Record]) -> None:
         self._outage.answered()
-        batch = self._project(newest(records))
+        batch = self._project(records)
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         with transaction(self._connection):
             _write(self._connection, batch.values())
@@ -173,15 +173,6 @@ class Session:
         return Record(
             topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
         )
-
-
-def newest(records: Sequence[Record]) -> list[Record]:
-    """All but the jobs' states that others among them replace: decoding those is in vain."""
-    kept = {
-        record.key if record.topic == "jobs" else (record.topic, number): record
-        for number, record in enumerate(records)
-    }
-    return list(kept.values())
 
 
 def _is_record(message: Message) -> bool:
