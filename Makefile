@@ -28,7 +28,7 @@ demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee b
 test: $(INSTALLED) ## Run all tests but the long fault runs
 	$(BIN)/python -m pytest -m "not chaos" -n 2 --dist loadfile $(ARGS)
 
-chaos: $(INSTALLED) ## Break everything on purpose: about 20 minutes
+chaos: $(INSTALLED) ## Break everything on purpose: about 22 minutes
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)
 
 simulate: $(INSTALLED) ## Play random stories of faults on the virtual clock; ARGS="--seeds 10000"

@@ -232,6 +232,7 @@ def test_while_the_ingress_starts_again_no_connection_is_refused(dev: Dev) -> No
     eventually(lambda: curl(deliver)[0] in (200, 202), what="a delivery is answered 2xx")
 
 
+@pytest.mark.chaos
 def test_a_request_that_never_becomes_whole_is_cut_off(dev: Dev) -> None:
     host, _, port = dev.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as slow:

@@ -87,7 +87,8 @@ def test_a_second_process_on_the_same_disk_leaves_the_first_alone(dedup: DedupUn
     assert dedup.verdict() == []
 
 
-@pytest.mark.parametrize("seconds", [10, pytest.param(40, marks=pytest.mark.chaos)])
+@pytest.mark.chaos
+@pytest.mark.parametrize("seconds", [10, 40])
 def test_joins_and_leaves(dedup: DedupUnderLoad, seconds: int) -> None:
     """Every two seconds one of three instances is started, or ended in either way."""
     members: dict[str, FaultyProcess | None] = {name: dedup.start(name) for name in "012"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from demo_process import run_demo
 
-QUICK = {"ledger_skipped", "tenant_from_body"}
+QUICK = {"ledger_skipped"}
 IN_FUSED_STAGES = {"dedup_forgets", "scheduler_early", "job_dropped", "store_edited"}
 FAULTS = {
     "ledger_skipped": "G2",
