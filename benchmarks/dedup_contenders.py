@@ -10,6 +10,7 @@ from pathlib import Path
 from contenders import environments
 from dedup_speed import Speed, Stalled, measure, running
 from dedup_topic import OUTPUT, TOPOLOGY, Faults, create, faults
+from harness import variants
 from outside import HERE, GroupOffsets
 
 Settings = Mapping[str, str]
@@ -46,13 +47,7 @@ class Contender:
 
     def variants(self) -> list[tuple[str, Settings]]:
         """What a sweep runs: the settings as they are, first and last, and each one changed."""
-        changed = [
-            (f"{name}={value}", {**self.settings, name: value})
-            for name, values in self.swept.items()
-            for value in values
-            if value != self.settings.get(name)
-        ]
-        return [("as committed", self.settings), *changed, ("as committed", self.settings)]
+        return variants(self.settings, self.swept)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +29,19 @@ class Result:
     metric: str
     value: float
     unit: str
+
+
+def variants(
+    settings: Mapping[str, str], swept: Mapping[str, tuple[str, ...]]
+) -> list[tuple[str, Mapping[str, str]]]:
+    """What a sweep runs: the settings as they are, first and last, and each one changed."""
+    changed = [
+        (f"{name}={value}", {**settings, name: value})
+        for name, values in swept.items()
+        for value in values
+        if value != settings.get(name)
+    ]
+    return [("as committed", settings), *changed, ("as committed again", settings)]
 
 
 @contextmanager

@@ -1,12 +1,13 @@
-"""Who runs the jobs of bench_jobs, with the settings that were found best for each."""
+"""The systems that bench_jobs compares, each with the settings that were found best for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import variants
 from jobs_queues import Settings, celery, procrastinate
 from jobs_run import System
 from jobs_tidegate import tidegate
@@ -23,30 +24,16 @@ class Contender:
 
     def variants(self) -> list[tuple[str, Settings]]:
         """What a sweep runs: the settings as they are, first and last, and each one changed."""
-        changed = [
-            (f"{name}={value}", {**self.settings, name: value})
-            for name, values in self.swept.items()
-            for value in values
-            if value != self.settings.get(name)
-        ]
-        return [("as committed", self.settings), *changed, ("as committed again", self.settings)]
+        return variants(self.settings, self.swept)
 
 
-@contextmanager
-def _fused(folder: Path, settings: Settings) -> Iterator[System]:
-    with tidegate(folder, settings) as system:
-        yield system
-
-
-@contextmanager
-def _apart(folder: Path, settings: Settings) -> Iterator[System]:
-    with tidegate(folder, settings, "--apart") as system:
-        yield system
+def _apart(folder: Path, settings: Settings) -> AbstractContextManager[System]:
+    return tidegate(folder, settings, "--apart")
 
 
 OURS = {"partitions": "4", "slots": "200"}
 FUSED = Contender(
-    "tidegate", _fused,
+    "tidegate", tidegate,
     settings=OURS,
     swept={"partitions": ("1", "2", "8"), "slots": ("20", "50", "400")},
 )  # fmt: skip

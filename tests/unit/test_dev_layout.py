@@ -56,10 +56,13 @@ def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
 
 
 def test_clients_settings_reach_every_process() -> None:
-    settings = load_settings({}, kafka={"security.protocol": "SASL_SSL"}, topic_prefix="t.")
+    settings = load_settings(
+        {}, kafka={"security.protocol": "SASL_SSL"}, topic_prefix="t.", slots=7
+    )
     given = environment(settings, {"MORE": "1"})
     again = load_settings(given)
     assert (again.kafka, again.topic_prefix) == ({"security.protocol": "SASL_SSL"}, "t.")
+    assert again.slots == 7
     assert given["MORE"] == "1"
 
 

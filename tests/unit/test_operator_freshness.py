@@ -152,11 +152,24 @@ class Scripted:
     def lag(self) -> Lag:
         return Lag(0, 0.0, NOW)
 
-    def step(self) -> None:
+    def step(self) -> bool:
         self._each(self.number)
+        return True
 
     def close(self) -> None:
         pass
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, step: Callable[[int], None]) -> None:
+    """Have a follower's sessions be `Scripted` ones, whose steps get the session's number."""
+    sessions = Scripted(step)
+
+    def begun(*_: Any) -> Scripted:
+        sessions.number += 1
+        return sessions
+
+    monkeypatch.setattr(Follower, "_session", begun)
+    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
 
 
 @pytest.mark.parametrize("outage", [False, True])
@@ -176,14 +189,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
         else:
             follower._stopping.set()
 
-    sessions = Scripted(step)
-
-    def begun(*_: Any) -> Scripted:
-        sessions.number += 1
-        return sessions
-
-    monkeypatch.setattr(Follower, "_session", begun)
-    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    scripted(monkeypatch, step)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
     follower._run()
     assert ready == [(1, True), (2, False)]
@@ -193,7 +199,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
 def test_a_file_that_a_query_finds_broken_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else every call that reads that page would be told for ever that it is."""
+    """Else every call that reads its broken page would be answered 503 for ever."""
     database = Database(tmp_path / "m.sqlite")
     follower = Follower(NOWHERE, load(), database, lambda _: None)
     steps = list[int]()
@@ -211,14 +217,7 @@ def test_a_file_that_a_query_finds_broken_is_begun_anew(
         else:
             follower._stopping.set()
 
-    sessions = Scripted(step)
-
-    def begun(*_: Any) -> Scripted:
-        sessions.number += 1
-        return sessions
-
-    monkeypatch.setattr(Follower, "_session", begun)
-    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    scripted(monkeypatch, step)
     follower._run()
     database.close()
     assert steps == [1, 2]
@@ -245,15 +244,8 @@ def test_a_file_that_cannot_be_begun_anew_yet_is_tried_again(
         else:
             follower._stopping.set()
 
-    sessions = Scripted(step)
-
-    def begun(*_: Any) -> Scripted:
-        sessions.number += 1
-        return sessions
-
     monkeypatch.setattr(Database, "_create", created)
-    monkeypatch.setattr(Follower, "_session", begun)
-    monkeypatch.setattr(following, "wait_for_broker", lambda _: None)
+    scripted(monkeypatch, step)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
     follower._run()
     assert steps == [1, 2]
