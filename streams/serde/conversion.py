@@ -1,0 +1,107 @@
+"""From frozen dataclasses to fastavro's data and back, by one expression for each class.
+
+Its text is written out and compiled once, as `dataclasses` does with `__init__`: a loop over the
+fields costs as much as fastavro's own work. A value of a union goes as a pair, its branch's name
+and itself. Without the name fastavro validates the value against one branch after the other, and
+a nested record with all of its fields.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+Convert = Callable[[Any], Any]
+
+_BRANCHES = {str: "string", int: "long", float: "double", bytes: "bytes", bool: "boolean"}
+
+
+def flattener(cls: Any) -> Convert:
+    """A function from an instance of a record's class to its datum."""
+    scope: dict[str, Any] = {}
+    items = (f"{n!r}: {_flat(h, f'value.{n}', scope)}" for n, h in get_type_hints(cls).items())
+    return _function("value", f"{{{', '.join(items)}}}", scope)
+
+
+def builder(cls: Any) -> Convert:
+    """A function from a record's datum to an instance of its class."""
+    scope: dict[str, Any] = {"cls": cls}
+    items = (_built(h, f"datum[{n!r}]", scope) for n, h in get_type_hints(cls).items())
+    return _function("datum", f"cls({', '.join(items)})", scope)
+
+
+def has_variants(cls: Any) -> bool:
+    """Whether a field, at any depth, is one of several records, so that a reader needs its name."""
+    hints = [inner for hint in get_type_hints(cls).values() for inner in (hint, *get_args(hint))]
+    return any(
+        len(_options(hint)) > 1 or (is_dataclass(hint) and has_variants(hint)) for hint in hints
+    )
+
+
+def _flat(hint: Any, value: str, scope: dict[str, Any]) -> str:
+    """The expression that turns what `value` is into its datum; it may call what `scope` names."""
+    if is_dataclass(hint):
+        return f"{_name(flattener(hint), scope)}({value})"
+    if get_origin(hint) is tuple:
+        return f"[{_flat(get_args(hint)[0], 'each', scope)} for each in {value}]"
+    options = _options(hint)
+    if len(options) > 1:
+        return f"{_name(_flat_variant(options), scope)}({value})"
+    if options:
+        pair = f"({_branch(options[0])!r}, {_flat(options[0], value, scope)})"
+        return f"None if {value} is None else {pair}"
+    return value
+
+
+def _built(hint: Any, datum: str, scope: dict[str, Any]) -> str:
+    """The expression that turns what `datum` is into a value."""
+    if is_dataclass(hint):
+        return f"{_name(builder(hint), scope)}({datum})"
+    if get_origin(hint) is tuple:
+        return f"tuple([{_built(get_args(hint)[0], 'each', scope)} for each in {datum}])"
+    options = _options(hint)
+    if len(options) > 1:
+        return f"{_name(_built_variant(options), scope)}({datum})"
+    if options:
+        return f"None if {datum} is None else {_built(options[0], datum, scope)}"
+    return datum
+
+
+def _flat_variant(options: Sequence[Any]) -> Convert:
+    variants = {option: (_branch(option), flattener(option)) for option in options}
+
+    def flat(value: Any) -> tuple[str, Any]:
+        branch, flatten = variants[type(value)]
+        return branch, flatten(value)
+
+    return flat
+
+
+def _built_variant(options: Sequence[Any]) -> Convert:
+    variants = {_branch(option): builder(option) for option in options}
+    return lambda named: variants[named[0]](named[1])
+
+
+def _options(hint: Any) -> list[Any]:
+    """The types of a union but None; nothing where the hint is none."""
+    if get_origin(hint) is not types.UnionType:
+        return []
+    return [option for option in get_args(hint) if option is not types.NoneType]
+
+
+def _branch(option: Any) -> str:
+    return f"tidegate.{option.__name__}" if is_dataclass(option) else _BRANCHES[option]
+
+
+def _name(function: Convert, scope: dict[str, Any]) -> str:
+    name = f"convert{len(scope)}"
+    scope[name] = function
+    return name
+
+
+def _function(argument: str, expression: str, scope: dict[str, Any]) -> Convert:
+    # Made of the names of our own classes' fields alone.
+    compiled: Convert = eval(f"lambda {argument}: {expression}", scope)  # noqa: S307
+    return compiled
