@@ -14,11 +14,12 @@ import struct
 from itertools import islice
 
 from streams.dispatcher import buried
+from streams.dispatcher.job_memo import JobMemo
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.live_index import encode as live_entry
 from streams.dispatcher.live_index import live_key
 from streams.runtime.processor import Context
-from streams.serde.codec import COMMAND, JOB
+from streams.serde.codec import COMMAND
 from streams.serde.ids import scope_owner
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
@@ -34,8 +35,9 @@ class JobStore:
     A job that changes several times in a step is written once, by `flush`.
     """
 
-    def __init__(self, ctx: Context, keep_ms: int) -> None:
+    def __init__(self, ctx: Context, keep_ms: int, memo: JobMemo) -> None:
         self._ctx = ctx
+        self._memo = memo
         self._jobs: KeyValueStore = ctx.store("jobs")
         self._keep_ms = keep_ms
         self._changed: dict[str, Job] = {}
@@ -44,7 +46,7 @@ class JobStore:
         if job_id in self._changed:
             return self._changed[job_id]
         value = self._jobs.get(_JOB + job_id.encode())
-        return None if value is None else JOB.decode(value)
+        return None if value is None else self._memo.decode(job_id, value)
 
     def put(self, job: Job) -> None:
         """Keep a job's new state, to be written by `flush`.
@@ -143,12 +145,13 @@ class JobStore:
         return awaited, behind
 
     def _write(self, job: Job) -> None:
-        key, value = job.job_id.encode(), JOB.encode(job)
+        key, value = job.job_id.encode(), self._memo.encode(job)
         entry = self._jobs.get(live_key(job.job_id))
         known_live = entry is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
         if not is_live(job):
+            self._memo.forget(job.job_id)
             if known_live:
                 self._jobs.delete(live_key(job.job_id))
             ended = join(job.job_id, str(job.incarnation))

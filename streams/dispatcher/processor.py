@@ -17,6 +17,7 @@ from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
+from streams.dispatcher.job_memo import JobMemo
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
@@ -57,6 +58,7 @@ class Dispatcher:
         self._sweep = Sweep(topology)
         self._leasing = Leasing(topology, self._board, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._board, partition)
+        self._memo = JobMemo()
         self._parked = ParkedIds()
         self._purged = self._purged_for_good = b""
         self._expiry = Expiry(topology.leases, self._roster, _ENDED_AT_ONCE)
@@ -204,7 +206,7 @@ class Dispatcher:
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
     def _store(self, ctx: Context) -> JobStore:
-        return JobStore(ctx, self._topology.finished_jobs_ms)
+        return JobStore(ctx, self._topology.finished_jobs_ms, self._memo)
 
     def _commands(self, life: Lifecycle) -> Commands:
         return Commands(life, self._roster, self._topology, self._parked, self._strangers)

@@ -100,9 +100,10 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
 
 
 def _job(record: Record) -> Row:
-    job = JOB.decode(record.value)
-    return (job.job_id, job.tenant_id, job.type, job.status, job.pool, job.scope, job.replay_of,
-            record.partition, job.created_at, job.ready_at, record.value)  # fmt: skip
+    job = JOB.read(record.value)
+    return (job["job_id"], job["tenant_id"], job["type"], job["status"], job["pool"], job["scope"],
+            job["replay_of"], record.partition, job["created_at"], job["ready_at"],
+            record.value)  # fmt: skip
 
 
 def _held(record: Record) -> Row:

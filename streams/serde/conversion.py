@@ -15,7 +15,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 Convert = Callable[[Any], Any]
 
-_BRANCHES = {str: "string", int: "long", float: "double", bytes: "bytes", bool: "boolean"}
+_BRANCHES = {str: "string", float: "double", bytes: "bytes", bool: "boolean"}
+"""Names of what is not None. Integers go without: their schema may say `int` or `long`."""
 
 
 def flattener(cls: Any) -> Convert:
@@ -50,6 +51,8 @@ def _flat(hint: Any, value: str, scope: dict[str, Any]) -> str:
     if len(options) > 1:
         return f"{_name(_flat_variant(options), scope)}({value})"
     if options:
+        if options[0] is int:
+            return value
         pair = f"({_branch(options[0])!r}, {_flat(options[0], value, scope)})"
         return f"None if {value} is None else {pair}"
     return value
@@ -92,7 +95,8 @@ def _options(hint: Any) -> list[Any]:
 
 
 def _branch(option: Any) -> str:
-    return f"tidegate.{option.__name__}" if is_dataclass(option) else _BRANCHES[option]
+    branch: str = _BRANCHES.get(option) or f"tidegate.{option.__name__}"
+    return branch
 
 
 def _name(function: Convert, scope: dict[str, Any]) -> str:

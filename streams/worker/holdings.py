@@ -76,6 +76,8 @@ class Holdings:
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
+        self._slots: dict[tuple[str, int], Held] = {}  # those that run
+        self._alone: dict[tuple[str, int], Held] = {}  # those that run with the worker to itself
         self._read: OrderedDict[str, None] = OrderedDict()
 
     def read(self, lease: Lease) -> bool:
@@ -99,8 +101,10 @@ class Holdings:
             started_at = float("inf") if lease.alone else self._clock()
             waits = True if lease.alone else None
             held = Held(lease, basis, started_at, self._margin, waits=waits)
-            self._held[held.id] = held
-            metrics.RUNNING.set(self._occupied())
+            self._held[held.id] = self._slots[held.id] = held
+            if lease.alone:
+                self._alone[held.id] = held
+            metrics.RUNNING.set(len(self._slots))
             return held
 
     def usable(self, lease: Lease) -> float:
@@ -111,8 +115,10 @@ class Holdings:
         """The run is over: its slot is free, though its end may not be acknowledged yet."""
         with self.lock:
             held.running = False
+            del self._slots[held.id]
+            self._alone.pop(held.id, None)
             self.credits.give(held.lease.home_partition)
-            metrics.RUNNING.set(self._occupied())
+            metrics.RUNNING.set(len(self._slots))
         self.changed()
 
     def drop(self, held: Held) -> None:
@@ -125,7 +131,7 @@ class Holdings:
     def free(self) -> int:
         """How many leases the worker takes now."""
         with self.lock:
-            return 0 if self._closed() else max(0, self.slots - self._occupied())
+            return 0 if self._closed() else max(0, self.slots - len(self._slots))
 
     def word(self, partition: int) -> tuple[int, int]:
         """What a partition may send more, and how many of its leases were read."""
@@ -172,16 +178,12 @@ class Holdings:
 
     def running(self) -> list[Held]:
         with self.lock:
-            return [held for held in self._held.values() if held.running]
+            return list(self._slots.values())
 
     def _closed(self) -> bool:
         """Whether no slot is offered at all, as long as one lease has all to itself, too."""
-        held = self._held.values()
-        alone = any(each.lease.alone and each.running and not each.lost for each in held)
+        alone = any(not held.lost for held in self._alone.values())
         return self.draining or self.blocked or not self.assigned or alone
-
-    def _occupied(self) -> int:
-        return sum(held.running for held in self._held.values())
 
 
 def as_listed(leases: Iterable[Held]) -> tuple[HeldLease, ...]:

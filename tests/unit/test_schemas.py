@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from typing import Any
+import types
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
@@ -22,6 +23,15 @@ CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(
 @pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
 def test_every_generated_value_survives_encoding(c: codec.Codec[Any]) -> None:
     value = c._build(_named(generate_one(c.schema.parsed), c))
+    assert c.decode(c.encode(value)) == value
+
+
+@pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_record_with_all_or_none_of_its_optional_fields_survives(
+    c: codec.Codec[Any], empty: bool
+) -> None:
+    value = _filled(c.cls, empty)
     assert c.decode(c.encode(value)) == value
 
 
@@ -103,3 +113,24 @@ def test_too_little_memory_is_not_the_records_fault(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(codec, "schemaless_reader", starved)
     with pytest.raises(MemoryError):
         codec.HELD.decode(value)
+
+
+_SIZED = {"fingerprint": 16, "payload_hash": 32, "mac": 32}
+_SAMPLES = {str: "text", int: 7, float: 0.5, bytes: b"bytes", bool: True}
+
+
+def _filled(hint: Any, empty: bool) -> Any:
+    """A value of a type, with every optional field of its records left out or given."""
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        sized = {name: bytes(size) for name, size in _SIZED.items() if name in hints}
+        fields = {name: _filled(h, empty) for name, h in hints.items()} | sized
+        return cast("Any", hint)(**fields)
+    origin, options = get_origin(hint), get_args(hint)
+    if origin is types.UnionType:
+        return None if empty and type(None) in options else _filled(options[0], empty)
+    if origin is tuple:
+        return () if empty else (_filled(options[0], empty),)
+    if origin is dict:
+        return {} if empty else {"key": _filled(options[1], empty)}
+    return options[0] if origin is Literal else _SAMPLES[hint]
