@@ -10,8 +10,9 @@ from streams.serde.codec import JOB
 from streams.serde.records import Job
 
 _MOST = 1_000
-_LARGEST_BYTES = 4096
-"""Together they bound a partition's memo to some 10 MB; a larger job is decoded each time."""
+_LARGEST_BYTES = 2048
+"""A larger job is decoded each time. Together they bound what a partition's memo takes to about
+4 MB of typical jobs, and 10 MB of the largest ones."""
 
 
 class JobMemo:

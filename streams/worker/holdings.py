@@ -76,8 +76,8 @@ class Holdings:
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
-        self._slots: dict[tuple[str, int], Held] = {}  # those that run
-        self._alone: dict[tuple[str, int], Held] = {}  # those that run with the worker to itself
+        self._slots: dict[Held, None] = {}  # leases that run, in their order
+        self._alone: dict[Held, None] = {}  # those of them that have the worker to themselves
         self._read: OrderedDict[str, None] = OrderedDict()
 
     def read(self, lease: Lease) -> bool:
@@ -101,9 +101,10 @@ class Holdings:
             started_at = float("inf") if lease.alone else self._clock()
             waits = True if lease.alone else None
             held = Held(lease, basis, started_at, self._margin, waits=waits)
-            self._held[held.id] = self._slots[held.id] = held
+            self._held[held.id] = held
+            self._slots[held] = None
             if lease.alone:
-                self._alone[held.id] = held
+                self._alone[held] = None
             metrics.RUNNING.set(len(self._slots))
             return held
 
@@ -115,8 +116,8 @@ class Holdings:
         """The run is over: its slot is free, though its end may not be acknowledged yet."""
         with self.lock:
             held.running = False
-            del self._slots[held.id]
-            self._alone.pop(held.id, None)
+            del self._slots[held]
+            self._alone.pop(held, None)
             self.credits.give(held.lease.home_partition)
             metrics.RUNNING.set(len(self._slots))
         self.changed()
@@ -178,11 +179,11 @@ class Holdings:
 
     def running(self) -> list[Held]:
         with self.lock:
-            return list(self._slots.values())
+            return list(self._slots)
 
     def _closed(self) -> bool:
         """Whether no slot is offered at all, as long as one lease has all to itself, too."""
-        alone = any(not held.lost for held in self._alone.values())
+        alone = any(not held.lost for held in self._alone)
         return self.draining or self.blocked or not self.assigned or alone
 
 

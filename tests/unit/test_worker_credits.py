@@ -351,3 +351,17 @@ def test_no_partition_with_ready_jobs_waits_without_end(seed: int) -> None:
     # Each of the others may have its turn before: a job, and the way there and back.
     assert world.starved <= 5 + partitions * (1.5 + 2 * slow)
     assert world.declined <= max(3, 0.25 * world.leased)
+
+
+def test_two_runs_under_one_id_fill_two_slots_and_free_two() -> None:
+    holdings = Holdings(3, margin=1.0, partitions=1, clock=Clock())
+    holdings.assigned = True
+    holdings.credits.share(0)
+    lease = lease_to(0)
+    first, second = holdings.take(lease, 0.0), holdings.take(lease, 0.0)
+    assert first is not None
+    assert second is not None
+    assert holdings.free() == 1
+    holdings.vacate(second)
+    holdings.vacate(first)
+    assert (holdings.free(), holdings.credits.unused(0)) == (3, 3)
