@@ -35,9 +35,9 @@ from webhook_requests import SECRET, TENANTS, github, made
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
-from streams.tenants import SourceSettings, source_record
+from streams.tenants.settings import SourceSettings, source_record
 from streams.topology.load import load
-from streams.vault import local_vault
+from streams.vault.key_encryption import local_vault
 
 TOPOLOGY = load()
 KEY = b"b" * 32

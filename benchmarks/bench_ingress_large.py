@@ -28,8 +28,8 @@ from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.settings import Settings
-from streams.tenants import SourceSettings, source_record
-from streams.vault import local_vault
+from streams.tenants.settings import SourceSettings, source_record
+from streams.vault.key_encryption import local_vault
 
 MIB = 1024 * 1024
 BODY_BYTES = 25 * MIB

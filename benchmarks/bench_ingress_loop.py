@@ -22,21 +22,21 @@ from harness import Result, arguments, report
 from http_load import closed
 from webhook_requests import SECRET, TENANTS, made
 
-from ingress.connection import Listener
-from ingress.intake import Intake
-from ingress.key_maker import KeyMaker
-from ingress.quarantine import Quarantine
-from ingress.receiver import Receiver
-from ingress.references import References
-from ingress.rejections import Rejections
-from ingress.router import Router
-from ingress.sources import Source, SourceTable
-from streams.key_book import KeyBook
+from ingress.http.connection import Listener
+from ingress.http.router import Router
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.quarantine import Quarantine
+from ingress.receive.receiver import Receiver
+from ingress.receive.rejections import Rejections
+from ingress.tenants.references import References
+from ingress.tenants.sources import Source, SourceTable
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
-from streams.tenants import SourceSettings, source_record
+from streams.tenants.settings import SourceSettings, source_record
 from streams.topology.load import load
-from streams.vault import local_vault
+from streams.vault.key_encryption import local_vault
+from streams.vault.keyring import KeyBook
 
 REQUESTS, CONNECTIONS, ROUNDS = 8_000, 64, 5
 PARTS = {

@@ -28,7 +28,7 @@ from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.tenants import Rate, TenantSettings
+from streams.tenants.settings import Rate, TenantSettings
 
 QUIET, NOISY = TENANTS[:2]
 PER_SECOND = 50.0

@@ -34,9 +34,9 @@ from scale_schedule import schedule
 from streams.dispatcher import live_index
 from streams.dispatcher.leases import Running
 from streams.dispatcher.processor import Dispatcher
-from streams.dispatcher.roster import Roster
 from streams.dispatcher.routing import digest
-from streams.fairness import Ready, ReadyQueue
+from streams.dispatcher.worker_registry import Roster
+from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.context import TaskContext
 from streams.runtime.driver import VirtualClock
 from streams.serde.codec import COMMAND

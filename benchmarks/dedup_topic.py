@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 from outside import flush, producer
 
-from streams.runtime.offsets import latest
+from streams.kafka.offsets import latest
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import fingerprint, new_traceparent, partition_for
 from streams.serde.records import Envelope, PayloadRef

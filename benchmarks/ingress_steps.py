@@ -8,13 +8,13 @@ from collections.abc import Callable
 from harness import Result
 from webhook_requests import SECRET, made
 
-from ingress.normalize import Normalizer
-from ingress.signatures import SignedRequest, verifier
-from streams.data_key import DataKey, new_key_record
+from ingress.receive.normalize import Normalizer
+from ingress.schemes import SignedRequest, verifier
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef
-from streams.vault import local_vault
+from streams.vault.data_key import DataKey, new_key_record
+from streams.vault.key_encryption import local_vault
 
 ROUNDS = 5_000
 

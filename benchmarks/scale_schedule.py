@@ -23,12 +23,12 @@ from streams.serde.ids import new_id, partition_for
 from streams.serde.records import Command, Declined, Ended, Handler, PayloadRef, Submit
 from streams.topology.load import load
 from streams.topology.model import Topology
-from streams.worker.holdings import Held, Holdings
-from streams.worker.notices import Notices
-from streams.worker.outbox import Outbox, command
-from streams.worker.pulse import Identity, Pulse
-from streams.worker.reception import Reception
-from streams.worker.transport import Done, Inbox, Incoming
+from streams.worker.lease.heartbeater import Identity, Pulse
+from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.notices import Notices
+from streams.worker.lease.receiver import Reception
+from streams.worker.transport.contract import Done, Inbox, Incoming
+from streams.worker.transport.retrying_sender import Outbox, command
 
 WORKERS, SLOTS, JOBS, TENANTS = 4, 8, 200, 20
 KEY = b"k" * 32

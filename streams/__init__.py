@@ -3,8 +3,8 @@
 These names are the public API; everything else may change between releases.
 """
 
-from streams.app import App, Retry
 from streams.errors import PermanentError, RetryAfter, TransientError
-from streams.worker.context import Context
+from streams.worker.app import App, Retry
+from streams.worker.handler.context import Context
 
 __all__ = ["App", "Context", "PermanentError", "Retry", "RetryAfter", "TransientError"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streams import dedup, dispatcher, scheduler
+from streams import dispatcher, scheduler
+from streams.dedup import processor as dedup
 from streams.errors import ConfigError
 from streams.runtime.layouts import FUSED
 from streams.runtime.processor import FusedStage, Stage

@@ -13,7 +13,7 @@ from pathlib import Path
 import fault_points
 import slow_disk
 
-from streams.dedup import stage
+from streams.dedup.processor import stage
 from streams.runtime import restore
 from streams.runtime.runner import run_stage
 from streams.settings import load_settings

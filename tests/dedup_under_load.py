@@ -36,7 +36,7 @@ from verdict import (
     stores_as_changelogs,
 )
 
-from streams.dedup import stage
+from streams.dedup.processor import stage
 from streams.runtime.topics import Topics
 from streams.settings import load_settings
 from streams.state.bundle import changes_in

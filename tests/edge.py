@@ -13,16 +13,16 @@ import orjson
 from aiohttp import web
 from webhooks import VAULT, MemoryLog, source, tenant, topology, zendesk_signed
 
-from ingress.connection import Listener
-from ingress.intake import Intake
-from ingress.key_maker import KeyMaker
-from ingress.quarantine import Quarantine
-from ingress.receiver import Receiver
-from ingress.references import References
-from ingress.rejections import Rejections
-from ingress.router import Elsewhere, Router
-from ingress.sources import Source, SourceTable
-from streams.source_keys import Reference
+from ingress.http.connection import Listener
+from ingress.http.router import Elsewhere, Router
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.quarantine import Quarantine
+from ingress.receive.receiver import Receiver
+from ingress.receive.rejections import Rejections
+from ingress.tenants.references import References
+from ingress.tenants.sources import Source, SourceTable
+from streams.tenants.source_keys import Reference
 
 DISCORD_SIGNER = nacl.signing.SigningKey(b"\x07" * 32)
 DISCORD = DISCORD_SIGNER.verify_key.encode().hex().encode()

@@ -16,10 +16,10 @@ from typing import Any
 import worker_points
 
 from streams import App, Context, PermanentError, Retry, TransientError
-from streams.app import JobFunction
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
+from streams.worker.app import JobFunction
 from streams.worker.run import run
 
 HAPPENED = "HAPPENED"

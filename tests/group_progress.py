@@ -9,7 +9,7 @@ from conditions import eventually
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from stage_process import QUIET, Cluster
 
-from streams.kafka import SESSION_TIMEOUT_MS
+from streams.kafka.clients import SESSION_TIMEOUT_MS
 
 RECOVERY_SECONDS = 2 * SESSION_TIMEOUT_MS / 1000
 """Within it a stage works again after a fault: one session or transaction to run out, and to

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingress.server import run
+from ingress.http.server import run
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load

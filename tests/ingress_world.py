@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from webhooks import VAULT, source, topology, zendesk_signed
 
-from ingress.server import IngressServer
-from streams.key_book import KeyBook
+from ingress.http.server import IngressServer
 from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
+from streams.vault.keyring import KeyBook
 
 T = TypeVar("T")
 TOPICS = ("payloads", "events.received", "tenants", "dlq", "quarantine", "rejections")

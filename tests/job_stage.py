@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import fault_points
 
-from streams import dedup, dispatcher, pipeline, scheduler
+from streams import dispatcher, pipeline, scheduler
+from streams.dedup import processor as dedup
 from streams.runtime.processor import AnyStage
 from streams.runtime.runner import run_stage
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
-from streams.vault import read_key
+from streams.vault.key_encryption import read_key
 
 if __name__ == "__main__":
     fault_points.install()

@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streams.app import App
-from streams.data_key import DataKey, new_key_record
-from streams.key_book import KeyBook
 from streams.serde.codec import COMMAND, REPLY, TENANT
 from streams.serde.ids import new_id
 from streams.serde.keys import tenant_key
@@ -29,8 +26,11 @@ from streams.serde.records import (
     ReplyKind,
 )
 from streams.topology.model import LeasePolicy, Priority, Topology
-from streams.vault import Vault, local_vault
-from streams.worker.memory_transport import MemoryTransport, Sent
+from streams.vault.data_key import DataKey, new_key_record
+from streams.vault.key_encryption import Vault, local_vault
+from streams.vault.keyring import KeyBook
+from streams.worker.app import App
+from streams.worker.transport.memory import MemoryTransport, Sent
 from streams.worker.worker import Place, Worker
 
 B = TypeVar("B")

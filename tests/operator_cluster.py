@@ -23,11 +23,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
-from ingress.admission import SideDoor
-from streams.operator import parts
-from streams.operator.client import CallFailed, call
+from ingress.receive.admission import SideDoor
+from streams.cli.api_client import CallFailed, call
+from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
+from streams.operator.http import app_state as parts
 from streams.operator.run import build
-from streams.runtime.offsets import latest, offset_in, offsets_admin, request_offsets
 from streams.serde import ids, keys
 from streams.serde.codec import (
     COMMAND,

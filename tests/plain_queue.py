@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from streams.fairness import Ready
+from streams.fairness.ready_queue import Ready
 from streams.topology.model import Priority
 
 

@@ -33,7 +33,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 
-from streams.runtime.offsets import latest
+from streams.kafka.offsets import latest
 from streams.topology.model import Topology
 
 QUIET = {"log_level": 0}

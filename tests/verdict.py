@@ -26,7 +26,7 @@ from streams.state.memory import MemoryTables
 from streams.state.store import Backend, Checkpoint
 
 FINGERPRINT = slice(5, 21)
-"""Of a framed envelope (`streams.dedup`)."""
+"""Of a framed envelope (`streams.dedup.processor`)."""
 _FROM, _TO = b"", b"\xff" * 64
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import orjson
 
 from streams.errors import KafkaUnavailable
-from streams.key_book import KeyBook
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import Envelope, TenantRecord
-from streams.source_keys import Secret
-from streams.tenants import SourceSettings, source_record
+from streams.tenants.settings import SourceSettings, source_record
+from streams.tenants.source_keys import Secret
 from streams.topology.model import Priority, Route, Topology
-from streams.vault import Vault, local_vault
+from streams.vault.key_encryption import Vault, local_vault
+from streams.vault.keyring import KeyBook
 
 SECRET = b"a secret of forty characters, at the least"
 VAULT = local_vault(b"k" * 32)

@@ -18,25 +18,17 @@ import orjson
 from dispatching import CLUSTER_KEY, ROUTES, envelope
 from leasing import data_key
 
-from streams import (
-    App,
-    Context,
-    PermanentError,
-    Retry,
-    TransientError,
-    dedup,
-    dispatcher,
-    scheduler,
-)
-from streams.key_book import KeyBook
+from streams import App, Context, PermanentError, Retry, TransientError, dispatcher, scheduler
+from streams.dedup import processor as dedup
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import FusedStage, Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.records import TERMINAL, Command, Job, PayloadRef, Submit
 from streams.topology.load import load
-from streams.vault import local_vault
-from streams.worker.memory_transport import MemoryTransport, Sent
+from streams.vault.key_encryption import local_vault
+from streams.vault.keyring import KeyBook
+from streams.worker.transport.memory import MemoryTransport, Sent
 from streams.worker.worker import Place, Worker
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from fault_points import COMMANDS, FAULT_POINTS, FaultPoints
 
 from streams.serde.codec import COMMAND, REPLY
 from streams.serde.records import Heartbeat
-from streams.worker.kafka_transport import KafkaTransport
-from streams.worker.transport import Done
+from streams.worker.transport.contract import Done
+from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Worker
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rocksdict import Rdict, WriteBatch
 
-from streams.kafka import consumer_config, producer_config
+from streams.kafka.clients import consumer_config, producer_config
 from streams.settings import Settings
 from streams.state.rocksdb_memory import RocksMemory
 

@@ -14,14 +14,14 @@ from typing import IO
 from streams.broker.java import environment
 from streams.errors import BrokerError
 
-_KEEPER = Path(__file__).with_name("keeper.py")
+_KEEPER = Path(__file__).with_name("jvm_reaper.py")
 # The keeper gives the JVM 20 s to stop before it kills it.
 _STOP_SECONDS = 30.0
 _START_SECONDS = 10.0
 
 
 class KeptProcess:
-    """A command that ends when this process ends, in whatever way (`streams.broker.keeper`)."""
+    """A command that ends when this process ends, in whatever way (`streams.broker.jvm_reaper`)."""
 
     def __init__(self, keeper: subprocess.Popen[bytes], pid: int) -> None:
         self._keeper = keeper

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streams.demo.scenario import LEAST_EVENTS
+from streams.demo.world.scenario import LEAST_EVENTS
 from streams.errors import ConfigError
 from streams.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from streams.demo.evidence import Evidence
-    from streams.demo.report import Report
-    from streams.demo.scenario import Scenario
+    from streams.demo.verdict.evidence import Evidence
+    from streams.demo.verdict.report import Report
+    from streams.demo.world.scenario import Scenario
 
 
 def demo(
@@ -55,8 +55,8 @@ def demo(
 
     Example: tidegate demo --events 1000 --redeliveries 3 --kill --before
     """
-    from streams.demo.report import Report
-    from streams.demo.scenario import compose
+    from streams.demo.verdict.report import Report
+    from streams.demo.world.scenario import compose
 
     seed = secrets.randbelow(10**6) if seed is None else seed
     report = Report(as_json=as_json)
@@ -80,10 +80,10 @@ def _play(
     before: bool,
 ) -> dict[str, Any]:
     """Before, then now; shows the tables and returns the figures."""
-    from streams.demo.before import act_before
-    from streams.demo.figures import figures
-    from streams.demo.judge import judge
-    from streams.demo.run import APART, FUSED, OVERLAY, perform
+    from streams.demo.play.before import act_before
+    from streams.demo.play.run import APART, FUSED, OVERLAY, perform
+    from streams.demo.verdict.figures import figures
+    from streams.demo.verdict.judge import judge
 
     naive = None
     if before:

@@ -10,9 +10,9 @@ import sys
 
 import typer
 
-from streams.app import load_app
 from streams.dev.process import describe_end
 from streams.errors import ConfigError
+from streams.worker.app import load_app
 
 
 def check(target: str) -> None:

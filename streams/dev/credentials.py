@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streams.errors import ConfigError
 from streams.settings import Settings
-from streams.vault import KEY_BYTES
+from streams.vault.key_encryption import KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What one port for all serves beside the hooks: the operator's API, readiness, metrics of all.
 
-The hooks an ingress answers itself, on the same port (`ingress/public_port.py`).
+The hooks an ingress answers itself, on the same port (`ingress/http/public_port.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from streams.dev.layout import Member
 from streams.dev.readiness import unready
 from streams.dev.scrape import merged_metrics
-from streams.http_forward import Origin, forward, forwarding_session
-from streams.http_problem import problem
+from streams.http.forward import Origin, forward, forwarding_session
+from streams.http.problem import problem
 
 _API = "/v1/"
 _LARGEST_BODY = 1 << 40  # the process behind decides

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ingress.public_port import PUBLIC_FD, PUBLIC_REST
+from ingress.http.public_port import PUBLIC_FD, PUBLIC_REST
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
 from streams.runtime.layouts import FUSED, LayoutName

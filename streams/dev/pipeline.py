@@ -12,13 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from ingress.public_port import BACKLOG, handed_down
+from ingress.http.public_port import BACKLOG, handed_down
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import HOST
 from streams.broker.status import read_status
 from streams.dev.broker import SupervisedBroker
-from streams.dev.claim import claimed, write_state
 from streams.dev.credentials import Credentials, credentials
+from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.front import Front, serve
 from streams.dev.layout import Layout, Member, environment, members, waves
 from streams.dev.output import Output

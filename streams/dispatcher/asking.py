@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams.dispatcher.answers import TOPIC
-from streams.dispatcher.board import Board
+from streams.dispatcher.run_queue import Board
 from streams.serde.records import Reply, ReplyKind
 from streams.topology.model import Topology
 

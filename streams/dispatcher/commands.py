@@ -9,9 +9,9 @@ from streams.dispatcher.events import Events
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.replays import Replays
 from streams.dispatcher.requests import Requests
-from streams.dispatcher.roster import Roster
 from streams.dispatcher.runs import Runs
 from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.worker_registry import Roster
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.worker_registry import Roster
 from streams.runtime.processor import Context
 from streams.topology.model import LeasePolicy
 

@@ -15,7 +15,7 @@ import structlog
 
 from streams.dispatcher import metrics
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.worker_registry import Roster
 from streams.serde.codec import HELD
 from streams.serde.keys import after, held_key
 from streams.serde.records import Held

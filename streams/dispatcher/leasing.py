@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import structlog
 
 from streams.dispatcher import attempts, metrics
-from streams.dispatcher.board import Board
 from streams.dispatcher.jobs import begun
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.run_queue import Board
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.workers import Worker
 from streams.retry_policy import effective_policy

@@ -11,9 +11,9 @@ import structlog
 from streams import dead_letter, ledger
 from streams.dispatcher import attempts, jobs, metrics, routing
 from streams.dispatcher.answers import answer
-from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import Running
+from streams.dispatcher.run_queue import Board
 from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, release_delay, retry_delay

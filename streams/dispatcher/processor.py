@@ -13,7 +13,6 @@ from itertools import chain, islice
 
 from streams.dispatcher import answers, live_index, metrics, names
 from streams.dispatcher.asking import Asking
-from streams.dispatcher.board import Board
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
@@ -22,12 +21,13 @@ from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.parked import ParkedIds
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.run_queue import Board
 from streams.dispatcher.strangers import Strangers
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.takeover import take_over
 from streams.dispatcher.tenants import Tenants
 from streams.dispatcher.unhandled import UnhandledTypes
+from streams.dispatcher.worker_registry import Roster
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.worker_registry import Roster
 from streams.errors import PoisonRecord
 from streams.serde.records import Cancel, Command, Job, Move, Submit, Wake
 from streams.topology.model import Topology

@@ -10,8 +10,8 @@ from streams.dispatcher import attempts, metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
 from streams.dispatcher.leases import Running
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
 from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.worker_registry import Roster
 from streams.serde import keys
 from streams.serde.records import (
     Checkpoint,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 
 from streams.dispatcher import live_index
-from streams.dispatcher.board import Board
 from streams.dispatcher.job_store import JobStore
+from streams.dispatcher.run_queue import Board
 from streams.runtime.processor import Context
 
 _AT_ONCE = 1_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import structlog
 
-from streams.dispatcher.board import Board
+from streams.dispatcher.run_queue import Board
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT

@@ -11,8 +11,8 @@ from streams.dispatcher import buried, metrics
 from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.roster import Roster
 from streams.dispatcher.routing import pool_of
+from streams.dispatcher.worker_registry import Roster
 from streams.runtime.processor import Context
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore

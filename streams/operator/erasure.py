@@ -14,11 +14,11 @@ from functools import partial
 import orjson
 import structlog
 
-from streams.operator import tenant_queries
-from streams.operator.parts import SUBMITTED_BY, Parts, now_ms
-from streams.operator.projections import Row
+from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.read_model import tenant_queries
+from streams.operator.read_model.projections import Row
 from streams.serde.records import TenantRecord
-from streams.tenants import TenantSettings
+from streams.tenants.settings import TenantSettings
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from typing import get_args
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from streams.operator import queries
-from streams.operator.database import Database
-from streams.operator.follower import Follower
+from streams.operator.read_model import queries
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.follower import Follower
 from streams.serde.records import JobStatus
 
 _COUNTED_EVERY_SECONDS = 1.0

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from streams.errors import VaultError
-from streams.operator import tenant_queries
 from streams.operator.erasure import destroy_erased
-from streams.operator.parts import Parts, replacing
-from streams.operator.projections import Row
+from streams.operator.http.app_state import Parts, replacing
+from streams.operator.read_model import tenant_queries
+from streams.operator.read_model.projections import Row
 from streams.serde.records import TenantRecord
-from streams.tenants import resealed
+from streams.tenants.settings import resealed
 
 _PAGE = 100
 

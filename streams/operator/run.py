@@ -12,40 +12,38 @@ from aiohttp import web
 from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
-from streams.admission import Admissions
 from streams.errors import ConfigError, PoisonRecord, StageFailed
-from streams.kafka import AwaitedProducer
-from streams.key_book import KeyBook
-from streams.operator import (
-    api_dead_letters,
-    api_duplicates,
-    api_effects,
-    api_events,
-    api_jobs,
-    api_payloads,
-    api_quarantine,
-    api_rejections,
-    api_routing,
-    api_tenants,
-    api_vault,
-    api_waiting,
-)
-from streams.operator.arrivals import Arrivals
-from streams.operator.database import Database
-from streams.operator.follower import Follower
-from streams.operator.gate import authenticated, caught_up, newline_ended, problems
-from streams.operator.job_request import MAX_INPUT_BYTES
+from streams.kafka.clients import AwaitedProducer
+from streams.kafka.payload_reader import PayloadReader
+from streams.operator.http import dead_letters as api_dead_letters
+from streams.operator.http import duplicates as api_duplicates
+from streams.operator.http import effects as api_effects
+from streams.operator.http import events as api_events
+from streams.operator.http import jobs as api_jobs
+from streams.operator.http import payloads as api_payloads
+from streams.operator.http import quarantine as api_quarantine
+from streams.operator.http import rejections as api_rejections
+from streams.operator.http import routing as api_routing
+from streams.operator.http import tenants as api_tenants
+from streams.operator.http import vault as api_vault
+from streams.operator.http import waiting as api_waiting
+from streams.operator.http.app_state import PARTS, Parts
+from streams.operator.http.gate import authenticated, caught_up, newline_ended, problems
+from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
-from streams.operator.parts import PARTS, Parts
-from streams.operator.recency import Recency
-from streams.operator.record_producer import RecordReplays
-from streams.payload_reader import PayloadReader
-from streams.process_end import ProcessEnd
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.follower import Follower
+from streams.operator.read_model.recency import Recency
+from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.replay.producer import RecordReplays
+from streams.process.end import ProcessEnd
 from streams.settings import Settings
-from streams.tenants_follower import Failed, TenantsFollower
+from streams.tenants.admission import Admissions
+from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
-from streams.vault import Vault, open_vault
+from streams.vault.key_encryption import Vault, open_vault
+from streams.vault.keyring import KeyBook
 
 log = structlog.get_logger(__name__)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator import queries
-from streams.operator.parts import Parts, not_shown
-from streams.operator.refusal import Refusal
+from streams.operator.http.app_state import Parts, not_shown
+from streams.operator.http.refusal import Refusal
+from streams.operator.http.views import Json
+from streams.operator.read_model import queries
 from streams.operator.turns import Asked, Subject
 from streams.operator.verdicts import letters, outstanding, verdict
-from streams.operator.views import Json
 from streams.serde.records import TERMINAL, Job, Submit
 
 

@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streams.operator import letter_queries
-from streams.operator.parts import Parts
-from streams.operator.projections import RowKey
-from streams.operator.refusal import Refusal
+from streams.operator.http.app_state import Parts
+from streams.operator.http.refusal import Refusal
+from streams.operator.read_model import letter_queries
+from streams.operator.read_model.projections import RowKey
 from streams.operator.turns import Asked, Subject
 from streams.serde.records import CommandBody, DeadLetter
 

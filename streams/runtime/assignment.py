@@ -15,11 +15,11 @@ from typing import Any
 import structlog
 from confluent_kafka.admin import AdminClient
 
+from streams.kafka.offsets import Place, earliest, offset_in, request_offsets
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
 from streams.runtime.context import ReadThrough
 from streams.runtime.fused_task import task_of
-from streams.runtime.offsets import Place, earliest, offset_in, request_offsets
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage
 from streams.runtime.restore import Restore, Restoring

@@ -20,8 +20,8 @@ import structlog
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streams.kafka.offsets import Place, latest, offset_in, request_offsets
 from streams.runtime import metrics
-from streams.runtime.offsets import Place, latest, offset_in, request_offsets
 
 log = structlog.get_logger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streams.kafka.failures import Outage
+from streams.kafka.offsets import Place, latest, offset_in, request_offsets
 from streams.runtime.clock import boot_seconds
-from streams.runtime.failures import Outage
-from streams.runtime.offsets import Place, latest, offset_in, request_offsets
 
 _PATIENCE_SECONDS = 5.0
 

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, KafkaUnavailable
-from streams.kafka import SESSION_TIMEOUT_MS, consumer_config
+from streams.kafka.clients import SESSION_TIMEOUT_MS, consumer_config
 from streams.settings import Settings
 from streams.topology.model import Topology
 

@@ -18,8 +18,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from streams.kafka.offsets import earliest, latest, offset_in, request_offsets
 from streams.runtime.backends import fold
-from streams.runtime.offsets import earliest, latest, offset_in, request_offsets
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend, Checkpoint
 

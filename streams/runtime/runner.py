@@ -17,17 +17,17 @@ from confluent_kafka import KafkaException
 
 from streams import telemetry
 from streams.errors import Fenced, StageFailed, StoreDamaged
-from streams.kafka import consumer_config, producer_config
+from streams.kafka.clients import consumer_config, producer_config
+from streams.kafka.failures import Outage
+from streams.kafka.offsets import offsets_admin
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.blocked import BlockedInputs
 from streams.runtime.broker_time import broker_clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
-from streams.runtime.failures import Outage
 from streams.runtime.lag import Lag
 from streams.runtime.layouts import refuse_left, refuse_other
-from streams.runtime.offsets import offsets_admin
 from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
 from streams.runtime.state_directory import StateDirectory

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.runtime.failures import MISSING, REFUSED
+from streams.kafka.failures import MISSING, REFUSED
 from streams.runtime.partition_task import PartitionTask
 from streams.state.store import Logged
 

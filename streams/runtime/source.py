@@ -18,8 +18,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import Fenced, TidegateError
-from streams.kafka import consumer_config
-from streams.runtime.failures import Outage, Verdict, classify_read
+from streams.kafka.clients import consumer_config
+from streams.kafka.failures import Outage, Verdict, classify_read
 from streams.runtime.processor import Record
 from streams.settings import Settings
 

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams.errors import ConfigError, StageFailed
+from streams.kafka.failures import Outage
 from streams.runtime.broker_time import TOPIC as CLOCK
-from streams.runtime.failures import Outage
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import AnyStage
 from streams.runtime.topic_settings import checked, refuse_unfit

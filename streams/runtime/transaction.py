@@ -15,16 +15,16 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.errors import Fenced
-from streams.kafka import SESSION_TIMEOUT_MS
+from streams.kafka.abandonable_call import Hung, WatchedThread
+from streams.kafka.clients import SESSION_TIMEOUT_MS
+from streams.kafka.failures import REFUSED, Outage, Verdict, classify, classify_produce
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
-from streams.runtime.failures import REFUSED, Outage, Verdict, classify, classify_produce
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
 from streams.runtime.topics import StageTopics
-from streams.runtime.watched import Hung, WatchedThread
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
-from streams.kafka import wait_for_broker
+from streams.kafka.clients import wait_for_broker
 from streams.running import read_state
 from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings

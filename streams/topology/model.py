@@ -16,7 +16,7 @@ MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's own default of `max.message.bytes`: 1 MiB and the overhead of one batch."""
 
 PRODUCER_BATCH_BYTES = 1_000_000
-"""The most that a producer sends as one batch, framing included: see `streams/kafka.py`.
+"""The most that a producer sends as one batch, framing included: see `streams/kafka/clients.py`.
 
 A broker measures whole batches: a topic that takes less refuses records that are small themselves.
 """

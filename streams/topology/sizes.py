@@ -35,11 +35,11 @@ def largest() -> Iterator[tuple[str, int, str]]:
 
     The limits are imported here, and only to explain: a process of one stage loads no other.
     """
-    from streams.data_key import CHUNK_BYTES
     from streams.dispatcher.leasing import MAX_LEASE_BYTES
     from streams.runtime.poison import KEY_CAP, VALUE_CAP
-    from streams.vault import NONCE_BYTES
-    from streams.worker.values import MAX_BYTES
+    from streams.vault.data_key import CHUNK_BYTES
+    from streams.vault.key_encryption import NONCE_BYTES
+    from streams.worker.handler.values import MAX_BYTES
 
     yield "payloads", NONCE_BYTES + CHUNK_BYTES, "a sealed chunk of a body"
     yield "jobs.work.*", MAX_LEASE_BYTES, "a lease with its input and steps"

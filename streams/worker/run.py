@@ -11,19 +11,19 @@ import structlog
 import uvloop
 from confluent_kafka import Message
 
-from streams.app import App
-from streams.daemon_thread import in_daemon_thread
 from streams.errors import ConfigError, PoisonRecord
-from streams.kafka import wait_for_broker
-from streams.key_book import KeyBook
-from streams.process_end import end_within
+from streams.kafka.clients import wait_for_broker
+from streams.process.daemon_thread import in_daemon_thread
+from streams.process.end import end_within
 from streams.settings import Settings
 from streams.telemetry import serve_probes
-from streams.tenants_follower import TenantsFollower
+from streams.tenants.follower import TenantsFollower
 from streams.topology.model import Topology
-from streams.vault import Vault, open_vault, read_key
-from streams.worker.kafka_transport import KafkaTransport
-from streams.worker.watchdog import EXIT_CODE
+from streams.vault.key_encryption import Vault, open_vault, read_key
+from streams.vault.keyring import KeyBook
+from streams.worker.app import App
+from streams.worker.handler.watchdog import EXIT_CODE
+from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Place, Worker
 
 log = structlog.get_logger(__name__)

@@ -11,31 +11,31 @@ from typing import Any
 import structlog
 from uuid_utils import uuid7
 
-from streams.app import App
-from streams.daemon_thread import in_daemon_thread
 from streams.errors import LeaseLost
-from streams.key_book import KeyBook
+from streams.process.daemon_thread import in_daemon_thread
 from streams.runtime.clock import boot_seconds
 from streams.serde.records import Ended
 from streams.topology.model import Topology
+from streams.vault.keyring import KeyBook
 from streams.worker import metrics
-from streams.worker.alone import Alone
-from streams.worker.context import Context
-from streams.worker.effects import Claimant, Effects
-from streams.worker.ended_runs import EndedRuns
-from streams.worker.ending import Ending, raised
-from streams.worker.execution import Execution
-from streams.worker.holdings import GRACE_SECONDS, Held, Holdings
-from streams.worker.notices import Notices
-from streams.worker.outbox import Outbox, command
-from streams.worker.payloads import Payloads
-from streams.worker.pulse import Identity, Pulse
-from streams.worker.reception import Reception
-from streams.worker.replies import Replies
-from streams.worker.session import Session
-from streams.worker.steps import Steps
-from streams.worker.transport import Incoming, Transport
-from streams.worker.watchdog import Watchdog
+from streams.worker.app import App
+from streams.worker.handler.context import Context
+from streams.worker.handler.effects import Claimant, Effects
+from streams.worker.handler.ended_runs import EndedRuns
+from streams.worker.handler.execution import Execution
+from streams.worker.handler.payloads import Payloads
+from streams.worker.handler.run_result import Ending, raised
+from streams.worker.handler.session import Session
+from streams.worker.handler.steps import Steps
+from streams.worker.handler.watchdog import Watchdog
+from streams.worker.lease.alone import Alone
+from streams.worker.lease.heartbeater import Identity, Pulse
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held, Holdings
+from streams.worker.lease.notices import Notices
+from streams.worker.lease.receiver import Reception
+from streams.worker.transport.contract import Incoming, Transport
+from streams.worker.transport.replies import Replies
+from streams.worker.transport.retrying_sender import Outbox, command
 
 log = structlog.get_logger(__name__)
 

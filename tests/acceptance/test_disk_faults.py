@@ -16,7 +16,7 @@ from slow_disk import WRITE_GATE, waits_at
 from small_disk import MIB, SmallDisk, small_disk
 
 from streams.broker.embedded import EmbeddedKafka
-from streams.kafka import SESSION_TIMEOUT_MS
+from streams.kafka.clients import SESSION_TIMEOUT_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

@@ -18,7 +18,7 @@ from conftest import KafkaUnderTest
 from dedup_under_load import DedupUnderLoad
 from kafka_proxy import Api, Fault, KafkaProxy
 
-from streams.kafka import SESSION_TIMEOUT_MS
+from streams.kafka.clients import SESSION_TIMEOUT_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

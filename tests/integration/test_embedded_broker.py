@@ -29,7 +29,7 @@ from streams.broker.config import BrokerSecurity
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.status import is_broker, read_status
 from streams.errors import BrokerError
-from streams.runtime.offsets import latest
+from streams.kafka.offsets import latest
 
 pytestmark = pytest.mark.broker
 

@@ -13,12 +13,12 @@ from conditions import eventually
 from ingress_world import PARTITIONS, Hooks, World, given, started
 from webhooks import VAULT, signed, source, tenant, ticket, topology
 
-from ingress.server import IngressServer
-from streams.data_key import CHUNK_BYTES
+from ingress.http.server import IngressServer
 from streams.errors import ConfigError
 from streams.serde import ids
 from streams.serde.codec import DEAD_LETTER, ENVELOPE, QUARANTINED, REJECTION
 from streams.serde.keys import tenant_key
+from streams.vault.data_key import CHUNK_BYTES
 
 pytestmark = pytest.mark.broker
 

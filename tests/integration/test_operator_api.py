@@ -26,9 +26,9 @@ from operator_cluster import (
     running,
 )
 
-from streams.operator import parts
-from streams.operator.client import CallFailed
-from streams.operator.session import Session
+from streams.cli.api_client import CallFailed
+from streams.operator.http import app_state as parts
+from streams.operator.read_model.session import Session
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit

@@ -26,7 +26,7 @@ from operator_cluster import (
     running,
 )
 
-from streams.operator import parts
+from streams.operator.http import app_state as parts
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND
 from streams.serde.records import Attempt, Command, Held, Move, Replay, Reroute, Settle

@@ -22,9 +22,7 @@ from operator_cluster import (
     running,
 )
 
-from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
-from streams.key_book import KeyBook
-from streams.operator.client import CallFailed, download
+from streams.cli.api_client import CallFailed, download
 from streams.serde import ids
 from streams.serde.codec import DUPLICATE, ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
@@ -37,7 +35,9 @@ from streams.serde.records import (
     Rejection,
 )
 from streams.topology.model import Route
-from streams.vault import local_vault
+from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.key_encryption import local_vault
+from streams.vault.keyring import KeyBook
 
 pytestmark = pytest.mark.broker
 

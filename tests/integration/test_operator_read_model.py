@@ -20,7 +20,7 @@ from operator_cluster import (
 )
 
 from streams.broker.embedded import EmbeddedKafka
-from streams.operator.client import CallFailed
+from streams.cli.api_client import CallFailed
 from streams.serde.keys import checkpoint_key
 from streams.serde.records import EventInfo, PayloadRef, Progress
 

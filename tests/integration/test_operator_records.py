@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from conftest import KafkaUnderTest
 from operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, running
 
-from streams.operator import record_producer
-from streams.operator.record_producer import ReplayTransaction
+from streams.operator.replay import producer as record_producer
+from streams.operator.replay.producer import ReplayTransaction
 from streams.serde.codec import COMMAND, DEAD_LETTER
 from streams.serde.records import Command, DeadLetter, Heartbeat, Replay, Submit
 

@@ -12,11 +12,11 @@ import pytest
 from conftest import KafkaUnderTest
 from operator_cluster import Cluster, RunningOperator, make_cluster, running
 
-from streams.operator.client import CallFailed
+from streams.cli.api_client import CallFailed
 from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey
-from streams.source_keys import MOST_KEYS, open_secret
-from streams.vault import local_vault
+from streams.tenants.source_keys import MOST_KEYS, open_secret
+from streams.vault.key_encryption import local_vault
 
 pytestmark = pytest.mark.broker
 

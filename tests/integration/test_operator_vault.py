@@ -21,15 +21,15 @@ from conftest import KafkaUnderTest
 from operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, make_job, running
 
 from streams.broker.embedded import EmbeddedKafka
-from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
-from streams.key_book import KeyBook
-from streams.operator.client import CallFailed
+from streams.cli.api_client import CallFailed
 from streams.serde import keys
 from streams.serde.codec import TENANT
 from streams.serde.records import EventInfo, Job, PayloadRef, TenantRecord
 from streams.settings import Settings
-from streams.source_keys import keys_of, open_secret
-from streams.vault import local_vault
+from streams.tenants.source_keys import keys_of, open_secret
+from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.key_encryption import local_vault
+from streams.vault.keyring import KeyBook
 
 pytestmark = pytest.mark.broker
 
@@ -263,7 +263,7 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the topology's own settings, but for the hour that the cleaner may take."""
-    monkeypatch.setattr("streams.operator.follower._HOUSEKEEPING_SECONDS", 0.5)
+    monkeypatch.setattr("streams.operator.read_model.follower._HOUSEKEEPING_SECONDS", 0.5)
     with EmbeddedKafka(tmp_path / "kafka", extra={"log.cleaner.backoff.ms": "200"}) as broker:
         data_dir = tmp_path / "data"
         data_dir.mkdir()

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, TopicPartition
 from counting import counting_stage, counting_topology
 from stage_process import Cluster
 
-from streams.kafka import consumer_config, producer_config
+from streams.kafka.clients import consumer_config, producer_config
+from streams.kafka.failures import Outage
 from streams.runtime.clock import SystemClock
-from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.task import Task

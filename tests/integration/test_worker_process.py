@@ -26,7 +26,6 @@ from leasing import CLUSTER_KEY
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import pick_free
-from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.serde.codec import COMMAND, DEAD_LETTER, PROGRESS, REPLY, TENANT
 from streams.serde.ids import new_id
 from streams.serde.keys import tenant_key
@@ -45,7 +44,8 @@ from streams.serde.records import (
     Reply,
     TenantRecord,
 )
-from streams.vault import local_vault
+from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.key_encryption import local_vault
 
 pytestmark = pytest.mark.broker
 

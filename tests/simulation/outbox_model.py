@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from streams.errors import KafkaUnavailable
 from streams.serde.records import PayloadRef
-from streams.worker.transport import Done, Inbox
+from streams.worker.transport.contract import Done, Inbox
 
 Deadline = Callable[[], float]
 Acked = Callable[[bool], None]

@@ -15,8 +15,8 @@ from simulation.handlers import SCRIPTS, fate, root_of
 from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
 from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
-from streams.worker.holdings import Held
-from streams.worker.session import LATE_SECONDS
+from streams.worker.handler.session import LATE_SECONDS
+from streams.worker.lease.held_leases import Held
 
 if TYPE_CHECKING:
     from simulation.worker_model import WorkerModel

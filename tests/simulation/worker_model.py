@@ -17,12 +17,12 @@ from simulation.run_model import MARGIN, RunModel
 from streams.serde.codec import REPLY
 from streams.serde.records import CommandBody, Lease
 from streams.topology.model import LeasePolicy
-from streams.worker.holdings import Held, Holdings
-from streams.worker.notices import Notices
-from streams.worker.outbox import Outbox, command
-from streams.worker.pulse import Identity, Pulse
-from streams.worker.reception import Reception
-from streams.worker.transport import Incoming
+from streams.worker.lease.heartbeater import Identity, Pulse
+from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.notices import Notices
+from streams.worker.lease.receiver import Reception
+from streams.worker.transport.contract import Incoming
+from streams.worker.transport.retrying_sender import Outbox, command
 
 CLUSTER_KEY = b"k" * 32
 DRAIN = 20.0

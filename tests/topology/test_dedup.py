@@ -13,7 +13,7 @@ import starved_dedup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams import dedup
+from streams.dedup import processor as dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dispatching import Desk, ScriptedWorker
 
-from streams.dispatcher.board import Board
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.run_queue import Board
+from streams.dispatcher.worker_registry import Roster
 from streams.serde.keys import join
 from streams.serde.records import Heartbeat, HeldLease, Lease
 from streams.topology.model import JobType, Topic

@@ -8,7 +8,8 @@ import pytest
 from dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
 from prometheus_client import REGISTRY
 
-from streams import dedup, dispatcher
+from streams import dispatcher
+from streams.dedup import processor as dedup
 from streams.dispatcher.kept_events import KeptEvents
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
 
-from streams import dedup, dispatcher, scheduler
+from streams import dispatcher, scheduler
+from streams.dedup import processor as dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Stage
 from streams.serde.codec import DEAD_LETTER, ENVELOPE

@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streams.demo.delivery import Answer
-from streams.demo.evidence import Evidence, Records, Submitted
-from streams.demo.fold import StoreFinding
-from streams.demo.kill import Kill
-from streams.demo.operator_api import Listed
-from streams.demo.recorder import Call, Start
-from streams.demo.scenario import (
+from streams.demo.play.kill import Kill
+from streams.demo.play.operator_api import Listed
+from streams.demo.verdict.evidence import Evidence, Records, Submitted
+from streams.demo.verdict.fold import StoreFinding
+from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.world.delivery import Answer
+from streams.demo.world.recorder import Call, Start
+from streams.demo.world.scenario import (
     CAP,
     CAPPED_TENANT,
     DELAYED_TENANT,
@@ -23,8 +24,7 @@ from streams.demo.scenario import (
     Ticket,
     compose,
 )
-from streams.demo.tape import Seen
-from streams.demo.tools import Caller
+from streams.demo.world.tools import Caller
 from streams.serde.codec import COMMAND
 from streams.serde.ids import event_job_id, fingerprint, submitted_job_id
 from streams.serde.records import (

@@ -11,8 +11,8 @@ import pytest
 
 import streams
 from streams import App, Context, Retry
-from streams.app import load_app
 from streams.errors import ConfigError
+from streams.worker.app import load_app
 
 
 async def handler(ctx: Context) -> None: ...

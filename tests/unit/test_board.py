@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from streams.dispatcher.board import Board
 from streams.dispatcher.jobs import FIRST, begun, from_submission
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.run_queue import Board
+from streams.dispatcher.worker_registry import Roster
 from streams.serde.records import Command, Handler, Heartbeat, Job, Submit
 from streams.topology.load import load
 from streams.topology.model import JobType, Limit, Topology

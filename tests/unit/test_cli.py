@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from streams import cli
+from streams.cli import main as cli
 from streams.errors import ConfigError, TidegateError
 from streams.serde.records import JobStatus
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.demo.before import act_before
-from streams.demo.delivery import Vendor, sign
-from streams.demo.scenario import compose
+from streams.demo.play.before import act_before
+from streams.demo.world.delivery import Vendor, sign
+from streams.demo.world.scenario import compose
 
 
 async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:

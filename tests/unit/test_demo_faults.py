@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from streams.demo.faults import Faults
-from streams.demo.recorder import Recorder
-from streams.demo.scenario import TENANTS
-from streams.demo.tape import Seen
-from streams.demo.tools import Caller, Tools
+from streams.demo.play.faults import Faults
+from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.world.recorder import Recorder
+from streams.demo.world.scenario import TENANTS
+from streams.demo.world.tools import Caller, Tools
 from streams.dev.layout import Member
 from streams.serde.records import Schedule
 
@@ -94,7 +94,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The faults' clock stands at `NOW`: `DUE_SOON` stays due soon, however slow the machine."""
-    monkeypatch.setattr("streams.demo.faults.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("streams.demo.play.faults.time", SimpleNamespace(time=lambda: NOW))
 
 
 def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:

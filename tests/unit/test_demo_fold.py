@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from streams.demo.fold import Entry, compare, in_bundle
+from streams.demo.verdict.fold import Entry, compare, in_bundle
 from streams.errors import TidegateError
 from streams.state.bundle import bundles
 from streams.state.key_value import KeyValueBackend

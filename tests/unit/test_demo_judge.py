@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from honest_run import T0, HonestRun, call, job_id, kill, seen
 
-from streams.demo.effects import count_repeats
-from streams.demo.fold import StoreFinding
-from streams.demo.judge import STRUCK, Verdict, judge
-from streams.demo.scenario import CAP, CAPPED_TENANT, TENANTS
+from streams.demo.verdict.effects import count_repeats
+from streams.demo.verdict.fold import StoreFinding
+from streams.demo.verdict.judge import STRUCK, Verdict, judge
+from streams.demo.world.scenario import CAP, CAPPED_TENANT, TENANTS
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streams.demo.recorder import Recorder
-from streams.demo.tools import Caller, Tools
+from streams.demo.world.recorder import Recorder
+from streams.demo.world.tools import Caller, Tools
 
 MARKERS = {"acme": "marker-a", "globex": "marker-g"}
 ACME = Caller("acme", "job_1", "run_1", 1, 42)

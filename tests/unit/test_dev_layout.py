@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from streams.dev.claim import claimed, write_state
 from streams.dev.credentials import credentials, signing_secret
+from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.layout import Layout, environment, members, process_spec, waves
 from streams.dev.pipeline import listen, listen_within
 from streams.errors import ConfigError
 from streams.running import read_state
 from streams.settings import load_settings
-from streams.vault import read_key
+from streams.vault.key_encryption import read_key
 
 TOKEN = "not-for-everyone"
 
@@ -116,7 +116,7 @@ def test_a_second_pipeline_on_the_directory_is_refused_with_who_is_there(tmp_pat
 
 def test_the_claim_of_a_killed_pipeline_is_void_but_its_state_is_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from streams.dev.claim import *\n"
+        "import os, sys; from pathlib import Path; from streams.dev.data_dir_lock import *\n"
         "d = Path(sys.argv[1])\n"
         "with claimed(d):\n  write_state(d, {'pid': 1}); os.kill(os.getpid(), 9)"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from streams.dispatcher.jobs import FIRST, from_submission
 from streams.dispatcher.leases import Running
-from streams.dispatcher.roster import Roster
+from streams.dispatcher.worker_registry import Roster
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease, Job, Submit
 from streams.topology.load import load
 from streams.topology.model import LeasePolicy

@@ -11,14 +11,14 @@ import pytest
 import typer
 from prometheus_client import REGISTRY
 
-from ingress import problems
-from ingress.presets import PRESETS
-from streams.cli import application
+from ingress.http import problems
+from ingress.schemes.presets import PRESETS
+from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
-from streams.operator.queries import Counts
+from streams.operator.read_model.queries import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
-from streams.signature_options import OPTIONS
+from streams.tenants.signature_options import OPTIONS
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
     "ingress.quarantine", "ingress.receiver", "ingress.references", "ingress.router",
-    "streams.dedup",
+    "streams.dedup.processor",
     "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_queue import PlainQueue
 
-from streams.fairness import Ready, ReadyQueue
+from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.topology.model import Priority
 
 PRIORITIES = {

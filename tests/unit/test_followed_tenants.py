@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from streams import tenants_follower
 from streams.errors import PoisonRecord, StageFailed
+from streams.kafka.payload_reader import PayloadReader
 from streams.operator.run import _read_payloads
-from streams.payload_reader import PayloadReader
-from streams.process_end import ProcessEnd
+from streams.process.end import ProcessEnd
 from streams.settings import Settings
-from streams.tenants_follower import TenantsFollower
+from streams.tenants import follower as tenants_follower
+from streams.tenants.follower import TenantsFollower
 
 
 class Message:

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from webhooks import VAULT, MemoryLog, ticket, topology
 
-from ingress.admission import SideDoor
-from streams.admission import NewEvent
+from ingress.receive.admission import SideDoor
 from streams.errors import KafkaUnavailable, MalformedBody, Misfit
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef, Quarantined
-from streams.tenants import SourceSettings
+from streams.tenants.admission import NewEvent
+from streams.tenants.settings import SourceSettings
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 EVENT = NewEvent(

@@ -11,8 +11,8 @@ from edge import DISCORD_SIGNER, Edge, running
 from multidict import CIMultiDict
 from webhooks import signed, source, tenant, ticket
 
-from ingress import holding
-from ingress.receiver import OLD_KEYS
+from ingress.rates import tarpit as holding
+from ingress.receive.receiver import OLD_KEYS
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord

@@ -11,8 +11,8 @@ import pytest
 from edge import Edge, running
 from webhooks import MemoryLog, signed, source
 
-from streams.data_key import CHUNK_BYTES
 from streams.serde.codec import ENVELOPE
+from streams.vault.data_key import CHUNK_BYTES
 
 MIB = 1024 * 1024
 

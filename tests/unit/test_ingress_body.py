@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingress.body import SMALL_BYTES, Room
-from ingress.problems import BUSY, Refused
+from ingress.http.body import SMALL_BYTES, Room
+from ingress.http.problems import BUSY, Refused
 
 MIB = 1024 * 1024
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ingress.duplicates import Duplicates, Receipt
+from ingress.receive.duplicates import Duplicates, Receipt
 from streams.errors import KafkaUnavailable
 
 

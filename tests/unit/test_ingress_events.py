@@ -13,8 +13,8 @@ import structlog
 from edge import Edge, running
 from webhooks import signed, source, ticket, topology, zendesk_signed
 
-from ingress import unrouted
-from ingress.duplicates import seconds_kept
+from ingress.receive import unrouted
+from ingress.receive.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.topology.load import load

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ingress import holding
-from ingress.holding import MOST_SECONDS, Holding
+from ingress.rates import tarpit as holding
+from ingress.rates.tarpit import MOST_SECONDS, Holding
 
 
 class Sleeps:

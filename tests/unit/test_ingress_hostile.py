@@ -19,9 +19,9 @@ from edge import Edge, running
 from prometheus_client import REGISTRY
 from webhooks import SilentLog, signed
 
-from ingress import connection
-from ingress.body import BODY_SECONDS
-from ingress.server import KEEPALIVE_SECONDS, LINGERING_SECONDS
+from ingress.http import connection
+from ingress.http.body import BODY_SECONDS
+from ingress.http.server import KEEPALIVE_SECONDS, LINGERING_SECONDS
 from streams.serde.codec import REJECTION
 
 BODY = b'{"id":"e1"}'

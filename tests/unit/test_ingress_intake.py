@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from webhooks import VAULT, MemoryLog
 
-from ingress.event import Event
-from ingress.intake import Intake
-from ingress.key_maker import KeyMaker
-from ingress.normalize import Normalized
-from ingress.window import Window
-from streams.data_key import CHUNK_BYTES
+from ingress.receive.event import Event
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.normalize import Normalized
+from ingress.receive.window import Window
 from streams.errors import Erased, KafkaUnavailable
-from streams.key_book import KeyBook
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.vault import Vault
+from streams.vault.data_key import CHUNK_BYTES
+from streams.vault.key_encryption import Vault
+from streams.vault.keyring import KeyBook
 
 
 def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
@@ -109,7 +109,7 @@ async def test_without_a_durable_key_nothing_is_sealed() -> None:
 
 
 async def test_a_key_that_is_not_read_back_seals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingress.key_maker._MADE_SECONDS", 0.05)
+    monkeypatch.setattr("ingress.receive.key_maker._MADE_SECONDS", 0.05)
     log, elsewhere = MemoryLog(), MemoryLog()
     keys = KeyMaker(log, VAULT, elsewhere.book, 4)
     with pytest.raises(KafkaUnavailable, match="not read back"):

@@ -1,6 +1,6 @@
 """What each vendor's events are known by: sent again it is the same event, changed it is another.
 
-Bodies are shortened from the vendors' own pages, which `ingress/presets.py` names.
+Bodies are shortened from the vendors' own pages, which `ingress/schemes/presets.py` names.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from ingress.normalize import Normalized, Normalizer
-from ingress.presets import PRESETS
-from ingress.signatures import Verified
+from ingress.receive.normalize import Normalized, Normalizer
+from ingress.schemes import Verified
+from ingress.schemes.presets import PRESETS
 from streams.errors import MalformedBody
 
 SAMPLES = Path(__file__).parents[3] / "shared/samples/github"

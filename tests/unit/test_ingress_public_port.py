@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from edge import running
 
-from ingress.public_port import handed_down, inherited
+from ingress.http.public_port import handed_down, inherited
 from streams.errors import ConfigError
-from streams.http_forward import Origin, forward, forwarding_session
+from streams.http.forward import Origin, forward, forwarding_session
 
 
 class Rest:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ingress.rates import SILENT_SECONDS, TICK_SECONDS, Rates
+from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
 from streams.serde.records import RateReport
-from streams.tenants import Rate
+from streams.tenants.settings import Rate
 
 
 class Process:

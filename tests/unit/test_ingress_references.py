@@ -9,11 +9,11 @@ import pytest
 import structlog
 from webhooks import VAULT, source
 
-from ingress.references import UNRESOLVED, References
-from ingress.sources import SourceTable
+from ingress.tenants.references import UNRESOLVED, References
+from ingress.tenants.sources import SourceTable
 from streams.errors import SecretUnresolved
-from streams.secret_reference import resolve
-from streams.source_keys import Reference
+from streams.tenants.secret_reference import resolve
+from streams.tenants.source_keys import Reference
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_file_that_nothing_can_read_closes_its_source_and_no_other(
         if secret == b"hunter2":
             raise RuntimeError(f"a library's own fault over {secret!r}")
 
-    monkeypatch.setattr("ingress.references.check_secret", check)
+    monkeypatch.setattr("ingress.tenants.references.check_secret", check)
     with structlog.testing.capture_logs() as told:
         references.refresh()
     assert [secrets_of(table) for table in tables] == [{}, {0: b"second"}]

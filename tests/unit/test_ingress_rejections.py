@@ -5,8 +5,8 @@ from __future__ import annotations
 from edge import running
 from webhooks import MemoryLog, signed, source, zendesk_signed
 
-from ingress.problems import BAD_REQUEST
-from ingress.rejections import Rejections
+from ingress.http.problems import BAD_REQUEST
+from ingress.receive.rejections import Rejections
 from streams.serde import ids
 from streams.serde.codec import REJECTION
 from streams.serde.records import Rejection

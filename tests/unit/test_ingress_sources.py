@@ -9,18 +9,18 @@ import orjson
 import pytest
 from webhooks import SECRET, VAULT, source, tenant
 
-from ingress import signatures
-from ingress.presets import PRESETS
-from ingress.references import References
-from ingress.sources import SourceTable
-from streams import tenants
+from ingress import schemes
+from ingress.schemes.presets import PRESETS
+from ingress.tenants.references import References
+from ingress.tenants.sources import SourceTable
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.source_keys import rotated, signing_key
-from streams.tenants import Rate
-from streams.vault import local_vault
+from streams.tenants import settings as tenants
+from streams.tenants.settings import Rate
+from streams.tenants.source_keys import rotated, signing_key
+from streams.vault.key_encryption import local_vault
 
 
 @pytest.fixture
@@ -192,5 +192,5 @@ def test_a_record_whose_settings_are_no_json_is_poison(table: SourceTable) -> No
 
 
 def test_every_scheme_an_operator_may_choose_can_be_verified_and_no_other() -> None:
-    assert set(tenants.SCHEMES) == set(signatures.SCHEMES)
-    assert set(PRESETS) == set(signatures.SCHEMES)
+    assert set(tenants.SCHEMES) == set(schemes.SCHEMES)
+    assert set(PRESETS) == set(schemes.SCHEMES)

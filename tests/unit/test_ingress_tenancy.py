@@ -19,15 +19,15 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from webhooks import VAULT, MemoryLog, signed, source, topology
 
-from ingress.intake import Intake
-from ingress.key_maker import KeyMaker
-from ingress.quarantine import Quarantine
-from ingress.receiver import Receiver
-from ingress.references import References
-from ingress.rejections import Rejections
-from ingress.router import Router
-from ingress.sources import Source, SourceTable
-from ingress.tenancy import addressing
+from ingress.http.router import Router
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.quarantine import Quarantine
+from ingress.receive.receiver import Receiver
+from ingress.receive.rejections import Rejections
+from ingress.tenants.references import References
+from ingress.tenants.sources import Source, SourceTable
+from ingress.tenants.tenancy import addressing
 from streams.errors import ConfigError
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings

@@ -10,7 +10,7 @@ import structlog
 from edge import Edge, running
 from webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
 
-from ingress.receiver import Receiver
+from ingress.receive.receiver import Receiver
 
 
 async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from garbage import large, left_behind
 
 from streams.errors import KafkaUnavailable
-from streams.kafka import AwaitedProducer
+from streams.kafka.clients import AwaitedProducer
 from streams.settings import Settings
 
 

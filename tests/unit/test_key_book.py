@@ -9,13 +9,13 @@ import orjson
 import pytest
 from webhooks import VAULT, source, tenant
 
-from streams.data_key import DataKey, new_key_record, period_now
 from streams.errors import Erased, PoisonRecord, VaultError
-from streams.key_book import KeyBook
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.vault import Vault, local_vault
+from streams.vault.data_key import DataKey, new_key_record, period_now
+from streams.vault.key_encryption import Vault, local_vault
+from streams.vault.keyring import KeyBook
 
 Kept = tuple[bytes, bytes]
 
@@ -64,7 +64,7 @@ def test_a_past_periods_key_opens_and_seals_no_more(
 ) -> None:
     past, now = put(book, key(period=period_now() - 1)), put(book, key())
     assert book.current("acme") is not None
-    monkeypatch.setattr("streams.key_book.period_now", lambda: period_now() + 1)
+    monkeypatch.setattr("streams.vault.keyring.period_now", lambda: period_now() + 1)
     assert book.current("acme") is None
     assert [known(book.find("acme", each.id)) for each in (past, now)] == [past.id, now.id]
 
@@ -143,7 +143,7 @@ def test_a_key_under_anothers_address_is_poison(book: KeyBook) -> None:
 
 def test_a_data_key_is_for_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
     at = 1_800_000_000
-    monkeypatch.setattr("streams.data_key.time.time", lambda: at)
+    monkeypatch.setattr("streams.vault.data_key.time.time", lambda: at)
     first = period_now()
     at += 7 * 86_400
     assert period_now() == first + 1

@@ -11,24 +11,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = {
     "ingress": {"ingress"},
-    "dedup": {"streams.dedup", "streams.duplicates"},
+    "dedup": {"streams.dedup.processor", "streams.dedup.duplicates"},
     "scheduler": {"streams.scheduler"},
     "dispatcher": {"streams.dispatcher", "streams.ledger"},
     "worker": {"streams.worker"},
     "operator": {"streams.operator"},
 }
 PROCESSORS = (
-    "streams.dedup",
-    "streams.duplicates",
+    "streams.dedup.processor",
+    "streams.dedup.duplicates",
     "streams.scheduler",
     "streams.dispatcher",
     "streams.ledger",
-    "streams.fairness",
-    "streams.lanes",
-    "streams.oldest",
-    "streams.passes",
-    "streams.rises",
-    "streams.limits",
+    "streams.fairness.ready_queue",
+    "streams.fairness.lanes",
+    "streams.fairness.oldest",
+    "streams.fairness.passes",
+    "streams.fairness.rises",
+    "streams.fairness.limits",
     "streams.retry_policy",
     "streams.dead_letter",
 )
@@ -69,7 +69,7 @@ def test_a_stage_imports_no_other_stage_and_not_what_wires_them(stage: str) -> N
 
 @pytest.mark.parametrize("package", PROCESSORS)
 def test_a_processor_imports_no_kafka_client(package: str) -> None:
-    kafka = {"confluent_kafka", "streams.kafka"}
+    kafka = {"confluent_kafka", "streams.kafka.clients"}
     found = [str(path) for path in modules(package) for n in imports(path) if inside(n, kafka)]
     assert found == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.limits import Concurrency
+from streams.fairness.limits import Concurrency
 from streams.topology.model import Limit
 
 

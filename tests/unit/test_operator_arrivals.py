@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.operator.arrivals import Arrivals
+from streams.operator.read_model.row_notifier import Arrivals
 
 ROW = ("jobs", ("job_a",))
 

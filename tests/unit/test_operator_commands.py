@@ -14,15 +14,21 @@ import pytest
 from operator_cluster import make_job, make_quarantined
 from typer.testing import CliRunner, Result
 
-from ingress.admission import SideDoor
+from ingress.receive.admission import SideDoor
+from streams.cli.dlq import dlq
+from streams.cli.events import events
+from streams.cli.jobs import jobs
+from streams.cli.quarantine import quarantine
 from streams.errors import ConfigError
-from streams.operator.commands import jobs
-from streams.operator.commands_dead_letters import dlq
-from streams.operator.commands_events import events
-from streams.operator.commands_quarantine import quarantine
-from streams.operator.letter_views import dead_letter_json
+from streams.operator.http.letter_views import dead_letter_json
+from streams.operator.http.views import (
+    Around,
+    duplicate_json,
+    held_json,
+    job_json,
+    quarantined_json,
+)
 from streams.operator.run import build
-from streams.operator.views import Around, duplicate_json, held_json, job_json, quarantined_json
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 from streams.settings import load_settings
 from streams.topology.load import load

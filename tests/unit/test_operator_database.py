@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streams.operator import positions
-from streams.operator.database import Database, is_damage, transaction
-from streams.operator.positions import MAX_AGE_MS, Span, Untrusted
+from streams.operator.read_model import positions
+from streams.operator.read_model.database import Database, is_damage, transaction
+from streams.operator.read_model.positions import MAX_AGE_MS, Span, Untrusted
 
 NOW = 1_800_000_000_000
 HERE = ("jobs", 0)

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.operator import follower as following
-from streams.operator import metrics, positions, session
-from streams.operator.database import Database
-from streams.operator.follower import Follower, seconds_behind
-from streams.operator.freshness import Ends, EndsQuestion, Freshness
-from streams.operator.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
-from streams.operator.queries import Counts
-from streams.operator.session import Lag, Session
-from streams.runtime.failures import Outage
-from streams.runtime.offsets import latest
+from streams.kafka.failures import Outage
+from streams.kafka.offsets import latest
+from streams.operator import metrics
+from streams.operator.read_model import follower as following
+from streams.operator.read_model import positions, session
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.follower import Follower, seconds_behind
+from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
+from streams.operator.read_model.queries import Counts
+from streams.operator.read_model.session import Lag, Session
 from streams.settings import Settings
 from streams.topology.load import load
 

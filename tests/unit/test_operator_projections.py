@@ -10,8 +10,8 @@ import pytest
 from operator_cluster import make_entry, make_job, make_letter, make_quarantined
 
 from streams.errors import DecodeError
-from streams.operator.database import Database
-from streams.operator.projections import PROJECTIONS, Changes, project
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import PROJECTIONS, Changes, project
 from streams.runtime.processor import Record
 from streams.serde.codec import (
     DEAD_LETTER,

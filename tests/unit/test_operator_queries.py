@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operator_cluster import make_entry, make_job, make_letter
 
-from streams.operator import letter_queries, paging, queries, replay_queries, waiting_queries
-from streams.operator.cursor import Cursor, parse_cursor
-from streams.operator.database import Database
-from streams.operator.projections import Changes, project
-from streams.operator.queries import JobFilter
+from streams.operator.read_model import (
+    letter_queries,
+    paging,
+    queries,
+    replay_queries,
+    waiting_queries,
+)
+from streams.operator.read_model.cursor import Cursor, parse_cursor
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.read_model.queries import JobFilter
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
 from streams.serde.ids import fingerprint

@@ -13,14 +13,15 @@ from typing import Any, cast
 import pytest
 
 from streams.errors import KafkaUnavailable
-from streams.operator import record_letters, record_producer
-from streams.operator.database import Database
-from streams.operator.parts import Parts
-from streams.operator.projections import Changes, project
-from streams.operator.record_letters import Wanted
-from streams.operator.record_producer import NotTaken, Outgoing, Unsettled
-from streams.operator.record_replay import replay_most, replay_records
-from streams.operator.refusal import Refusal
+from streams.operator.http.app_state import Parts
+from streams.operator.http.refusal import Refusal
+from streams.operator.read_model import record_letters
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.read_model.record_letters import Wanted
+from streams.operator.replay import producer as record_producer
+from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
+from streams.operator.replay.records import replay_most, replay_records
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter

@@ -10,16 +10,16 @@ import pytest
 from operator_cluster import make_job
 from pydantic import ValidationError
 
-from streams.operator.api_jobs import CancelRequest
-from streams.operator.job_replay import require_same
-from streams.operator.job_request import MAX_INPUT_BYTES, JobRequest
-from streams.operator.notes import MAX_NOTE_BYTES
-from streams.operator.refusal import Refusal, unfit
-from streams.operator.replay_request import ReplayRequest
-from streams.operator.source_request import RotateRequest, SourceRequest
-from streams.operator.views import rfc3339
-from streams.source_keys import Reference
-from streams.tenants import Rate, TenantSettings
+from streams.operator.http.job_request import MAX_INPUT_BYTES, JobRequest
+from streams.operator.http.jobs import CancelRequest
+from streams.operator.http.notes import MAX_NOTE_BYTES
+from streams.operator.http.refusal import Refusal, unfit
+from streams.operator.http.replay_request import ReplayRequest
+from streams.operator.http.source_request import RotateRequest, SourceRequest
+from streams.operator.http.views import rfc3339
+from streams.operator.replay.jobs import require_same
+from streams.tenants.settings import Rate, TenantSettings
+from streams.tenants.source_keys import Reference
 from streams.topology.load import load
 
 NOW = 1_800_000_000_000

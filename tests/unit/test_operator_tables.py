@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streams.operator import tables
+from streams.cli import tables
 
 ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"
 

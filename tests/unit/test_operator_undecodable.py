@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streams.errors import DecodeError
-from streams.operator import undecodable
-from streams.operator.undecodable import Undecodable
+from streams.operator.read_model import undecodable
+from streams.operator.read_model.undecodable import Undecodable
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import tenant_key

@@ -15,12 +15,14 @@ from operator_cluster import make_entry, make_job
 from webhooks import tenant
 from yarl import URL
 
-from streams.operator import api_dead_letters, api_effects, api_jobs
-from streams.operator.database import Database
-from streams.operator.gate import problems
-from streams.operator.job_request import JobRequest
-from streams.operator.parts import PARTS, Parts
-from streams.operator.projections import Changes, project
+from streams.operator.http import dead_letters as api_dead_letters
+from streams.operator.http import effects as api_effects
+from streams.operator.http import jobs as api_jobs
+from streams.operator.http.app_state import PARTS, Parts
+from streams.operator.http.gate import problems
+from streams.operator.http.job_request import JobRequest
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
 from streams.operator.turns import Turns
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY

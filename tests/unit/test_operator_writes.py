@@ -13,15 +13,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from webhooks import VAULT, source, tenant
 
-from streams.operator import api_tenants
-from streams.operator.gate import problems
-from streams.operator.parts import PARTS, Parts, not_shown, now_ms
-from streams.operator.refusal import Refusal
+from streams.operator.http import tenants as api_tenants
+from streams.operator.http.app_state import PARTS, Parts, not_shown, now_ms
+from streams.operator.http.gate import problems
+from streams.operator.http.refusal import Refusal
 from streams.operator.rewrap import rewrap
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.source_keys import keys_of, open_secret
-from streams.vault import local_vault
+from streams.tenants.source_keys import keys_of, open_secret
+from streams.vault.key_encryption import local_vault
 
 SHOP = ("acme", "source", "shop")
 PATH = "/v1/tenants/acme/sources/shop"

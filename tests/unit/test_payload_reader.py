@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from streams import payload_reader
 from streams.errors import PermanentError, TransientError
-from streams.payload_reader import PayloadReader
+from streams.kafka import payload_reader
+from streams.kafka.payload_reader import PayloadReader
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 from leasing import bench, payload_ref
 
-from streams.app import App, load_app
 from streams.serde.records import Ended, EventInfo, Outcome
 from streams.topology.load import load
+from streams.worker.app import App, load_app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

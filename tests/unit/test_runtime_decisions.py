@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.runtime import end_offsets
-from streams.runtime.backends import backend_for, fold
-from streams.runtime.clock import boot_seconds
-from streams.runtime.driver import VirtualClock
-from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.failures import (
+from streams.kafka.abandonable_call import Hung, WatchedThread
+from streams.kafka.failures import (
     Outage,
     Verdict,
     classify,
     classify_produce,
     classify_read,
 )
-from streams.runtime.offsets import offset_in
+from streams.kafka.offsets import offset_in
+from streams.runtime import end_offsets
+from streams.runtime.backends import backend_for, fold
+from streams.runtime.clock import boot_seconds
+from streams.runtime.driver import VirtualClock
+from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import distrust
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
-from streams.runtime.watched import Hung, WatchedThread
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.headers import traceparent
 from streams.state.memory import MemoryTables

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streams.errors import Fenced, TidegateError
+from streams.kafka.failures import Outage
 from streams.runtime import source as module
-from streams.runtime.failures import Outage
 from streams.runtime.source import Source
 from streams.settings import Settings
 

@@ -16,8 +16,8 @@ from counting import counting_stage, counting_topology
 from structlog.testing import capture_logs
 
 from streams.errors import ConfigError, StageFailed
-from streams.runtime.failures import Outage
-from streams.runtime.offsets import latest, request_offsets
+from streams.kafka.failures import Outage
+from streams.kafka.offsets import latest, request_offsets
 from streams.runtime.processor import AnyStage, Stage, StoreSpec
 from streams.runtime.topics import (
     Changelog,

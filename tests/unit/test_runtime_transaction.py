@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from streams.errors import Fenced
+from streams.kafka.failures import Outage
 from streams.runtime import transaction
 from streams.runtime.executor import OutputRefused
-from streams.runtime.failures import Outage
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.task import Task

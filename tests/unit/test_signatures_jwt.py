@@ -12,8 +12,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from ingress.signatures import Verified, verify
-from ingress.signatures import jwt as jwt_module
+from ingress.schemes import Verified, verify
+from ingress.schemes import jwt as jwt_module
 from streams.errors import SignatureError
 
 NOW = 1_700_000_000

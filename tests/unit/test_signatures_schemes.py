@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingress.signatures import SCHEMES, verifier, verify
-from ingress.signatures import request as request_module
+from ingress.schemes import SCHEMES, verifier, verify
+from ingress.schemes import request as request_module
 from streams.errors import SignatureError
 
 GITHUB_SECRET = b"It's a Secret to Everybody"

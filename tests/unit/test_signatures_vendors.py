@@ -16,8 +16,8 @@ import standardwebhooks
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from vectors import PAGERDUTY, PUBLISHED, SLACK, STRIPE, TWILIO, TWILIO_OTHERS, Vector
 
-from ingress.signatures import Verified, request, verify
-from ingress.signatures import linear as linear_module
+from ingress.schemes import Verified, request, verify
+from ingress.schemes import linear as linear_module
 from streams.errors import SignatureError
 
 NOW = 1_700_000_000

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from streams.errors import SignatureError
-from streams.operator.refusal import Refusal
-from streams.operator.source_request import SourceRequest
-from streams.signing_keys import check_secret, ed25519_key
+from streams.operator.http.refusal import Refusal
+from streams.operator.http.source_request import SourceRequest
+from streams.tenants.signing_keys import check_secret, ed25519_key
 
 KEY = ed25519.Ed25519PrivateKey.generate().public_key()
 RAW = KEY.public_bytes_raw()

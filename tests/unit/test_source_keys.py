@@ -8,7 +8,7 @@ from webhooks import source
 
 from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey
-from streams.source_keys import holds, keys_of, rotated
+from streams.tenants.source_keys import holds, keys_of, rotated
 
 NOW = 1_800_000_000_000
 A, B, C = (SigningKey(name) for name in (b"a", b"b", b"c"))

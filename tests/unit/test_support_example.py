@@ -16,10 +16,10 @@ from aiohttp import web
 from leasing import bench, payload_ref
 from multidict import CIMultiDict
 
-from ingress.signatures import SignedRequest, verifier
-from streams.app import App, load_app
+from ingress.schemes import SignedRequest, verifier
 from streams.serde.records import Ended, EventInfo, Outcome
 from streams.topology.load import load
+from streams.worker.app import App, load_app
 
 ROOT = Path(__file__).parents[2]
 TICKET = orjson.dumps({"detail": {"id": 7, "subject": "Late", "order_id": 12}})

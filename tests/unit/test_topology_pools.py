@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from streams.app import App
 from streams.errors import ConfigError
 from streams.settings import Settings
 from streams.topology.cluster import Cluster, ClusterTopic, topic_config
 from streams.topology.load import load
 from streams.topology.model import JobType, Topic, Topology
 from streams.topology.plan import Consent, Plan, compare
+from streams.worker.app import App
 from streams.worker.run import run
 
 GPU = Topic("jobs.work.gpu", 2, retention_ms=86_400_000, timestamp="append")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from streams.data_key import DataKey, new_key_record
 from streams.errors import ConfigError, PoisonRecord, VaultError
 from streams.serde.records import TenantRecord
 from streams.settings import load_settings
-from streams.source_keys import keys_of, open_secret
-from streams.tenants import SourceSettings, resealed, source_record
-from streams.vault import Vault, local_vault, open_vault
+from streams.tenants.settings import SourceSettings, resealed, source_record
+from streams.tenants.source_keys import keys_of, open_secret
+from streams.vault.data_key import DataKey, new_key_record
+from streams.vault.key_encryption import Vault, local_vault, open_vault
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

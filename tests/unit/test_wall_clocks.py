@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingress.duplicates import Duplicates
+from ingress.receive.duplicates import Duplicates
 from streams.runtime.clock import SystemClock, boot_seconds
 
 ROOT = Path(__file__).parents[2]
@@ -17,28 +17,28 @@ WALL_CLOCKS = {
 }  # fmt: skip
 
 READ_IN = {
-    "ingress/admission.py": "when a body was released or a batch came: shown",
-    "ingress/directory.py": "the date of a dead letter: shown",
-    "ingress/headers.py": "when a delivery came: shown; its event's time is the broker's",
-    "ingress/receiver.py": "how old a signature and a replaced secret may be: 401, never a loss",
-    "ingress/rejections.py": "when deliveries were refused: shown",
-    "ingress/signatures/__init__.py": "how old a signature may be: 401, never a loss",
+    "ingress/receive/admission.py": "when a body was released or a batch came: shown",
+    "ingress/tenants/directory.py": "the date of a dead letter: shown",
+    "ingress/http/headers.py": "when a delivery came: shown; its event's time is the broker's",
+    "ingress/receive/receiver.py": "how old a signature or a secret may be: 401, never a loss",
+    "ingress/receive/rejections.py": "when deliveries were refused: shown",
+    "ingress/schemes/__init__.py": "how old a signature may be: 401, never a loss",
     "streams/broker/status.py": "when the embedded broker started: shown",
-    "streams/data_key.py": "which week's key seals: a key more, or one for longer",
+    "streams/vault/data_key.py": "which week's key seals: a key more, or one for longer",
     "streams/dev/welcome.py": "signs the test delivery of `tidegate dev`",
-    "streams/operator/follower.py": "the age of rows in the read model, which is rebuilt",
+    "streams/operator/read_model/follower.py": "the age of rows in the read model: it is rebuilt",
     "streams/operator/metrics.py": "ages in metrics: shown",
-    "streams/operator/parts.py": "dates of records: shown; the order of one operator's own writes",
-    "streams/operator/session.py": "the age of the read model, which is rebuilt",
-    "streams/operator/undecodable.py": "the date of a dead letter: shown",
+    "streams/operator/http/app_state.py": "dates of records: shown; the order of its own writes",
+    "streams/operator/read_model/session.py": "the age of the read model, which is rebuilt",
+    "streams/operator/read_model/undecodable.py": "the date of a dead letter: shown",
     "streams/runtime/blocked.py": "since when an input is blocked: logged",
     "streams/runtime/broker_time.py": "how far off this very clock is: a metric",
     "streams/runtime/clock.py": "the clock of tests that have no broker",
     "streams/runtime/lag.py": "the age of the last record: a metric",
-    "streams/worker/outbox.py": "the date of a command: shown",
-    "streams/worker/pulse.py": "the date of a heartbeat: shown",
-    "streams/worker/refusal.py": "the date of a dead letter: shown",
-    "streams/worker/session.py": "the date of a progress: shown",
+    "streams/worker/transport/retrying_sender.py": "the date of a command: shown",
+    "streams/worker/lease/heartbeater.py": "the date of a heartbeat: shown",
+    "streams/worker/lease/refusal.py": "the date of a dead letter: shown",
+    "streams/worker/handler/session.py": "the date of a progress: shown",
 }
 """Modules that read a wall clock, and for what."""
 OUTSIDE = "streams/demo/"
@@ -76,7 +76,7 @@ def test_every_reading_of_a_wall_clock_is_known_and_decides_nothing_that_lasts()
 
 def test_the_check_itself_sees_a_reading() -> None:
     assert {name for name, path in modules() if list(readings(path))} >= {
-        "streams/data_key.py", "streams/runtime/blocked.py", "streams/runtime/lag.py"
+        "streams/vault/data_key.py", "streams/runtime/blocked.py", "streams/runtime/lag.py"
     }  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from leasing import Bench, Clock, bench
 
 from streams import App, Context
 from streams.serde.records import Ended, Heartbeat, Lease
-from streams.worker import execution
-from streams.worker.alone import STUCK_SECONDS
-from streams.worker.holdings import GRACE_SECONDS, as_listed
+from streams.worker.handler import execution
+from streams.worker.lease.alone import STUCK_SECONDS
+from streams.worker.lease.held_leases import GRACE_SECONDS, as_listed
 
 
 class Jobs:

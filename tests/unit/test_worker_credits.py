@@ -13,8 +13,8 @@ import pytest
 from leasing import lease_to
 
 from streams.serde.records import Lease
-from streams.worker.credits import ON_ITS_WAY_SECONDS, WANTING_SECONDS, Credits
-from streams.worker.holdings import Held, Holdings
+from streams.worker.lease.credits import ON_ITS_WAY_SECONDS, WANTING_SECONDS, Credits
+from streams.worker.lease.held_leases import Held, Holdings
 
 
 class Clock:

@@ -14,8 +14,8 @@ from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Claim, Ended, Outcome
 from streams.topology.model import LeasePolicy
-from streams.worker import effects
-from streams.worker.not_done import not_done
+from streams.worker.handler import effects
+from streams.worker.handler.not_done import not_done
 
 
 class Tool:

@@ -9,8 +9,8 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from streams.worker.ended_runs import LINES_A_SECOND, EndedRuns
-from streams.worker.ending import Ending
+from streams.worker.handler.ended_runs import LINES_A_SECOND, EndedRuns
+from streams.worker.handler.run_result import Ending
 
 LEASE: Any = SimpleNamespace(job_id="job_1", type="draft", attempt=1)
 

@@ -16,14 +16,14 @@ import uvloop
 from leasing import Bench, Clock, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
-from streams.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import Claim, Ended, EventInfo, PayloadRef, TenantRecord
 from streams.topology.model import LeasePolicy
-from streams.worker import execution
+from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.worker.handler import execution
 from streams.worker.run import run_to_its_end
 
 EVENT = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None,
@@ -362,7 +362,7 @@ async def test_a_payload_whose_key_comes_later_is_waited_for() -> None:
 async def test_a_payload_whose_key_does_not_come_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.worker.payloads.KEY_SECONDS", 0.05)
+    monkeypatch.setattr("streams.worker.handler.payloads.KEY_SECONDS", 0.05)
     async with bench(app_of(echo)) as at:
         ended = await read_payload(at, event=EVENT, payload_ref=PayloadRef(2, (1,), 4, "key_x"))
         assert not at.book._waiting

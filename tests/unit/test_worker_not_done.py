@@ -26,7 +26,7 @@ import uvloop
 from refusing_clients import ANYIO, BOTOCORE, HTTPX, STRIPE, TENACITY, Call
 from requests.adapters import HTTPAdapter
 
-from streams.worker.not_done import not_done
+from streams.worker.handler.not_done import not_done
 
 
 @pytest.fixture(scope="module")

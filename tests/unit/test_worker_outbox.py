@@ -7,8 +7,8 @@ import time
 import pytest
 
 from streams.errors import LeaseLost
-from streams.worker.memory_transport import MemoryTransport
-from streams.worker.outbox import Letter, Outbox
+from streams.worker.transport.memory import MemoryTransport
+from streams.worker.transport.retrying_sender import Letter, Outbox
 
 LETTER = Letter("jobs.commands", b"acme", b"value", 1, "a test's record")
 

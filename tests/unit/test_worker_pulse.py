@@ -12,10 +12,10 @@ from conditions import eventually
 from streams.serde.codec import COMMAND
 from streams.serde.records import Handler, Heartbeat, Lease, PayloadRef
 from streams.topology.model import LeasePolicy
-from streams.worker.holdings import Held, Holdings
-from streams.worker.outbox import Outbox
-from streams.worker.pulse import Identity, Pulse
-from streams.worker.transport import Done, Inbox
+from streams.worker.lease.heartbeater import Identity, Pulse
+from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.transport.contract import Done, Inbox
+from streams.worker.transport.retrying_sender import Outbox
 
 
 @dataclass

@@ -15,7 +15,7 @@ from streams.serde.codec import DEAD_LETTER
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Declined, Ended, Heartbeat, HeldLease
 from streams.topology.model import MAX_MESSAGE_BYTES, LeasePolicy
-from streams.worker import replies
+from streams.worker.transport import replies
 
 
 def waiting_app() -> tuple[App, asyncio.Event, list[str]]:

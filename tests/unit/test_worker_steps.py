@@ -12,7 +12,7 @@ from leasing import bench
 from streams import App, Context
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Ended
-from streams.worker.values import MAX_BYTES
+from streams.worker.handler.values import MAX_BYTES
 
 
 async def ended_of(handler: Any, **lease: Any) -> tuple[Ended, list[Checkpoint]]:

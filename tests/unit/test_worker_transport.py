@@ -9,13 +9,14 @@ import pytest
 from conditions import eventually
 from confluent_kafka import KafkaError, KafkaException
 
-from streams import payload_reader
 from streams.errors import Fenced, KafkaUnavailable
+from streams.kafka import payload_reader
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
-from streams.worker import kafka_transport, reply_reader, work_reader
-from streams.worker.kafka_transport import KafkaTransport
-from streams.worker.transport import Incoming
+from streams.worker.transport import kafka as kafka_transport
+from streams.worker.transport import reply_reader, work_reader
+from streams.worker.transport.contract import Incoming
+from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Place
 
 FATAL = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)

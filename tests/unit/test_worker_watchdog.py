@@ -13,8 +13,8 @@ from leasing import bench
 
 from streams import App, Context
 from streams.serde.records import Heartbeat
-from streams.worker import watchdog as module
-from streams.worker.watchdog import Watchdog
+from streams.worker.handler import watchdog as module
+from streams.worker.handler.watchdog import Watchdog
 
 
 class Clock:

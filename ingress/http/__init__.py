@@ -1,0 +1,1 @@
+"""The HTTP side: the listener, connections, paths, and how requests are read and refused."""

@@ -1,0 +1,116 @@
+"""Reads a request's raw body, bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from typing import Self
+
+from aiohttp import web
+
+from ingress.http.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
+
+BODY_SECONDS = 10.0
+SMALL_BYTES = 64 * 1024
+_FOR_SMALL = 8
+"""One part in so many of the room is kept for bodies that are declared to have at most
+`SMALL_BYTES`, as most webhooks are: who fills the rest with others does not shut them out."""
+
+
+class Room:
+    """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self._free = total_bytes
+        self._kept = total_bytes // _FOR_SMALL
+
+    def share(self, declared: int | None) -> Share:
+        """One request's part; as a context it gives its bytes back at its end."""
+        return Share(self, small=declared is not None and declared <= SMALL_BYTES)
+
+    def take(self, count: int, *, small: bool) -> None:
+        """Take bytes; raises `Refused`, 429, where they are not free."""
+        if count > self._free - (0 if small else self._kept):
+            raise Refused(BUSY)
+        self._free -= count
+
+    def give_back(self, count: int) -> None:
+        self._free += count
+
+
+class Share:
+    """What one request holds of the room."""
+
+    def __init__(self, room: Room, *, small: bool) -> None:
+        self._room = room
+        self._small = small
+        self._held = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._room.give_back(self._held)
+
+    def grow(self, size: int) -> None:
+        """Hold `size` bytes in all.
+
+        Bytes are taken as they come, not as a length declares them: to keep others out, a sender
+        must send.
+
+        Raises:
+            Refused: 429, the room is full.
+        """
+        self._room.take(size - self._held, small=self._small)
+        self._held = size
+
+
+async def read_body(
+    request: web.BaseRequest,
+    share: Share,
+    max_bytes: int,
+    seconds: float = BODY_SECONDS,
+) -> bytes:
+    """The bytes as they came, not decompressed: they are what was signed.
+
+    Raises:
+        Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
+            400 for a broken transfer encoding, 429 where no room is left for it.
+    """
+    declared = request.content_length
+    if declared is not None and declared > max_bytes:
+        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
+    if request.content.is_eof():
+        body = request.content.read_nowait()
+        _hold(len(body), share, max_bytes)
+        return body
+    await ask_for_body(request)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _streamed(request, share, max_bytes)
+    except TimeoutError:
+        raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
+    except web.RequestPayloadError:
+        raise Refused(BAD_REQUEST, "its transfer encoding is broken") from None
+
+
+async def ask_for_body(request: web.BaseRequest) -> None:
+    """Tell a sender that waits to be told to (RFC 9110, section 10.1.1) to send its body."""
+    waits = request.headers.get("Expect", "").lower() == "100-continue"
+    if waits and not request.content.is_eof():
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+
+
+async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
+    with BytesIO() as body:  # it hands out what it has gathered without copying it
+        while piece := await request.content.readany():
+            _hold(body.tell() + len(piece), share, max_bytes)
+            body.write(piece)
+        return body.getvalue()
+
+
+def _hold(size: int, share: Share, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
+    share.grow(size)

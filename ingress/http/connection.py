@@ -1,0 +1,121 @@
+"""A sender's connection: what it may take of the process, and the answer to what cannot be parsed.
+
+aiohttp bounds each header and how many there are, not their sum, nor for how long an answer waits
+to be read. It answers what it cannot parse in plain text, shows the bytes at fault and logs each
+with a traceback. Anybody on the internet can make it do so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+
+from ingress.http.problems import BAD_REQUEST, HEADERS_TOO_LARGE, INTERNAL, URI_TOO_LONG, Problem
+
+log = structlog.get_logger(__name__)
+
+MAX_URI_BYTES = 4_096
+MAX_HEADER_BYTES = 8_190
+MAX_HEADERS = 128
+MAX_HEAD_BYTES = 64 * 1024
+"""Of one request's head: no vendor sends a tenth, and it is held before anybody is known."""
+MAX_AHEAD_BYTES = 512 * 1024
+"""Of requests that come before the one in hand is answered; a body among them is less, being read
+piece by piece."""
+STALLED_SECONDS = 10.0
+"""How long an answer waits for its sender to read it."""
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Unread = Callable[[Problem], web.StreamResponse]
+"""The answer to a request of which nothing could be read."""
+
+
+class Listener(web.Server):
+    """Makes a `Connection` of every accepted socket."""
+
+    def __init__(self, handler: Handler, unread: Unread, **options: Any) -> None:
+        super().__init__(handler)
+        self._unread = unread
+        self._options = {
+            "access_log": None,
+            "auto_decompress": False,
+            "max_line_size": MAX_URI_BYTES,
+            "max_field_size": MAX_HEADER_BYTES,
+            "max_headers": MAX_HEADERS,
+            **options,
+        }
+
+    def __call__(self) -> web.RequestHandler:
+        return Connection(self, self._unread, self._options)
+
+
+class Connection(web.RequestHandler):
+    """One sender's connection; see `aiohttp.web.RequestHandler`."""
+
+    __slots__ = ("_ahead", "_head", "_queued", "_unread")
+
+    def __init__(self, server: Listener, unread: Unread, options: dict[str, Any]) -> None:
+        self._unread = unread
+        self._head = self._ahead = self._queued = 0
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have the kernel cut off who does not read, also once we have closed (tcp(7))."""
+        super().connection_made(transport)
+        timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+        if timeout is not None:
+            accepted = transport.get_extra_info("socket")
+            with suppress(OSError):  # it is gone already
+                accepted.setsockopt(socket.IPPROTO_TCP, timeout, int(STALLED_SECONDS * 1000))
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, then weigh what is held of requests that are not yet in hand."""
+        before, left = self._queued, len(self._messages)
+        super().data_received(data)
+        self._queued = len(self._messages)
+        waits = self._waiter is not None and not self._queued
+        self._head = self._head + len(data) if waits else 0
+        if self._head > MAX_HEAD_BYTES:
+            self._head = 0
+            super().data_received(b"a" * MAX_HEADER_BYTES * 2)  # the parser refuses it: 431
+        if left < before:  # some were taken in hand since, and their part with them
+            self._ahead = self._ahead * left // before
+        self._ahead = self._ahead + len(data) if self._queued else 0
+        if self._ahead > MAX_AHEAD_BYTES:
+            self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what the parser refused, or to a fault that no handler met."""
+        gone = isinstance(exc, ConnectionError)
+        problem = problem_of(exc) if status == 400 else INTERNAL
+        if problem is INTERNAL and not gone:
+            log.error("a connection could not be served", exc_info=exc)
+        if exc is not None:
+            exc.__traceback__ = None  # its frames hold what was read, and the connection holds it
+        if gone or request.writer.output_size > 0:
+            raise ConnectionError("nobody waits for an answer, or it has begun") from None
+        response = self._unread(problem)
+        response.force_close()
+        return response
+
+
+def problem_of(error: BaseException | None) -> Problem:
+    """What the parser found wrong, without its words: they repeat what the sender wrote."""
+    if isinstance(error, LineTooLong):
+        return URI_TOO_LONG if error.args[1] == MAX_URI_BYTES else HEADERS_TOO_LARGE
+    if isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers"):
+        return HEADERS_TOO_LARGE
+    return BAD_REQUEST

@@ -1,0 +1,202 @@
+"""The ingress process: an HTTP listener that is up before Kafka is, and drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+import structlog
+import uvloop
+from aiohttp import web
+
+from ingress.http.connection import Listener
+from ingress.http.public_port import BACKLOG, PublicPort, inherited
+from ingress.http.router import Elsewhere, Router
+from ingress.rates.gossip import RateGossip
+from ingress.rates.shares import Rates
+from ingress.receive.allocator import collect_seldom, release_large_blocks
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.quarantine import Quarantine
+from ingress.receive.receiver import DEADLINE_SECONDS, Receiver
+from ingress.receive.rejections import Rejections
+from ingress.tenants.directory import Directory
+from ingress.tenants.references import References
+from ingress.tenants.sources import SourceTable
+from ingress.tenants.tenancy import addressing
+from streams.errors import ConfigError
+from streams.http.forward import Origin, forward, forwarding_session
+from streams.kafka.clients import AwaitedProducer
+from streams.process.end import ProcessEnd
+from streams.settings import Settings
+from streams.tenants.follower import Failed
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault, open_vault
+from streams.vault.keyring import KeyBook
+
+log = structlog.get_logger(__name__)
+
+KEEPALIVE_SECONDS = 15.0
+"""How long a connection may be without a complete request head, its first one included."""
+LINGERING_SECONDS = 2.0
+"""A refused body is read away for so long and dropped: closed at once, TCP would take the answer
+from who is still sending (RFC 9112, section 9.6)."""
+DRAIN_SECONDS = 0.5
+"""Between "not ready" and a closed listener, for who balances load to notice."""
+GRACE_SECONDS = 10.0
+"""What is under way at the end gets that long; a delivery's own deadlines are shorter."""
+
+
+class IngressServer:
+    """One listener with its sources and its producer; belongs to one event loop.
+
+    `public` is a port that it shares with others. `failed` is told, from any thread, what it
+    cannot go on after.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        vault: Vault,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        keepalive_seconds: float = KEEPALIVE_SECONDS,
+        public: PublicPort | None = None,
+        failed: Failed = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._references = References()
+        table, book = SourceTable(vault, self._references), KeyBook(vault)
+        rates = Rates(table.rates)
+        self._gossip = RateGossip(settings, rates)
+        self._directory = Directory(settings, topology, table, book, failed)
+        self._producer = _producer(settings, deadline_seconds)
+        keys = KeyMaker(self._producer, vault, book, topology.partitions)
+        intake = Intake(self._producer, keys, topology.partitions)
+        receiver = Receiver(
+            self._directory, intake, Quarantine(self._producer, intake), topology,
+            wait=rates.wait, deadline_seconds=deadline_seconds,
+            in_flight_bytes=settings.in_flight_bytes,
+        )  # fmt: skip
+        self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
+        self._router = Router(receiver, self._ready, self._rejections, addressing(settings))
+        self._writing: asyncio.Task[None] | None = None
+        self._keepalive = keepalive_seconds
+        self._public = public
+        self._runners: list[web.ServerRunner] = []
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> int:
+        """Listen, then begin to follow the sources; returns the bound port.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        bound = await self._listen()
+        if self._public is not None:
+            await self._share(self._public)
+        self._directory.start()
+        self._writing = asyncio.create_task(self._rejections.run())
+        self._references.start()
+        self._gossip.start()
+        log.info("ingress listens", host=self._settings.host, port=bound)
+        return bound
+
+    async def _listen(self) -> int:
+        """On the port that is its own; which one it is."""
+        runner = await self._runner()
+        host, port = self._settings.host, self._settings.port
+        try:
+            await web.TCPSite(runner, host, port, reuse_port=True, backlog=BACKLOG).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
+            ) from error
+        return int(runner.addresses[0][1])
+
+    async def _share(self, public: PublicPort) -> None:
+        """Answer the hooks of a port that others have, too."""
+        session = await self._stack.enter_async_context(forwarding_session())
+        origins = [Origin("the operator's API", public.rest)]
+        runner = await self._runner(lambda request: forward(session, request, origins))
+        await web.SockSite(runner, public.listener, backlog=BACKLOG).start()
+
+    async def _runner(self, elsewhere: Elsewhere | None = None) -> web.ServerRunner:
+        server = Listener(
+            partial(self._router.handle, elsewhere=elsewhere), self._router.unread,
+            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
+        )  # fmt: skip
+        runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
+
+    def _ready(self) -> bool:
+        return self._directory.ready and self._gossip.settled
+
+    async def stop(self) -> None:
+        """Not ready first, then no new connections, then wait for what is under way."""
+        self._router.drain()
+        await asyncio.sleep(DRAIN_SECONDS)
+        for site in [site for runner in self._runners for site in runner.sites]:
+            await site.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._router.idle()
+        for runner in self._runners:
+            await runner.cleanup()
+        await self._stack.aclose()
+        await self._write_rejections()
+        await self._producer.close()
+        await asyncio.to_thread(self._directory.stop)
+        await asyncio.to_thread(self._references.stop)
+        await asyncio.to_thread(self._gossip.stop)
+        log.info("ingress ended")
+
+    async def _write_rejections(self) -> None:
+        assert self._writing is not None  # noqa: S101 - set by `start`
+        self._writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._writing
+        await self._rejections.flush()
+
+
+def run(settings: Settings, topology: Topology) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no usable vault key, settings that do not fit each other, or the address
+            cannot be listened on.
+        StageFailed: what it knows of tenants stands still.
+    """
+    vault = open_vault(settings)
+    release_large_blocks()
+    uvloop.run(_serve(settings, topology, vault))
+
+
+async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
+    end = ProcessEnd()
+    server = IngressServer(settings, topology, vault, public=inherited(), failed=end.failed)
+    await server.start()
+    collect_seldom()
+    try:
+        await end.wait()
+    finally:
+        await server.stop()
+
+
+def _producer(settings: Settings, deadline_seconds: float) -> AwaitedProducer:
+    """A producer that gives up when nobody waits any more, and is back soon after the broker."""
+    deadline_ms = int(deadline_seconds * 1000)
+    return AwaitedProducer(
+        settings,
+        **{
+            "message.timeout.ms": deadline_ms,
+            "socket.timeout.ms": deadline_ms + 1_000,
+            "reconnect.backoff.max.ms": 1_000,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            "log_level": 2,
+        },
+    )

@@ -1,0 +1,1 @@
+"""How much of each tenant's rate this process gives."""

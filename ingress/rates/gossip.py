@@ -1,0 +1,138 @@
+"""Tells the other ingress processes of this one's demand, and hears theirs, over `ingress.rates`.
+
+All reports go to one partition: their order is what shares are computed by. A process reports also
+while no tenant has a rate, so that it has its share of the first one at once.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from contextlib import suppress
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
+from streams.errors import DecodeError
+from streams.kafka.clients import consumer_config, producer_config
+from streams.serde.codec import RATE_REPORT
+from streams.serde.records import RateReport
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "ingress.rates"
+_PARTITION = 0
+_LISTEN_SECONDS = 2 * TICK_SECONDS
+"""Before the first report of its own a process has heard one of every other."""
+_CONTACT_SECONDS = 2.0
+_FATAL = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors that the client does not get over by itself."""
+
+
+class RateGossip:
+    """Keeps `rates` told of everybody's demand, in a thread of its own."""
+
+    def __init__(self, settings: Settings, rates: Rates) -> None:
+        self._settings = settings
+        self._topic = settings.topic_prefix + TOPIC
+        self._rates = rates
+        self._lost = False
+        self._settled = False
+        self._stopping = threading.Event()
+        context = contextvars.copy_context()  # so that its log lines name the stage as well
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="rate-gossip", daemon=True
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether a first delivery of any tenant would be judged by its rate, or cannot be."""
+        return self._settled or not self._rates.needed
+
+    def start(self) -> None:
+        """Begin; returns at once, also with no broker to be seen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell the others that this process leaves, and wait for the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TICK_SECONDS):
+            try:
+                self._talk()
+            except KafkaException as error:
+                self._say_lost(str(error.args[0]))
+
+    def _talk(self) -> None:
+        """Until it is stopped."""
+        consumer = Consumer(consumer_config(self._settings, "ingress-rates"))
+        producer = Producer(
+            producer_config(
+                self._settings, **{"linger.ms": 0, "message.timeout.ms": 1_000, "log_level": 2}
+            )
+        )
+        try:
+            self._join(consumer)
+            joined = time.monotonic()
+            due = joined + _LISTEN_SECONDS
+            while not self._stopping.is_set():
+                message = consumer.poll(max(0.0, due - time.monotonic()))
+                if message is not None:
+                    self._hear(message)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + TICK_SECONDS
+                    self._tell(producer, self._rates.report())
+                    if not self._rates.known and due > joined + SILENT_SECONDS:
+                        self._say_lost("this process's own reports do not come back")
+            self._tell(producer, self._rates.leave())
+        finally:
+            producer.flush(_CONTACT_SECONDS)
+            consumer.close()
+
+    def _join(self, consumer: Consumer) -> None:
+        """Read from the log's end as it is now, so that nothing told after this is missed."""
+        place = TopicPartition(self._topic, _PARTITION)
+        _, place.offset = consumer.get_watermark_offsets(place, timeout=_CONTACT_SECONDS)
+        consumer.assign([place])
+
+    def _hear(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            if error.code() in _FATAL:
+                raise KafkaException(error)
+            return
+        try:
+            self._rates.hear(RATE_REPORT.decode(message.value()))
+        except DecodeError as unreadable:  # of another version, say: its process has no share here
+            log.warning("a report of demand cannot be read", reason=str(unreadable))
+        self._settled |= self._rates.known
+        if self._lost and self._rates.known:
+            self._lost = False
+            log.info("rates are kept again")
+
+    def _tell(self, producer: Producer, report: RateReport) -> None:
+        with suppress(BufferError):  # nobody waits for it, and the next one says more
+            producer.produce(self._topic, RATE_REPORT.encode(report), report.process, _PARTITION)
+        producer.poll(0)
+
+    def _say_lost(self, reason: str) -> None:
+        """Once for each time that the others cannot be heard, if a tenant has a rate."""
+        self._settled = True
+        if not self._rates.needed:
+            return
+        if not self._lost:
+            log.warning(
+                "rates cannot be kept: deliveries of tenants that have one are answered 503",
+                topic=self._topic, reason=reason,
+            )  # fmt: skip
+        self._lost = True

@@ -1,0 +1,82 @@
+"""Events that come by the operator's API instead of a hook: see `streams.tenants.admission`."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from multidict import CIMultiDict
+
+from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
+from ingress.receive.event import Event, Facts, routed
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.normalize import Normalized, Normalizer
+from ingress.receive.sender import Sender
+from ingress.schemes import Verified
+from streams.serde.records import Quarantined
+from streams.tenants.admission import Admitted, NewEvent
+from streams.tenants.settings import SourceSettings
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault
+from streams.vault.keyring import KeyBook
+
+
+class SideDoor:
+    """Writes events as a hook's are written: sealed body first, then its envelope."""
+
+    def __init__(self, sender: Sender, vault: Vault, book: KeyBook, topology: Topology) -> None:
+        self._topology = topology
+        keys = KeyMaker(sender, vault, book, topology.partitions)
+        self._intake = Intake(sender, keys, topology.partitions)
+        self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
+
+    async def submit(self, event: NewEvent) -> Admitted:
+        """See `Admission.submit`."""
+        made = routed(
+            self._topology, event.tenant_id, event.source, _normalized(event),
+            Facts("application/json", None, event.traceparent, _now()), event.payload,
+            callback_url=event.callback_url,
+        )  # fmt: skip
+
+        async def store() -> Receipt:
+            await self._intake.store(made)
+            return Receipt(made.event_id, made.job_id)
+
+        receipt, repeated = await self._duplicates.once(made.fingerprint, store)
+        return Admitted(receipt.event_id, receipt.job_id, repeated)
+
+    async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
+        """See `Admission.release`; the body is sealed anew, to be kept as long as its event."""
+        made = self._released(record, settings, body)
+        await self._intake.store(made)
+        return Admitted(made.event_id, made.job_id)
+
+    def _released(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Event:
+        headers = CIMultiDict({**record.headers, "Content-Type": record.content_type})
+        verified = Verified(0, record.signed_at, record.message_id)
+        normalized = Normalizer(settings.scheme, settings.mapping).normalize(
+            headers, body, verified
+        )
+        facts = Facts(record.content_type, record.request_id, record.traceparent, _now())
+        return routed(
+            self._topology, record.tenant_id, record.source, normalized, facts, body,
+            callback_url=settings.callback_url, event_id=record.event_id,
+        )  # fmt: skip
+
+
+def _normalized(event: NewEvent) -> Normalized:
+    digest = hashlib.sha256(event.payload)
+    return Normalized(
+        event_type=event.event_type,
+        subject=event.subject,
+        occurred_at=event.occurred_at,
+        dedup_key=event.dedup_key or f"sha256:{digest.hexdigest()}",
+        payload_hash=digest.digest(),
+        delivery_id=None,
+        attributes=event.attributes,
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,120 @@
+"""Makes an event durable: sealed body to `payloads`, then its envelope to `events.received`.
+
+The order matters: an envelope refers to offsets that exist. A crash between the two leaves a
+body that nothing refers to and that retention removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ingress.receive.event import Event
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.sender import Sender
+from ingress.receive.tracing import event_headers
+from ingress.receive.window import Window
+from streams.serde.codec import ENVELOPE
+from streams.serde.ids import partition_for
+from streams.serde.records import Envelope, PayloadRef
+from streams.vault.data_key import CHUNK_BYTES, DataKey
+
+PAYLOADS = "payloads"
+RECEIVED = "events.received"
+_CHUNKS_AT_ONCE = 2
+"""Of one body: a large one must leave room in the window for everybody's small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a body goes, and the key under which it is sealed."""
+
+    key: DataKey
+    event_id: str
+    partition: int
+
+
+class Intake:
+    """Writes events; `partitions` is the number that topics keyed by tenant have."""
+
+    def __init__(
+        self, sender: Sender, keys: KeyMaker, partitions: int, window: Window | None = None
+    ) -> None:
+        self._sender = sender
+        self._keys = keys
+        self._partitions = partitions
+        self._window = window or Window()
+
+    async def store(self, event: Event) -> None:
+        """Return once every record of the event is acknowledged.
+
+        Raises:
+            KafkaUnavailable: one was not; the event may still have been written.
+            Erased: its tenant was erased meanwhile.
+        """
+        ref = await self.store_body(event.tenant_id, event.event_id, event.body)
+        await self._sender.send(
+            RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
+            partition=ref.partition, headers=event_headers(event),
+        )  # fmt: skip
+
+    async def store_body(self, tenant_id: str, event_id: str, body: bytes) -> PayloadRef:
+        """Seal a body and return where it lies, once every chunk is acknowledged.
+
+        Raises:
+            KafkaUnavailable: one was not.
+            Erased: its tenant was erased.
+        """
+        key = self._keys.current(tenant_id) or await self._keys.make(tenant_id)
+        place = _Place(key, event_id, partition_for(tenant_id, self._partitions))
+        return PayloadRef(
+            place.partition, await self._store_chunks(place, body), len(body), key.key_id
+        )
+
+    async def _store_chunks(self, place: _Place, body: bytes) -> tuple[int, ...]:
+        whole = memoryview(body)
+        chunks = [whole[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+        if len(chunks) == 1:
+            return (await self._store_chunk(place, 0, whole),)
+        offsets: list[int] = []
+        for first in range(0, len(chunks), _CHUNKS_AT_ONCE):
+            group = enumerate(chunks[first : first + _CHUNKS_AT_ONCE], first)
+            sends = (self._store_chunk(place, index, chunk) for index, chunk in group)
+            offsets += await asyncio.gather(*sends)
+        return tuple(offsets)
+
+    async def _store_chunk(self, place: _Place, index: int, chunk: memoryview) -> int:
+        size = len(chunk)
+        if not self._window.try_enter(size):
+            await self._window.enter(size)
+        try:
+            return await self._sender.send(
+                PAYLOADS, place.key.tenant_id.encode(),
+                place.key.seal(place.event_id, index, chunk), partition=place.partition,
+            )  # fmt: skip
+        finally:
+            self._window.leave(size)
+
+
+def _envelope(event: Event, ref: PayloadRef) -> Envelope:
+    fields = event.normalized
+    return Envelope(
+        fingerprint=event.fingerprint,
+        event_id=event.event_id,
+        source=event.source,
+        tenant_id=event.tenant_id,
+        event_type=fields.event_type,
+        occurred_at=fields.occurred_at,
+        received_at=event.received_at,
+        payload_hash=fields.payload_hash,
+        dedup_key=fields.dedup_key,
+        subject=fields.subject,
+        content_type=event.content_type,
+        delivery_id=fields.delivery_id,
+        request_id=event.request_id,
+        payload_ref=ref,
+        attributes=fields.attributes,
+        priority=event.priority,
+        callback_url=event.callback_url,
+        routed=event.job_id is not None,
+    )

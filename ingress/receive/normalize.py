@@ -1,0 +1,222 @@
+"""From a signed body to the normalized fields of an envelope.
+
+A preset, or the source's own mapping over it, says where each field stands. A field that is
+missing or not of a usable kind has a fallback and never refuses the event: an event that is
+kept under its payload's hash can be looked at, one that was refused is gone. Only an event type
+or dedup key that the source's own mapping names must be there: who wrote it meant those bodies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from jmespath.exceptions import JMESPathError
+
+from ingress.receive.document import json_document
+from ingress.receive.form import form_document
+from ingress.receive.paths import Path, compile_path
+from ingress.receive.timestamps import parse_timestamp
+from ingress.schemes import Verified
+from ingress.schemes.presets import GENERIC, PRESETS, Preset
+from streams.errors import ConfigError, Misfit
+
+UNKNOWN_TYPE = "unknown"
+_MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
+_MAX_KEY_DEPTH = 8
+_NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+"""What CloudEvents 1.0 bars from a String, which an event type becomes."""
+_REQUIRED = ("event_type", "dedup_key")
+_HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
+_VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Normalized:
+    """The fields of one event; `occurred_at` in milliseconds since the epoch, UTC.
+
+    `payload_hash` is the SHA-256 of the raw body. `delivery_id` alone is from an unsigned
+    header, as is what a GitHub or Shopify event type begins with.
+    """
+
+    event_type: str
+    subject: str | None
+    occurred_at: int | None
+    dedup_key: str
+    payload_hash: bytes
+    delivery_id: str | None
+    attributes: dict[str, str]
+
+
+class Normalizer:
+    """A preset with a source's mapping over it, compiled once; safe in threads.
+
+    Raises:
+        ConfigError: the mapping names an unknown field or is no JMESPath; it names the key.
+    """
+
+    def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
+        preset = _overridden(PRESETS.get(scheme, GENERIC), mapping)
+        self._preset = preset
+        self._required = {name: mapping[name] for name in _REQUIRED if name in mapping}
+        self._event_type = _compile("event_type", preset.event_type)
+        self._subject = _compile("subject", preset.subject)
+        self._occurred_at = _compile("occurred_at", preset.occurred_at)
+        self._dedup_key = _compile("dedup_key", preset.dedup_key) if preset.dedup_key else None
+        self._attributes = {
+            name: _compile(f"attributes.{name}", path) for name, path in preset.attributes.items()
+        }
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Names of the headers that it reads; none of them is signed."""
+        named = (self._preset.type_header, self._preset.delivery_header)
+        return tuple(name for name in named if name is not None)
+
+    def normalize(
+        self, headers: Mapping[str, str], body: bytes, verified: Verified | None = None
+    ) -> Normalized:
+        """The fields of a body whose signature held; `verified` says what else was signed.
+
+        Raises:
+            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
+                where the preset takes one.
+            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable, or
+                there are more than a million values.
+        """
+        document = parse(self._preset, body)
+        digest = hashlib.sha256(body)
+        key = _key(self._dedup_key(document)) if self._dedup_key else None
+        event_type = self._type(document, headers)
+        self._require(event_type=event_type != UNKNOWN_TYPE, dedup_key=key is not None)
+        if key is None and verified is not None:
+            key = _signed_key(body, verified)
+        return Normalized(
+            event_type=event_type,
+            subject=_text(self._subject(document)),
+            occurred_at=_milliseconds(self._occurred_at(document)),
+            dedup_key=key or f"sha256:{digest.hexdigest()}",
+            payload_hash=digest.digest(),
+            delivery_id=visible(headers.get(self._preset.delivery_header or "")),
+            attributes=self._attribute_values(document),
+        )
+
+    def _type(self, document: Any, headers: Mapping[str, str]) -> str:
+        named = _name(self._event_type(document))
+        if self._preset.type_header:
+            first = headers.get(self._preset.type_header, "")
+            if not _HEADER_TYPE.fullmatch(first):
+                return UNKNOWN_TYPE
+            first = first.replace("/", ".")
+            named = f"{first}.{named}" if named else first
+        named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
+        return named[:_MAX_TYPE] or UNKNOWN_TYPE
+
+    def _require(self, **found: bool) -> None:
+        for name, expression in self._required.items():
+            if not found[name]:
+                raise Misfit(name, f"mapping.{name} ({expression!r}) finds nothing usable in it")
+
+    def _attribute_values(self, document: Any) -> dict[str, str]:
+        found = ((name, _text(path(document))) for name, path in self._attributes.items())
+        return {name: text for name, text in found if text is not None}
+
+
+def visible(value: str | None) -> str | None:
+    """An unsigned header's value, if it is at most 200 visible ASCII characters."""
+    return value if value is not None and _VISIBLE.fullmatch(value) else None
+
+
+def _overridden(preset: Preset, mapping: Mapping[str, Any]) -> Preset:
+    known = {"event_type", "subject", "occurred_at", "dedup_key", "attributes"}
+    for name, value in mapping.items():
+        if name not in known:
+            raise ConfigError(f"mapping.{name}: no such field; use {', '.join(sorted(known))}")
+        if not isinstance(value, dict if name == "attributes" else str):
+            raise ConfigError(f"mapping.{name}: of the wrong kind")
+    if "event_type" in mapping:
+        preset = replace(preset, type_header=None, type_prefix="")
+    return replace(preset, **mapping)
+
+
+def _compile(name: str, expression: str) -> Path:
+    try:
+        return compile_path(expression)
+    except JMESPathError as error:
+        raise ConfigError(f"mapping.{name}: not a JMESPath expression: {error}") from error
+
+
+def parse(preset: Preset, body: bytes) -> Any:
+    """The document that a preset's expressions read; None for a body that may be empty.
+
+    Form or JSON is told from the body alone: its Content-Type is not signed, and a captured body
+    under another type must not become another event.
+
+    Raises:
+        MalformedBody: it is neither.
+        Misfit: it has more values than one document may have.
+    """
+    if not body and preset.may_be_empty:
+        return None
+    if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
+        return json_document(body)
+    fields = form_document(body)
+    payload = fields.get("payload") if preset.form == "payload" else None
+    return json_document(payload.encode()) if isinstance(payload, str) else fields
+
+
+def _signed_key(body: bytes, verified: Verified) -> str | None:
+    """What stands outside the body and is signed: the message's id, or for no body the time.
+
+    All deliveries without a body have one hash, and would be one event.
+    """
+    if verified.message_id is not None:
+        return _key(verified.message_id)
+    if not body and verified.timestamp is not None:
+        return f"sent:{round(verified.timestamp * 1000)}"
+    return None
+
+
+def _name(value: Any) -> str:
+    parts = value if isinstance(value, list) else [value]
+    known = [part for part in parts if isinstance(part, str | int) and not isinstance(part, bool)]
+    return ".".join(map(str, known)) if isinstance(value, str | list) else ""
+
+
+def _key(value: Any, depth: int = 0) -> str | None:
+    """A dedup key; several values make one only if none is missing or nested deeper than 8.
+
+    A fraction makes none: orjson reads an integer past 64 bits as one, and two ids would fall
+    together, the second event dropped as a duplicate.
+    """
+    if isinstance(value, list):
+        parts = [_key(part, depth + 1) for part in value] if depth < _MAX_KEY_DEPTH else []
+        return _short(orjson.dumps(parts).decode()) if parts and all(parts) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _short(value) if isinstance(value, str) and value else None
+
+
+def _short(key: str) -> str:
+    if len(key) <= _MAX_KEY:
+        return key
+    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT] or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _milliseconds(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    seconds = parse_timestamp(str(value))
+    return None if seconds is None else round(seconds * 1000)

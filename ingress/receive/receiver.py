@@ -1,0 +1,275 @@
+"""What becomes of one webhook, step by step.
+
+G1: it is answered 2xx only after its body and its envelope are acknowledged by all in-sync
+replicas; answered otherwise, it may have been written or not, and its sender delivers again.
+G3: the tenant is the route's (`tenancy`), under whose source's secret the signature held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import orjson
+import structlog
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from ingress.http import headers as heads
+from ingress.http.body import BODY_SECONDS, Room, read_body
+from ingress.http.headers import Headers
+from ingress.http.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
+from ingress.rates.tarpit import Holding
+from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
+from ingress.receive.event import Event, routed
+from ingress.receive.intake import Intake
+from ingress.receive.quarantine import Quarantine
+from ingress.receive.unrouted import Unrouted
+from ingress.schemes import SignedRequest, Verified, verifier
+from ingress.schemes.handshakes import Answer, handshake
+from ingress.tenants.sources import Source
+from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
+from streams.tenants.settings import DEFAULT_BODY_BYTES
+from streams.topology.model import Topology
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+OUTCOME: web.ResponseKey[str] = web.ResponseKey("outcome", str)
+"""On an answer that is no problem: how the delivery is counted."""
+DEADLINE_SECONDS = 5.0
+
+ACK_SECONDS = Histogram(
+    "tidegate_ingress_ack_seconds",
+    "From a request's headers to its event's acknowledgement by all in-sync replicas",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
+BODY_BYTES = Histogram(
+    "tidegate_ingress_body_bytes",
+    "Size of bodies whose signature held",
+    buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 26_214_400),
+)
+SIGNATURE_FAILURES = Counter(
+    "tidegate_ingress_signature_failures_total",
+    "Requests whose signature did not hold; scheme `none`: no such source",
+    ["scheme", "reason"],
+)
+OLD_KEYS = Counter(
+    "tidegate_ingress_old_key_matches_total",
+    "Requests signed with a secret that is not the source's newest",
+    ["scheme"],
+)
+
+
+_NOBODY = verifier("hmac-sha256", {})
+_NOBODYS_SECRETS = {0: os.urandom(32)}
+
+
+class Sources(Protocol):
+    """Who may send."""
+
+    @property
+    def ready(self) -> bool:
+        """False until every source known to the cluster is known here."""
+
+    def lookup(self, tenant_id: str, name: str) -> Source | None:
+        """The source, or None where it, or its tenant, is unknown or disabled."""
+
+
+class _OverRate(Exception):
+    """The tenant's next delivery passes in so many seconds; this one is to be refused."""
+
+    def __init__(self, tenant_id: str, seconds: float) -> None:
+        super().__init__(tenant_id)
+        self.tenant_id = tenant_id
+        self.seconds = seconds
+
+
+class Receiver:
+    """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
+
+    `wait` says how many seconds a tenant's next delivery has to wait for its rate, 0.0 counting
+    this one, None where that is not known.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        intake: Intake,
+        quarantine: Quarantine,
+        topology: Topology,
+        *,
+        wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        body_seconds: float = BODY_SECONDS,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._sources = sources
+        self._intake = intake
+        self._quarantine = quarantine
+        self._topology = topology
+        self._wait = wait
+        self._holding = Holding()
+        self._deadline = deadline_seconds
+        self._body_seconds = body_seconds
+        self._room = Room(in_flight_bytes)
+        self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
+        self._unrouted = Unrouted()
+        self._acknowledged = True
+
+    async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
+        """The answer to an accepted, repeated or quarantined event, or to a vendor's handshake.
+
+        Raises:
+            Refused: every other answer.
+        """
+        try:
+            return await self._receive(request, tenant_id, name)
+        except _OverRate as over:
+            verified_as, seconds = over.tenant_id, over.seconds
+        # Held out here: the exception's frames have the body, which is in nobody's room any more.
+        left = await self._holding.hold(verified_as, seconds)
+        headers = {"Retry-After": str(max(1, math.ceil(left)))}
+        raise Refused(replace(RATE_LIMITED, headers=headers))
+
+    async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
+        started = time.perf_counter()
+        if not self._sources.ready:
+            raise Refused(UNAVAILABLE, "the sources are not known yet")
+        heads.check(request.headers)
+        headers = heads.unambiguous(request.headers)
+        with self._room.share(request.content_length) as share:
+            known = self._sources.lookup(tenant_id, name)
+            cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
+            body = await read_body(request, share, cap, self._body_seconds)
+            source, verified = self._authenticate(request, headers, tenant_id, name, body)
+            if (asked := handshake(source.settings.scheme, body)) is not None:
+                return _greeting(asked)
+            self._admit(source.tenant_id)
+            BODY_BYTES.observe(len(body))
+            try:
+                event = self._event(source, headers, verified, body)
+            except Misfit as misfit:
+                return await self._put_aside(source, headers, verified, body, misfit)
+            receipt, repeated = await self._store_once(event)
+        if not repeated:
+            ACK_SECONDS.observe(time.perf_counter() - started)
+        return _answer("duplicate" if repeated else "accepted", receipt)
+
+    def _authenticate(
+        self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
+    ) -> tuple[Source, Verified]:
+        now = time.time()
+        source = self._sources.lookup(tenant_id, name)
+        held = source.secrets(now) if source else {}
+        # A source without a secret is as closed as one that is not there, and takes as long.
+        verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
+        scheme = source.settings.scheme if source else "none"
+        signed = SignedRequest(headers, body, _url(request, headers), request.method, now)
+        try:
+            verified = verify(tuple(secrets.values()), signed)
+        except SignatureError as error:
+            reason = "no_secret" if source and not held else error.reason
+            SIGNATURE_FAILURES.labels(scheme, reason).inc()
+            raise Refused(UNAUTHORIZED) from None
+        if source is None or not held:
+            raise Refused(UNAUTHORIZED)
+        if tuple(held)[verified.key_index] > 0:
+            OLD_KEYS.labels(scheme).inc()
+        return source, verified
+
+    def _admit(self, tenant_id: str) -> None:
+        """Keep the tenant's rate, which only verified deliveries count for.
+
+        Before the signature holds, a 429 would tell a stranger that the tenant exists, and let
+        it use the tenant's rate up.
+        """
+        seconds = self._wait(tenant_id)
+        if seconds is None:
+            raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
+        if seconds:
+            raise _OverRate(tenant_id, seconds)
+
+    def _event(self, source: Source, headers: Headers, verified: Verified, body: bytes) -> Event:
+        normalized = source.normalizer.normalize(headers, body, verified)
+        return routed(
+            self._topology, source.tenant_id, source.name, normalized, heads.facts(headers), body,
+            callback_url=source.settings.callback_url,
+        )  # fmt: skip
+
+    async def _put_aside(
+        self, source: Source, headers: Headers, verified: Verified, body: bytes, misfit: Misfit
+    ) -> web.Response:
+        if isinstance(misfit, MalformedBody) and heads.says_json(headers):
+            raise Refused(MALFORMED, str(misfit)) from None
+        facts = heads.facts(headers)
+        event_id = await self._acknowledged_in_time(
+            self._quarantine.keep(source, headers, verified, facts, body, misfit)
+        )
+        return _answer("quarantined", Receipt(event_id, None))
+
+    async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
+        async def store() -> Receipt:
+            await self._intake.store(event)
+            if event.job_id is None:
+                self._unrouted.tell(event)
+            return Receipt(event.event_id, event.job_id)
+
+        return await self._acknowledged_in_time(self._duplicates.once(event.fingerprint, store))
+
+    async def _acknowledged_in_time(self, storing: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._deadline):
+                stored = await storing
+        except TimeoutError:
+            self._note(acknowledged=False, reason="deadline")
+            raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
+        except Erased:
+            raise Refused(UNAUTHORIZED) from None
+        except KafkaUnavailable as error:
+            self._note(acknowledged=False, reason=str(error))
+            raise Refused(UNAVAILABLE, "no acknowledgement") from None
+        self._note(acknowledged=True)
+        return stored
+
+    def _note(self, *, acknowledged: bool, reason: str = "") -> None:
+        """Say once that Kafka stopped acknowledging, and once that it does again."""
+        if acknowledged == self._acknowledged:
+            return
+        self._acknowledged = acknowledged
+        if acknowledged:
+            log.info("kafka acknowledges again")
+        else:
+            log.warning("kafka does not acknowledge: answering 503", reason=reason)
+
+
+def _greeting(asked: Answer) -> web.Response:
+    response = web.Response(
+        status=asked.status, body=asked.body, headers={"Content-Type": "application/json"}
+    )
+    response[OUTCOME] = "handshake"
+    return response
+
+
+def _answer(status: str, receipt: Receipt) -> web.Response:
+    answer: dict[str, str | None] = {"status": status, "event_id": receipt.event_id}
+    if status != "quarantined":
+        answer["job_id"] = receipt.job_id
+    response = web.Response(
+        status=200 if status == "duplicate" else 202,
+        body=orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE),
+        headers={"Content-Type": "application/json"},
+    )  # fmt: skip
+    response[OUTCOME] = status
+    return response
+
+
+def _url(request: web.BaseRequest, headers: Headers) -> str:
+    """The URL as the sender addressed it, of which a proxy in front tells the scheme."""
+    secure = headers.get("X-Forwarded-Proto") == "https"
+    return f"{'https' if secure else request.scheme}://{request.host}{request.path_qs}"

@@ -1,0 +1,102 @@
+"""What was refused, in numbers: one record for each tenant, source and reason an interval.
+
+Nothing of a request is kept but what its path names, and that only where it is known: senders
+can invent names, and all of theirs are one entry. A delivery waits for none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from ingress.receive.sender import Sender
+from streams.errors import KafkaUnavailable
+from streams.serde import ids
+from streams.serde.codec import REJECTION
+from streams.serde.records import Rejection
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "rejections"
+INTERVAL_SECONDS = 10.0
+_MAX_ENTRIES = 5_000
+
+Known = Callable[[str, str], tuple[str | None, str | None]]
+"""The tenant and source of a path, each None where there is none of that name."""
+_Key = tuple[str | None, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often since the last record; times in milliseconds."""
+
+    count: int
+    first_at: int
+    last_at: int
+
+    def __add__(self, other: Tally) -> Tally:
+        first, last = min(self.first_at, other.first_at), max(self.last_at, other.last_at)
+        return Tally(self.count + other.count, first, last)
+
+
+class Rejections:
+    """Counts refusals, and writes what it counted; belongs to one event loop."""
+
+    def __init__(
+        self, sender: Sender, known: Known, partitions: int, max_entries: int = _MAX_ENTRIES
+    ) -> None:
+        self._sender = sender
+        self._known = known
+        self._partitions = partitions
+        self._max_entries = max_entries
+        self._counted: dict[_Key, Tally] = {}
+
+    def note(self, tenant_id: str, source: str, reason: str) -> None:
+        """A delivery to this path was refused; `reason` is the name of a problem."""
+        now = time.time_ns() // 1_000_000
+        self._add((*self._known(tenant_id, source), reason), Tally(1, now, now))
+
+    def note_unread(self, reason: str) -> None:
+        """A request was refused of which not even the path could be read."""
+        now = time.time_ns() // 1_000_000
+        self._add((None, None, reason), Tally(1, now, now))
+
+    async def run(self) -> None:
+        """Write every interval, until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what was counted; what is not acknowledged is counted on."""
+        counted, self._counted = self._counted, {}
+        sent = await asyncio.gather(*(self._write(key, tally) for key, tally in counted.items()))
+        for key, tally, held in zip(counted, counted.values(), sent, strict=True):
+            if not held:
+                self._add(key, tally)
+
+    def _add(self, key: _Key, tally: Tally) -> None:
+        if key not in self._counted and len(self._counted) >= self._max_entries:
+            key = (None, None, key[2])
+        before = self._counted.get(key)
+        self._counted[key] = before + tally if before else tally
+
+    async def _write(self, key: _Key, tally: Tally) -> bool:
+        tenant_id, source, reason = key
+        record = Rejection(
+            ids.new_id("rej"), tenant_id, source, reason,
+            tally.count, tally.first_at, tally.last_at,
+        )  # fmt: skip
+        home = ids.partition_for(tenant_id or "", self._partitions)
+        try:
+            await self._sender.send(
+                TOPIC, record.id.encode(), REJECTION.encode(record), partition=home
+            )
+        except KafkaUnavailable as error:
+            log.debug("rejections are counted on", reason=str(error))
+            return False
+        return True

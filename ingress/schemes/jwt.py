@@ -1,0 +1,127 @@
+"""`jwt`: `Authorization: Bearer <token>`, a JSON Web Token (RFC 7519) bound to the body's hash.
+
+The source's secret is a JSON Web Key Set of public keys: nothing is fetched. A claim holds the
+SHA-256 of the raw body, in hex or base64, with either alphabet. `exp` must be there; `exp`, `nbf`,
+`iss` and `aud` are enforced. Only signatures of public keys are taken (RFC 8725, section 3.1): no
+`none`, and no HMAC, whose key could be a public one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+from joserfc import jws
+from joserfc.errors import ExpiredTokenError, JoseError, UnsupportedAlgorithmError
+from joserfc.jwt import JWTClaimsRegistry
+
+from ingress.schemes.request import (
+    SignedRequest,
+    Verified,
+    Verifier,
+    header,
+    holding_key,
+    raw,
+    require,
+)
+from streams.errors import SignatureError
+from streams.tenants.signature_options import JwtOptions
+from streams.tenants.signing_keys import PublicKey, key_set
+
+HEADER = "Authorization"
+_ALGORITHMS = (
+    "Ed25519", "EdDSA", "ES256", "ES384", "ES512",
+    "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
+)  # fmt: skip
+_CLOCK_SKEW_SECONDS = 5
+"""How far a sender's clock may be ahead: senders set `nbf` to their now."""
+
+
+class _Registry(jws.JWSRegistry):
+    """Takes the algorithms above and no others; `EdDSA` without a warning for each request."""
+
+    def get_alg(self, name: str) -> Any:
+        if name not in _ALGORITHMS:
+            raise UnsupportedAlgorithmError
+        return self.algorithms[name]
+
+
+_REGISTRY = _Registry(strict_check_header=False)
+
+
+def verifier(options: JwtOptions) -> Verifier:
+    """The scheme under these options."""
+    return partial(check, options)
+
+
+def check(options: JwtOptions, secrets: Sequence[bytes], request: SignedRequest) -> Verified:
+    """Verify one request; raises `SignatureError` alone."""
+    given = header(request, HEADER)
+    kind, _, token = (given or "").partition(" ")
+    found: list[dict[str, Any]] = []
+
+    def holds(secret: bytes) -> bool:
+        found.append(_claims(token.strip(), key_set(secret)))
+        return bool(found[-1])
+
+    held = holding_key(secrets, holds)
+    index = require(held, given, HEADER, well_formed=kind.lower() == "bearer")
+    _enforce(options, found[index], request)
+    issued = found[index].get("iat")
+    return Verified(index, float(issued) if isinstance(issued, int | float) else None)
+
+
+def _claims(token: str, keys: Sequence[PublicKey]) -> dict[str, Any]:
+    """What a token says that one of the keys signed, else nothing.
+
+    One that is lacking is checked all the same, so that it takes as long as a wrong one.
+    """
+    text = raw(token or _stand_in(keys[0]))
+    for key in keys:
+        try:
+            claims = orjson.loads(jws.deserialize_compact(text, key, registry=_REGISTRY).payload)
+        except Exception:  # noqa: S112  whatever a stranger's token makes it raise: it is none
+            continue
+        return claims if isinstance(claims, dict) else {}
+    return {}
+
+
+def _enforce(options: JwtOptions, claims: dict[str, Any], request: SignedRequest) -> None:
+    now = int(request.now)
+    rules: dict[str, Any] = {"exp": {"essential": True}}
+    if options.issuer is not None:
+        rules["iss"] = {"essential": True, "value": options.issuer}
+    # An audience that this source does not know is somebody else (RFC 7519, section 4.1.3).
+    rules["aud"] = {"essential": options.audience is not None, "values": [options.audience]}
+    try:
+        JWTClaimsRegistry(now, **rules).validate(_only(claims, "exp", "iss", "aud"))
+        JWTClaimsRegistry(now + _CLOCK_SKEW_SECONDS).validate(_only(claims, "nbf"))
+    except ExpiredTokenError:
+        raise SignatureError("stale", "the token has expired") from None
+    except (JoseError, TypeError):
+        detail = "the token's exp, nbf, iss or aud does not hold"
+        raise SignatureError("bad_claim", detail) from None
+    if not _is_hash_of(claims.get(options.body_claim), request.body):
+        raise SignatureError("mismatch", f"the token's {options.body_claim} is not of this body")
+
+
+def _only(claims: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: claims[name] for name in names if name in claims}
+
+
+def _is_hash_of(claim: object, body: bytes) -> bool:
+    digest = hashlib.sha256(body).digest()
+    given = raw(claim).rstrip(b"=") if isinstance(claim, str) else b""
+    forms = (digest.hex().encode(), base64.b64encode(digest), base64.urlsafe_b64encode(digest))
+    return any(hmac.compare_digest(form.rstrip(b"="), given) for form in forms)
+
+
+def _stand_in(key: PublicKey) -> str:
+    algorithm = {"RSA": "RS256", "OKP": "Ed25519"}.get(key.key_type, "ES256")
+    header = base64.urlsafe_b64encode(orjson.dumps({"alg": algorithm})).rstrip(b"=").decode()
+    return f"{header}.e30.{'A' * 86}"

@@ -1,0 +1,57 @@
+"""`standard-webhooks`: https://github.com/standard-webhooks/standard-webhooks, also named `svix-*`.
+
+`webhook-signature` lists signatures of `id.timestamp.body`, separated by spaces: `v1,<base64>` is
+HMAC-SHA256 under a `whsec_` secret, `v1a,<base64>` Ed25519 under a `whpk_` public key. One that
+holds under one of the source's secrets suffices; a public key is never used as an HMAC key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingress.schemes.request import (
+    SignedRequest,
+    Verified,
+    ed25519_holds,
+    fresh,
+    header,
+    hmac_holds,
+    holding_key,
+    raw,
+    require,
+)
+from streams.errors import SignatureError
+from streams.tenants.signing_keys import standard_webhooks_key
+
+_TOLERANCE_SECONDS = 300
+_MOST_SIGNATURES = {"v1": 16, "v1a": 4}
+"""Of one kind in one header: a stranger's list must not cost more than a sender's, and each `v1a`
+is a computation of its own."""
+
+
+def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
+    """Verify one request; raises `SignatureError` alone."""
+    family = "svix" if header(request, "webhook-signature") is None else "webhook"
+    message_id = header(request, f"{family}-id")
+    sent_at = header(request, f"{family}-timestamp")
+    given = header(request, f"{family}-signature")
+    listed = [token.partition(",") for token in (given or "").split(" ")]
+    message = b".".join((raw(message_id or ""), raw(sent_at or ""), request.body))
+    held = holding_key(secrets, lambda secret: _holds(secret, message, listed))
+    well_formed = any(version in _MOST_SIGNATURES for version, _, _ in listed)
+    key_index = require(held, given, f"{family}-signature", well_formed=well_formed)
+    if not message_id:
+        raise SignatureError("missing_header", f"the request has no {family}-id header")
+    if not message_id.isascii():  # the spec's ids are; one that is no Unicode fits no record
+        raise SignatureError("bad_format", f"the {family}-id header is no ASCII")
+    at = fresh(sent_at, request, _TOLERANCE_SECONDS, f"{family}-timestamp")
+    return Verified(key_index, at, message_id)
+
+
+def _holds(secret: bytes, message: bytes, listed: list[tuple[str, str, str]]) -> bool:
+    key = standard_webhooks_key(secret)
+    of_its_kind = [text for version, _, text in listed if version == key.version]
+    signatures = of_its_kind[: _MOST_SIGNATURES[key.version]]
+    if key.version == "v1a":
+        return ed25519_holds(key.raw, message, signatures, "base64")
+    return hmac_holds(key.raw, message, signatures, "base64")

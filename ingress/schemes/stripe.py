@@ -1,0 +1,36 @@
+"""`stripe`: `Stripe-Signature: t=<seconds>,v1=<hex>[,v1=<hex>]`, HMAC-SHA256 over `t.body`.
+
+https://docs.stripe.com/webhooks/signature. The key is the whole secret, `whsec_` and all; while
+Stripe rolls it, the header carries one `v1` for each secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingress.schemes.request import (
+    SignedRequest,
+    Verified,
+    fresh,
+    header,
+    hmac_holds,
+    holding_key,
+    raw,
+    require,
+)
+
+HEADER = "Stripe-Signature"
+_TOLERANCE_SECONDS = 300
+
+
+def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
+    """Verify one request; raises `SignatureError` alone."""
+    given = header(request, HEADER)
+    parts = [part.strip().partition("=") for part in (given or "").split(",")]
+    sent_at = next((value for name, _, value in parts if name == "t"), None)
+    signatures = [value for name, _, value in parts if name == "v1"]
+    message = raw(sent_at or "") + b"." + request.body
+    held = holding_key(secrets, lambda secret: hmac_holds(secret, message, signatures))
+    well_formed = sent_at is not None and bool(signatures)
+    key_index = require(held, given, HEADER, well_formed=well_formed)
+    return Verified(key_index, fresh(sent_at, request, _TOLERANCE_SECONDS, f"t in {HEADER}"))

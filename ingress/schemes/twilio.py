@@ -1,0 +1,73 @@
+"""`twilio`: `X-Twilio-Signature`, base64 of HMAC-SHA1 under the account's auth token.
+
+https://www.twilio.com/docs/usage/security#validating-requests: over the URL and, for a form, its
+fields' names and values, sorted; for any other body over the URL alone, whose query names the
+body's SHA-256 as `bodySHA256`. Twilio keeps a port in some requests and drops it in others, so the
+URL is tried as it came, without a port and with its scheme's.
+
+Names and values are joined without a mark between them: what was signed can be cut in other
+places. Nobody can do that who has not seen a signed request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+
+from ingress.receive.form import form_fields
+from ingress.schemes.request import (
+    SignedRequest,
+    Verified,
+    header,
+    hmac_holds,
+    holding_key,
+    raw,
+    require,
+)
+from streams.errors import MalformedBody
+
+HEADER = "X-Twilio-Signature"
+_URL = re.compile(r"(https?)(://[^/?#]*?)(:[0-9]*)?([/?#].*)?", re.IGNORECASE | re.DOTALL)
+_MOST_FORM_BYTES = 64 * 1024
+"""Twilio's forms have some kilobytes; anybody can send one, before any signature holds."""
+_BODY_HASH = re.compile(r"[?&]bodySHA256=([0-9a-fA-F]{64})(?:[&#]|$)")
+
+
+def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
+    """Verify one request; raises `SignatureError` alone."""
+    given = header(request, HEADER)
+    fields, body_held = _signed_body(request)
+    messages = [raw(url) + fields for url in _urls(request.url)]
+
+    def holds(secret: bytes) -> bool:
+        # All are computed, whichever holds.
+        held = [hmac_holds(secret, m, [given or ""], "base64", "sha1") for m in messages]
+        return any(held) and body_held
+
+    return Verified(require(holding_key(secrets, holds), given, HEADER), None)
+
+
+def _signed_body(request: SignedRequest) -> tuple[bytes, bool]:
+    """What of the body is signed after the URL, and whether the hash in the URL is the body's."""
+    named = _BODY_HASH.search(request.url)
+    if named is not None:
+        digest = hashlib.sha256(request.body).hexdigest()
+        return b"", hmac.compare_digest(digest, named[1].lower())
+    if len(request.body) > _MOST_FORM_BYTES:
+        return b"", False
+    try:
+        fields = set(form_fields(request.body))
+    except MalformedBody:
+        return b"", False
+    return b"".join(name + value for name, value in sorted(fields)), True
+
+
+def _urls(url: str) -> list[str]:
+    found = _URL.fullmatch(url)
+    if found is None:
+        return [url]
+    scheme, host, _, rest = found.groups(default="")
+    standard = "443" if scheme.lower() == "https" else "80"
+    return [url, f"{scheme}{host}{rest}", f"{scheme}{host}:{standard}{rest}"]

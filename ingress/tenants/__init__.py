@@ -1,0 +1,1 @@
+"""Whose a webhook is, and under which secrets it may come."""

@@ -1,0 +1,105 @@
+"""Secrets that a source's record names: resolved here, and again every second.
+
+So that a mounted secret can be changed without a restart. Of an environment only the start counts.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from weakref import WeakSet
+
+import structlog
+from prometheus_client import Gauge
+
+from streams.errors import SecretUnresolved, SignatureError
+from streams.tenants.secret_reference import resolve
+from streams.tenants.signing_keys import check_secret
+
+log = structlog.get_logger(__name__)
+
+UNRESOLVED = Gauge(
+    "tidegate_ingress_unresolved_secrets",
+    "References to a source's secret that lead to none here; without another secret it is closed",
+)
+_REFRESH_SECONDS = 1.0
+
+
+class NamedSecret:
+    """One key's secret, by its reference; `secret` is None while it leads to nothing."""
+
+    def __init__(self, reference: str, scheme: str, tenant_id: str, source: str) -> None:
+        self._reference = reference
+        self._scheme = scheme
+        self._whose = {"tenant_id": tenant_id, "source": source, "reference": reference}
+        self._known = True
+        self.secret: bytes | None = None
+
+    def refresh(self) -> None:
+        """Resolve it anew; say once that it leads to nothing, and once that it does again."""
+        try:
+            found = resolve(self._reference)
+            check_secret(self._scheme, found)  # one of no use must not stand before one that is
+        except Exception as error:  # whatever a file holds: the other sources' go on
+            self._close(error)
+            return
+        if not self._known:
+            log.info("a source's secret can be resolved again", **self._whose)
+        elif self.secret not in (None, found):
+            log.info("a source's secret has changed where it is kept", **self._whose)
+        self._known, self.secret = True, found
+
+    def _close(self, error: Exception) -> None:
+        ours = isinstance(error, SecretUnresolved | SignatureError)  # others may show the secret
+        if self._known:
+            reason = str(error) if ours else type(error).__name__
+            log.error("a source's secret cannot be resolved", **self._whose, reason=reason)
+        self._known, self.secret = False, None
+
+
+class References:
+    """Every reference that a living source has, refreshed in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._named: WeakSet[NamedSecret] = WeakSet()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        context = contextvars.copy_context()  # so that its log lines name the stage as well
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="references", daemon=True
+        )
+
+    def named(self, reference: str, scheme: str, tenant_id: str, source: str) -> NamedSecret:
+        """A secret by reference, resolved now and kept current for as long as it is held."""
+        found = NamedSecret(reference, scheme, tenant_id, source)
+        found.refresh()
+        with self._lock:
+            self._named.add(found)
+        self._count()
+        return found
+
+    def refresh(self) -> None:
+        """Resolve all of them anew."""
+        for each in self._living():
+            each.refresh()
+        self._count()
+
+    def start(self) -> None:
+        """Begin to refresh, every second."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait for the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_REFRESH_SECONDS):
+            self.refresh()
+
+    def _count(self) -> None:
+        UNRESOLVED.set(sum(each.secret is None for each in self._living()))
+
+    def _living(self) -> list[NamedSecret]:
+        with self._lock:
+            return list(self._named)

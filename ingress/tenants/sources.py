@@ -1,0 +1,176 @@
+"""The sources that may send, as the fold of the `tenants` topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from ingress.receive.normalize import Normalizer
+from ingress.schemes import Verifier, verifier
+from ingress.tenants.references import NamedSecret, References
+from streams.errors import ConfigError, PoisonRecord, SignatureError, VaultError
+from streams.serde import keys
+from streams.serde.codec import TENANT
+from streams.serde.records import SigningKey, TenantRecord
+from streams.tenants.settings import Rate, SourceSettings, source_settings, tenant_settings
+from streams.tenants.source_keys import keys_of, open_secret
+from streams.vault.key_encryption import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a source, which verifies until a time in seconds since the epoch, if it ends."""
+
+    secret: bytes | NamedSecret = field(repr=False)
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of one tenant, ready to verify and normalize; `keys` newest first."""
+
+    tenant_id: str
+    name: str
+    settings: SourceSettings
+    verify: Verifier
+    normalizer: Normalizer
+    keys: tuple[Key, ...]
+
+    def secrets(self, now: float) -> dict[int, bytes]:
+        """The secrets that verify at a time, by the age of their key, newest (0) first.
+
+        Empty where none can be resolved: the source is closed then.
+        """
+        return {
+            age: secret
+            for age, key in enumerate(self.keys)
+            if (key.until is None or now < key.until) and (secret := _secret(key)) is not None
+        }
+
+
+class SourceTable:
+    """Every source by tenant and name; one thread writes, any may look up.
+
+    A source is usable without a record of its tenant, but not once that record is disabled.
+    """
+
+    def __init__(self, vault: Vault, references: References) -> None:
+        self._vault = vault
+        self._references = references
+        self._sources: dict[str, dict[str, Source]] = {}
+        self._disabled: set[str] = set()
+        self._erased: set[str] = set()
+        self.rates: dict[str, Rate] = {}
+        """Of the tenants that have one."""
+
+    def lookup(self, tenant_id: str, name: str) -> Source | None:
+        """The source, or None where it, or its tenant, is unknown or disabled."""
+        source = self._sources.get(tenant_id, {}).get(name)
+        if source is None or tenant_id in self._disabled or tenant_id in self._erased:
+            return None
+        return source
+
+    def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
+        """Tenant and source of a path, each None where none of that name has a source to send."""
+        if self.lookup(tenant_id, name) is not None:
+            return tenant_id, name
+        return (tenant_id if tenant_id in self._sources else None), None
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Fold one record in.
+
+        Raises:
+            PoisonRecord: it cannot be understood or opened. Its source or tenant is closed then:
+                the record may have taken back a secret, and the old one must not live on.
+        """
+        tenant_id, kind, id_ = _address(key)
+        if kind == "erasure" and value is not None:  # for good, whatever it says
+            self._sources.pop(tenant_id, None)
+            self.rates.pop(tenant_id, None)
+            self._erased.add(tenant_id)
+        try:
+            self._fold(tenant_id, kind, id_, value)
+        except Exception:
+            self._close(tenant_id, kind, id_)
+            raise
+
+    def _fold(self, tenant_id: str, kind: str, id_: str, value: bytes | None) -> None:
+        record = None if value is None else TENANT.decode(value)
+        if record and (record.tenant_id, record.kind, record.id) != (tenant_id, kind, id_):
+            raise PoisonRecord("misaddressed", "the record's key names something else")
+        if kind == "tenant":
+            self._apply_tenant(tenant_id, record)
+        elif kind == "source" and (record is None or record.disabled):
+            # Not built: a disabled source has no secrets, and settings that fit no scheme, perhaps.
+            self._close(tenant_id, kind, id_)
+        elif kind == "source" and record is not None:
+            self._sources.setdefault(tenant_id, {})[id_] = self._source(record)
+
+    def _close(self, tenant_id: str, kind: str, id_: str) -> None:
+        if kind == "source":
+            self._sources.get(tenant_id, {}).pop(id_, None)
+        elif kind == "tenant":
+            self._disabled.add(tenant_id)
+
+    def _apply_tenant(self, tenant_id: str, record: TenantRecord | None) -> None:
+        rate = None if record is None else _rate(record)
+        if rate is None:
+            self.rates.pop(tenant_id, None)
+        else:
+            self.rates[tenant_id] = rate
+        if record is None:
+            self._sources.pop(tenant_id, None)
+        if record is not None and record.disabled:
+            self._disabled.add(tenant_id)
+        else:
+            self._disabled.discard(tenant_id)
+
+    def _source(self, record: TenantRecord) -> Source:
+        try:
+            settings = source_settings(record)
+            verify = verifier(settings.scheme, settings.options)
+            normalizer = Normalizer(settings.scheme, settings.mapping)
+            keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
+        except ValidationError as error:  # its own text would show the offending value
+            raise PoisonRecord("bad_source", _without_values(error)) from None
+        except (SignatureError, ConfigError) as error:
+            raise PoisonRecord("bad_source", str(error)) from error
+        except VaultError as error:
+            raise PoisonRecord("sealed_elsewhere", str(error)) from error
+        except ValueError:
+            raise PoisonRecord("bad_source", "its settings are not JSON") from None
+        return Source(record.tenant_id, record.id, settings, verify, normalizer, keys)
+
+    def _key(self, record: TenantRecord, scheme: str, key: SigningKey) -> Key:
+        until = None if key.until is None else key.until / 1000
+        if key.sealed is not None:
+            return Key(open_secret(self._vault, record, key.sealed), until)
+        named = self._references.named(key.reference or "", scheme, record.tenant_id, record.id)
+        return Key(named, until)
+
+
+def _secret(key: Key) -> bytes | None:
+    return key.secret.secret if isinstance(key.secret, NamedSecret) else key.secret
+
+
+def _rate(record: TenantRecord) -> Rate | None:
+    try:
+        return tenant_settings(record).rate
+    except ValueError as error:  # pydantic's and orjson's own are such
+        detail = _without_values(error) if isinstance(error, ValidationError) else "not JSON"
+        raise PoisonRecord("bad_tenant", detail) from None
+
+
+def _address(key: bytes | None) -> tuple[str, str, str]:
+    try:
+        tenant_id, kind, id_ = keys.split(key or b"")
+    except ValueError:  # also what bytes that are no text raise
+        raise PoisonRecord("misaddressed", "the key is not (tenant, kind, id)") from None
+    return tenant_id, kind, id_
+
+
+def _without_values(error: ValidationError) -> str:
+    problems: list[Any] = error.errors(include_input=False, include_url=False)
+    return "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)

@@ -1,0 +1,264 @@
+"""`tidegate`: the root of the command line, and the wiring of each stage.
+
+Nothing heavy is imported before it is asked for: a stage's process loads that stage alone.
+Exit codes: 0 done, 1 an error of the tree in `streams.errors`, 2 a wrong flag, setting or file,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streams.errors import ConfigError, TidegateError
+
+if TYPE_CHECKING:
+    from streams.settings import Settings
+    from streams.topology.model import Topology
+
+_GROUPS = {
+    "broker": "streams.broker.commands:app",
+    "topology": "streams.topology.commands:app",
+    "jobs": "streams.cli.jobs:jobs",
+    "dlq": "streams.cli.dlq:dlq",
+    "quarantine": "streams.cli.quarantine:quarantine",
+    "events": "streams.cli.events:events",
+}
+_COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
+
+Bootstrap = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.", metavar="HOSTS")]
+TopologyFile = Annotated[
+    Path | None, typer.Option("--topology", help="File that overlays the built-in topology.")
+]
+DataDir = Annotated[Path | None, typer.Option(help="Where this process keeps its state.")]
+Instance = Annotated[str | None, typer.Option(help="Name of this process in its group; stable.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to serve HTTP on.")]
+ProbePort = Annotated[int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.")]
+LogFormat = Annotated[str | None, typer.Option(help="console or json.")]
+
+
+def main() -> None:
+    """Run one command; errors of our own tree are told in one line, without a traceback."""
+    try:
+        application(sys.argv[1:])()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ConfigError as error:
+        _fail(error, 2)
+    except TidegateError as error:
+        _fail(error, 1)
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The command line, of which only the command that `arguments` ask for is imported."""
+    app = typer.Typer(
+        name="tidegate",
+        help="Turns floods of webhooks into jobs whose effects happen once, on Kafka.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    for name, target in _COMMANDS.items():
+        if _wanted(name, asked):
+            app.command(name)(_load(target))
+    for name, target in _GROUPS.items():
+        if _wanted(name, asked):
+            app.add_typer(_load(target), name=name)
+    for name, (help_, kind, run) in _STAGES.items():
+        app.command(name, help=help_)(kind(name, run))
+    app.command("worker")(_worker)
+    return app
+
+
+def _wanted(name: str, asked: str | None) -> bool:
+    """Whether `name` must be loaded; all must, to list them or to suggest a near one."""
+    known = asked in {*_COMMANDS, *_GROUPS, *_STAGES, "worker"}
+    return name == asked or not known
+
+
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _fail(error: TidegateError, code: int) -> None:
+    typer.echo(f"error: {error}", err=True)
+    sys.exit(code)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version("tidegate"))
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Nothing of its own: the commands do it all."""
+
+
+def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
+    """What every stage begins with: end with its parent, settings, logging, topology."""
+    from streams.dev.parent import end_with_parent
+
+    end_with_parent()
+    from streams.settings import load_settings
+    from streams.telemetry import configure_logging
+    from streams.topology.load import load
+
+    settings = load_settings(**flags)
+    configure_logging(settings, stage=stage, instance=settings.instance)
+    return settings, load(settings.topology)
+
+
+def _http_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+    def command(
+        bootstrap: Bootstrap = None,
+        topology: TopologyFile = None,
+        data_dir: DataDir = None,
+        instance: Instance = None,
+        host: Host = None,
+        port: Port = None,
+        log_format: LogFormat = None,
+    ) -> None:
+        run(*_prepare(
+            name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
+            host=host, port=port, log_format=log_format,
+        ))  # fmt: skip
+
+    return command
+
+
+def _stream_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+    def command(
+        bootstrap: Bootstrap = None,
+        topology: TopologyFile = None,
+        data_dir: DataDir = None,
+        instance: Instance = None,
+        host: Host = None,
+        probe_port: ProbePort = None,
+        log_format: LogFormat = None,
+    ) -> None:
+        run(*_prepare(
+            name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
+            host=host, probe_port=probe_port, log_format=log_format,
+        ))  # fmt: skip
+
+    return command
+
+
+def _worker(
+    app: Annotated[str, typer.Option(help="The application: module:attribute.")],
+    slots: Annotated[
+        int | None, typer.Option(min=1, help="Handlers at once. (20 by default)")
+    ] = None,
+    pool: Annotated[str, typer.Option(help="Pool whose jobs it runs.")] = "default",
+    bootstrap: Bootstrap = None,
+    topology: TopologyFile = None,
+    data_dir: DataDir = None,
+    instance: Instance = None,
+    host: Host = None,
+    probe_port: ProbePort = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Run an application's handlers.
+
+    Needs TIDEGATE_VAULT_KEY_FILE and TIDEGATE_CLUSTER_KEY_FILE.
+    """
+    settings, wiring = _prepare(
+        "worker", bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
+        host=host, probe_port=probe_port, log_format=log_format, slots=slots,
+    )  # fmt: skip
+    from streams.worker.app import load_app
+    from streams.worker.run import run
+
+    run(load_app(app), settings, wiring, pool=pool)
+
+
+def _ingress(settings: Settings, topology: Topology) -> None:
+    from ingress.http.server import run
+
+    run(settings, topology)
+
+
+def _dedup(settings: Settings, topology: Topology) -> None:
+    from streams.dedup.processor import stage
+    from streams.runtime.runner import run_stage
+
+    run_stage(stage(topology), topology, settings)
+
+
+def _scheduler(settings: Settings, topology: Topology) -> None:
+    from streams.runtime.runner import run_stage
+    from streams.scheduler import stage
+
+    run_stage(stage(topology), topology, settings)
+
+
+def _dispatcher(settings: Settings, topology: Topology) -> None:
+    from streams.dispatcher import stage
+    from streams.runtime.runner import run_stage
+    from streams.vault.key_encryption import read_key
+
+    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    run_stage(stage(topology, key), topology, settings)
+
+
+def _pipeline(settings: Settings, topology: Topology) -> None:
+    from streams.pipeline import stage
+    from streams.runtime.runner import run_stage
+    from streams.vault.key_encryption import read_key
+
+    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    run_stage(stage(topology, key), topology, settings)
+
+
+def _operator(settings: Settings, topology: Topology) -> None:
+    from ingress.receive.admission import SideDoor
+    from streams.operator.run import run
+
+    run(settings, topology, SideDoor)
+
+
+_Run = Callable[["Settings", "Topology"], None]
+_STAGES: dict[str, tuple[str, Callable[[str, _Run], Callable[..., None]], _Run]] = {
+    "ingress": (
+        "Receive signed webhooks over HTTP.\n\nNeeds TIDEGATE_VAULT_KEY_FILE.",
+        _http_command,
+        _ingress,
+    ),
+    "dedup": ("Drop redeliveries within the window.", _stream_command, _dedup),
+    "scheduler": ("Fire what is due, once and never early.", _stream_command, _scheduler),
+    "dispatcher": (
+        "Own jobs, leases and the ledger of effects.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
+        _stream_command,
+        _dispatcher,
+    ),
+    "pipeline": (
+        "Run dedup, scheduler and dispatcher as one.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
+        _stream_command,
+        _pipeline,
+    ),
+    "operator": (
+        "Serve the operator's API.\n\nNeeds TIDEGATE_ADMIN_TOKEN and TIDEGATE_VAULT_KEY_FILE.",
+        _http_command,
+        _operator,
+    ),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The dedup stage: of every event's deliveries, the first within the window goes on.
+
+The store `seen` maps a fingerprint to when it was first seen; what its duplicates add to that
+is in `streams.dedup.duplicates`. The window is fixed: a duplicate does not extend it. Time is the
+stream's, made of the append times of `events.received`; a wall clock decides nothing here.
+
+An envelope is never decoded: its fingerprint lies at bytes 5 to 21, behind the frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+
+from prometheus_client import Counter
+
+from streams.dedup.duplicates import FIRST_SEEN, Again, Duplicates
+from streams.errors import DecodeError
+from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.serde import schemas
+from streams.serde.codec import HEADER_SIZE
+from streams.topology.model import Topology
+
+_END = HEADER_SIZE + 16
+_LATE = struct.Struct(">qq")
+"""In `seen`, of a record that lies a window or more behind the stream: it was read again after its
+group's offsets were lost, or the broker's clock stepped back. The entry expires like any other by
+the stream time that it begins with; whether a delivery repeats it is judged by the record's own
+time, which follows. Its duplicates are dropped without being counted in `duplicates`."""
+_DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
+
+
+def stage(topology: Topology) -> Stage:
+    """`events.received` to `events`, each event once within `topology.window_ms`."""
+    processor = partial(Dedup, topology.window_ms, Duplicates())
+    return declared_stage(topology, "dedup", processor, punctuate_seconds=1.0)
+
+
+class Dedup:
+    """One partition's deduplication; all it knows is in its store."""
+
+    def __init__(self, window_ms: int, duplicates: Duplicates, partition: int) -> None:
+        self._window = window_ms
+        self._duplicates = duplicates
+        self._frames = {
+            struct.pack(">bI", 0, schema.id)
+            for schema in schemas.by_id().values()
+            if schema.name == "envelope"
+        }
+
+    def restored(self, ctx: Context) -> None:
+        """Nothing is derived from the store."""
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """No event waits for the time; the duplicates' line in the log does."""
+        self._duplicates.tell(ctx.monotonic)
+
+    def process(self, record: Record, ctx: Context) -> None:
+        self.process_batch([record], ctx)
+
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
+        """Forward what was not seen within the window, with one lookup for all.
+
+        Raises:
+            DecodeError: a value that is no framed envelope.
+        """
+        store, window, now = ctx.store("seen"), self._window, ctx.stream_time
+        fingerprints = self._fingerprints([record.value for record in records])
+        first: list[Record] = []
+        fresh: dict[bytes, int] = {}
+        late: dict[bytes, bytes] = {}
+        again: list[Again] = []
+        for record, fingerprint, stored in zip(
+            records, fingerprints, store.get_many(fingerprints), strict=True
+        ):
+            now = max(now, record.timestamp)
+            seen = fresh.get(fingerprint)
+            if seen is None and stored is not None:
+                seen = FIRST_SEEN.unpack_from(stored)[0]
+            if seen is not None and now - seen < window:
+                entry = late.get(fingerprint) if fingerprint in fresh else stored
+                if entry is None or len(entry) != _LATE.size:
+                    again.append((fingerprint, seen, now, record, stored))
+                    continue
+                if record.timestamp - _LATE.unpack(entry)[1] < window:
+                    _DROPPED.inc()
+                    continue
+            first.append(record)
+            fresh[fingerprint] = now
+            if now - record.timestamp >= window:
+                late[fingerprint] = _LATE.pack(now, record.timestamp)
+            elif late:
+                late.pop(fingerprint, None)
+        store.put_many(dict(zip(fresh, map(FIRST_SEEN.pack, fresh.values()), strict=True)) | late)
+        ctx.relay("events", first)
+        if again:
+            _DROPPED.inc(len(again))
+            self._duplicates.keep(again, fresh, ctx)
+
+    def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
+        framed = [value for value in values if value is not None]
+        if len(framed) < len(values) or min(map(len, framed)) <= _END:
+            raise DecodeError("envelope: too short to hold a fingerprint")
+        foreign = {value[:HEADER_SIZE] for value in framed} - self._frames
+        if foreign:
+            raise DecodeError(f"envelope: {foreign.pop().hex()} frames no envelope")
+        return [value[HEADER_SIZE:_END] for value in framed]

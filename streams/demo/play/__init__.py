@@ -1,0 +1,1 @@
+"""The performance: what is delivered, what is killed, and when."""

@@ -1,0 +1,31 @@
+"""The same deliveries against the synchronous handler that stood there before."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from streams.demo.verdict.figures import before_figures
+from streams.demo.world.delivery import Vendor
+from streams.demo.world.naive import PATIENCE_SECONDS, NaiveHandler
+from streams.demo.world.recorder import Recorder
+from streams.demo.world.scenario import Scenario
+
+_CONCURRENCY = 64
+
+
+async def act_before(scenario: Scenario, *, killed: bool) -> dict[str, Any]:
+    """Its figures; `killed` lets it die in some requests between the work and the answer."""
+    recorder = Recorder(scenario.markers)
+    await recorder.start()
+    handler = NaiveHandler(scenario, recorder, killed=killed)
+    vendor = Vendor(scenario, [await handler.start()], _CONCURRENCY, patience=PATIENCE_SECONDS)
+    began = time.monotonic()
+    await vendor.open()
+    try:
+        await vendor.deliver(scenario.volleys)
+    finally:
+        await vendor.close()
+        await handler.stop()
+        await recorder.stop()
+    return before_figures(scenario.deliveries, recorder.calls, time.monotonic() - began)

@@ -1,0 +1,241 @@
+"""SIGKILLs that strike work in flight, and the proof that they did.
+
+A kill counts only when it landed: what the dead process had taken and not finished is read off from
+outside before its successor is up. A kill that hit an idle process is tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from streams.demo.play.kill import RECOVERY_SECONDS, Kill
+from streams.demo.play.waiting import until
+from streams.demo.verdict.groups import Groups
+from streams.demo.verdict.topic_recorder import Seen, Tape
+from streams.demo.world.delivery import Vendor
+from streams.demo.world.recorder import Call, Recorder
+from streams.demo.world.scenario import CAPPED_TENANT, TENANTS
+from streams.dev.pipeline import Pipeline
+from streams.dev.readiness import unready
+from streams.kafka.offsets import Place
+from streams.runtime.layouts import FUSED
+from streams.serde.records import Schedule
+
+_CHANCE_SECONDS = 10.0
+"""So long a fault waits for work to strike; for work that only deliveries bring, a part of it."""
+
+_SHORT_CHANCE_SECONDS = 3.0
+
+_UNHINDERED = frozenset(TENANTS) - {CAPPED_TENANT}
+"""Tenants whose interrupted jobs do not have to queue behind a cap before they move on."""
+
+_INPUTS = {
+    "dedup": ("events.received",),
+    "scheduler": ("schedule",),
+    "dispatcher": ("events", "jobs.commands"),
+}
+
+
+class Faults:
+    """Strikes the processes of one pipeline; a strike answers whether it landed."""
+
+    def __init__(
+        self, pipeline: Pipeline, vendor: Vendor, recorder: Recorder, tape: Tape, groups: Groups
+    ) -> None:
+        self._pipeline = pipeline
+        self._vendor = vendor
+        self._recorder = recorder
+        self._tape = tape
+        self._groups = groups
+        self._watched: list[asyncio.Task[Kill]] = []
+        self.kills: list[Kill] = []
+
+    def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
+        """The strikes of a run, each with the stage it strikes, in their order.
+
+        Timers grow rare towards the end, while every delivery brings records to the dispatcher.
+        """
+        return [
+            ("ingress", self.ingress),
+            ("worker", lambda: self.worker("email:send")),
+            ("dedup", lambda: self.stage("dedup")),
+            ("worker", lambda: self.worker("payment:refund")),
+            ("scheduler", self.scheduler),
+            ("dispatcher", lambda: self.stage("dispatcher")),
+        ]
+
+    async def steady(self, stage: str) -> None:
+        """Return once every process of a stage is at work: one that still starts holds nothing."""
+        runs = self._runs(stage)
+        urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == runs}
+        while True:
+            if not await unready(urls):
+                return
+            await asyncio.sleep(0.1)
+
+    async def recovered(self) -> list[Kill]:
+        """Every kill that landed, once it is known what came of it."""
+        return list(await asyncio.gather(*self._watched))
+
+    async def ingress(self) -> bool:
+        """Strike an ingress that holds requests; the proof is that their connections broke."""
+        member = next(m for m in self._pipeline.members if m.stage == "ingress")
+        if not await until(lambda: self._vendor.under_way[member.url] >= 2, _SHORT_CHANCE_SECONDS):
+            return False
+        pid, at = self._strike(member.name)
+        await until(lambda: self._vendor.under_way[member.url] == 0, 2)
+        broken = [b for b in self._vendor.broken if b.ingress == member.url and b.sent_at < at]
+        if not pid or not broken:
+            return False
+        kill = Kill("ingress", member.name, pid, at, _counted(len(broken), "request"))
+        self._watch(kill, self._takes_requests(member.url))
+        return True
+
+    async def worker(self, action: str) -> bool:
+        """Strike the worker whose call the outside world has taken and not answered."""
+        hold = self._recorder.hold(action, _UNHINDERED)
+        try:
+            call = await asyncio.wait_for(hold.call, _CHANCE_SECONDS)
+            return await self._strike_caller(call)
+        except TimeoutError:
+            return False
+        finally:
+            hold.release()
+
+    async def _strike_caller(self, call: Call) -> bool:
+        name = self._process_of(call.caller.pid)
+        await until(lambda: self._epoch_of(call) is not None, _CHANCE_SECONDS)
+        epoch = self._epoch_of(call)
+        if name is None or epoch is None:
+            return False
+        pid, at = self._strike(name)  # it lives: its call is unanswered
+        what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
+        kill = Kill("worker", name, pid, at, what, call.caller.job_id, epoch)
+        self._watch(kill, until(lambda: self._taken_back(kill), RECOVERY_SECONDS))
+        return True
+
+    async def stage(self, stage: str) -> bool:
+        """Strike the instance that a record has just come in for."""
+        group = self._runs(stage)
+        owners = await asyncio.to_thread(self._groups.owners, group)
+        try:
+            chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage] and not s.taken)
+            seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
+        except TimeoutError:
+            return False
+        name = owners.get(seen.partition, "")
+        pid, at = self._strike(name)
+        committed = await asyncio.to_thread(self._groups.committed, group)
+        mine = {partition for partition, owner in owners.items() if owner == name}
+        left = self._left(stage, mine, committed, at)
+        if not pid or not left:
+            return False
+        kill = Kill(stage, name, pid, at, f"{_counted(len(left), 'record')} for {stage}")
+        self._watch(kill, self._committed_past(group, left))
+        return True
+
+    async def scheduler(self) -> bool:
+        """Strike the instance whose timer is about to be due."""
+        owners = await asyncio.to_thread(self._groups.owners, self._runs("scheduler"))
+        timers: list[Seen[Schedule]] = []
+
+        def due_soon() -> bool:
+            now = time.time()
+            timers[:] = [
+                s for s in self._tape.schedule
+                if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
+            ]  # fmt: skip
+            return bool(timers)
+
+        if not await until(due_soon, _CHANCE_SECONDS):
+            return False
+        name = owners.get(timers[0].partition, "")
+        pid, at = self._strike(name)
+        await self._tape.to_end()
+        mine = [timer for timer in timers if owners.get(timer.partition) == name]
+        pending = [timer for timer in mine if not self._fired(timer, before=at)]
+        if not pid or not pending:
+            return False
+        self._watch(
+            Kill("scheduler", name, pid, at, f"{_counted(len(pending), 'timer')} about to be due"),
+            until(lambda: all(map(self._fired, pending)), RECOVERY_SECONDS),
+        )
+        return True
+
+    def _runs(self, stage: str) -> str:
+        """The stage, or the fused one if that does its work: of its processes, and its group."""
+        fused = any(member.stage == FUSED for member in self._pipeline.members)
+        return FUSED if fused and stage in _INPUTS else stage
+
+    def _strike(self, name: str) -> tuple[int, float]:
+        """The pid that was killed, 0 where none runs, and the moment before."""
+        pid, at = self._pipeline.pid(name), time.time()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        return pid or 0, at
+
+    def _watch(self, kill: Kill, recovery: Awaitable[bool]) -> None:
+        async def watch() -> Kill:
+            try:
+                back = await asyncio.wait_for(recovery, RECOVERY_SECONDS)
+            except TimeoutError:
+                back = False
+            return replace(kill, recovered_after=time.time() - kill.at if back else None)
+
+        self.kills.append(kill)
+        self._watched.append(asyncio.create_task(watch()))
+
+    def _process_of(self, pid: int) -> str | None:
+        names = (member.name for member in self._pipeline.members)
+        return next((name for name in names if self._pipeline.pid(name) == pid), None)
+
+    async def _takes_requests(self, url: str) -> bool:
+        while True:
+            if await self._vendor.knock(url, TENANTS[0]) == 400:
+                return True
+            await asyncio.sleep(0.05)
+
+    def _left(
+        self, stage: str, mine: set[int], committed: dict[Place, int], at: float
+    ) -> list[Seen[Any]]:
+        """Records that others could read when the owner of these partitions died uncommitted."""
+        return [
+            seen
+            for topic in _INPUTS[stage]
+            for seen in self._tape.of(topic)
+            if seen.partition in mine
+            and not seen.taken
+            and seen.read_at < at
+            and seen.offset >= committed.get((topic, seen.partition), 0)
+        ]
+
+    async def _committed_past(self, group: str, left: list[Seen[Any]]) -> bool:
+        while True:
+            now = await asyncio.to_thread(self._groups.committed, group)
+            if all(now.get((s.topic, s.partition), 0) > s.offset for s in left):
+                return True
+            await asyncio.sleep(0.1)
+
+    def _fired(self, timer: Seen[Schedule], before: float = float("inf")) -> bool:
+        return self._tape.commanded.get(timer.value.value, before) < before
+
+    def _epoch_of(self, call: Call) -> int | None:
+        leases = (s.value for s in self._tape.leases)
+        return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
+
+    def _taken_back(self, kill: Kill) -> bool:
+        """Whether the job is no longer the dead worker's."""
+        job = self._tape.newest.get(kill.job_id)
+        return job is not None and (
+            job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")
+        )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

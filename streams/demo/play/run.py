@@ -1,0 +1,69 @@
+"""One performance from the first process to the last: start, play, stop, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from streams.demo.play.performance import Performance
+from streams.demo.verdict.evidence import Evidence
+from streams.demo.verdict.report import Report
+from streams.demo.world.recorder import Recorder
+from streams.demo.world.scenario import Scenario
+from streams.demo.world.tools import URL_VARIABLE
+from streams.dev.layout import Layout
+from streams.dev.pipeline import Pipeline
+from streams.dev.supervisor import NAME
+from streams.errors import TidegateError
+from streams.settings import Settings
+
+FUSED = Layout(ingress=2, pipeline=2, worker=2)
+APART = Layout.apart(dedup=2, dispatcher=2, ingress=2, worker=2)
+OVERLAY = Path(__file__).with_name("topology.yaml")
+
+_APP = "streams.demo.world.app:app"
+_START_SECONDS = 90.0
+
+
+async def perform(
+    scenario: Scenario, settings: Settings, layout: Layout, report: Report, *, kill: bool
+) -> Evidence:
+    """Everything that was seen from the outside.
+
+    Raises:
+        TidegateError: the pipeline could not be started, set up, or read.
+    """
+    recorder = Recorder(scenario.markers)
+    env = {URL_VARIABLE: await recorder.start()}
+    report.phase("starting Kafka and every stage")
+    pipeline = Pipeline(
+        settings, layout, app=_APP, env=env, console=partial(_tell_restarts, report)
+    )
+    try:
+        async with AsyncExitStack() as stack:
+            await _enter(stack, pipeline)
+            report.phase(f"{len(pipeline.members)} processes are ready beside Kafka")
+            async with Performance(scenario, pipeline, recorder, report) as performance:
+                return await performance.evidence(kill=kill)
+    finally:
+        await recorder.stop()
+
+
+async def _enter(stack: AsyncExitStack, pipeline: Pipeline) -> None:
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            await stack.enter_async_context(pipeline)
+    except TimeoutError:
+        raise TidegateError(
+            f"the pipeline is not ready after {_START_SECONDS:g} s: run it again with "
+            "--data-dir DIR and read DIR/logs"
+        ) from None
+
+
+def _tell_restarts(report: Report, line: str) -> None:
+    """Pass on what the supervisor says; the stages' own lines stay in their files."""
+    name, _, text = line.partition(" | ")
+    if name.strip() == NAME:
+        report.phase(text)

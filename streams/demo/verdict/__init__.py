@@ -1,0 +1,1 @@
+"""What was seen from the outside, held against the guarantees."""

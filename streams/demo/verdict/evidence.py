@@ -1,0 +1,71 @@
+"""What was seen from the outside: answers, calls, committed records, kills, stores on disk.
+
+Values only. None comes from the pipeline's own counters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from streams.demo.play.kill import Kill
+from streams.demo.play.operator_api import Listed
+from streams.demo.verdict.fold import StoreFinding
+from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.world.delivery import Answer
+from streams.demo.world.recorder import Call, Start
+from streams.demo.world.scenario import Scenario
+from streams.serde.records import Command, DeadLetter, Envelope, Job, Lease, LedgerEntry, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """One answer to the delayed submission; `not_before` in seconds since the epoch."""
+
+    tenant_id: str
+    job_id: str
+    not_before: float
+
+
+@dataclass(frozen=True)
+class Records:
+    """All committed records of the topics, in the order of reading."""
+
+    received: tuple[Seen[Envelope], ...] = ()
+    events: tuple[Seen[Envelope], ...] = ()
+    jobs: tuple[Seen[Job], ...] = ()
+    commands: tuple[Seen[Command], ...] = ()
+    schedule: tuple[Seen[Schedule], ...] = ()
+    ledger: tuple[Seen[LedgerEntry], ...] = ()
+    dead: tuple[Seen[DeadLetter], ...] = ()
+    leases: tuple[Seen[Lease], ...] = ()
+
+    @property
+    def newest(self) -> dict[str, Job]:
+        """Each job as its newest record says."""
+        return {seen.value.job_id: seen.value for seen in self.jobs}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything the judge gets.
+
+    `texts` are (tenant, text) that handlers showed to the outside; `high_water` the most calls
+    that a tenant had under way at once.
+    """
+
+    scenario: Scenario
+    answers: tuple[Answer, ...] = ()
+    refused: tuple[str, ...] = ()
+    submitted: tuple[Submitted, ...] = ()
+    starts: tuple[Start, ...] = ()
+    calls: tuple[Call, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    high_water: Counter[str] = field(default_factory=Counter)
+    records: Records = Records()
+    kills: tuple[Kill, ...] = ()
+    kill_wanted: bool = False
+    listed: tuple[Listed, ...] = ()
+    stores: tuple[StoreFinding, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    undecodable: tuple[str, ...] = ()

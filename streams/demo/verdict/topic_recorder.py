@@ -1,0 +1,175 @@
+"""Everything the pipeline has committed to its topics, read along from the outside.
+
+The topics are read from their first record on, `read_committed`, by a consumer of the demo's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Message
+
+from streams.demo.verdict.committed import CommittedReader
+from streams.errors import DecodeError
+from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEASE, LEDGER_ENTRY, SCHEDULE
+from streams.serde.records import (
+    Command,
+    DeadLetter,
+    Envelope,
+    Heartbeat,
+    Job,
+    Lease,
+    LedgerEntry,
+    Schedule,
+)
+from streams.settings import Settings
+
+T = TypeVar("T")
+
+_WORK = "jobs.work.default"
+_TAKEN = "tidegate-taken"
+_CODECS: dict[str, Any] = {
+    "events.received": ENVELOPE,
+    "events": ENVELOPE,
+    "jobs.commands": COMMAND,
+    "jobs": JOB,
+    "schedule": SCHEDULE,
+    "ledger": LEDGER_ENTRY,
+    "dlq": DEAD_LETTER,
+    _WORK: LEASE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """A committed record: its timestamp `at`, and when it was read, in seconds since the epoch.
+
+    `taken`: its reader handled it in the transaction that wrote it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    at: float
+    raw: bytes
+    value: T
+    read_at: float = 0.0
+    taken: bool = False
+
+
+class Tape:
+    """Records by topic in the order of reading; runs as one task from `start` to `close`.
+
+    `newest` is the newest record of each job, `commanded` when each command was first written.
+    Heartbeats are left out: they are no work.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._reader = CommittedReader(settings, _CODECS)
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._waiting: list[tuple[Callable[[Seen[Any]], bool], asyncio.Future[Seen[Any]]]] = []
+        self._seen: dict[str, list[Seen[Any]]] = {topic: [] for topic in _CODECS}
+        self.newest: dict[str, Job] = {}
+        self.commanded: dict[bytes, float] = {}
+        self.undecodable: list[str] = []
+
+    @property
+    def received(self) -> list[Seen[Envelope]]:
+        return self._seen["events.received"]
+
+    @property
+    def events(self) -> list[Seen[Envelope]]:
+        return self._seen["events"]
+
+    @property
+    def commands(self) -> list[Seen[Command]]:
+        return self._seen["jobs.commands"]
+
+    @property
+    def jobs(self) -> list[Seen[Job]]:
+        return self._seen["jobs"]
+
+    @property
+    def schedule(self) -> list[Seen[Schedule]]:
+        return self._seen["schedule"]
+
+    @property
+    def ledger(self) -> list[Seen[LedgerEntry]]:
+        return self._seen["ledger"]
+
+    @property
+    def dead(self) -> list[Seen[DeadLetter]]:
+        return self._seen["dlq"]
+
+    @property
+    def leases(self) -> list[Seen[Lease]]:
+        return self._seen[_WORK]
+
+    def of(self, topic: str) -> list[Seen[Any]]:
+        """Everything seen on one topic so far."""
+        return self._seen[topic]
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    def next_record(self, wanted: Callable[[Seen[Any]], bool]) -> asyncio.Future[Seen[Any]]:
+        """The next record that a test accepts, told the moment it is read."""
+        future: asyncio.Future[Seen[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((wanted, future))
+        return future
+
+    async def to_end(self) -> None:
+        """Return when everything that stands on the topics now has been read."""
+        ends = await asyncio.to_thread(self._reader.ends)
+        while not self._reader.reached(ends):
+            if self._task and self._task.done():
+                await self._task
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._task:
+            await self._task
+        self._reader.close()
+
+    async def _run(self) -> None:
+        while not self._closing:
+            for message in await asyncio.to_thread(self._reader.read, 0.1):
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        topic, raw = self._reader.logical(message.topic()), message.value()
+        if raw is None:
+            return
+        try:
+            value = _CODECS[topic].decode(raw)
+        except DecodeError as error:
+            self.undecodable.append(f"{topic}: {error}")
+            return
+        if isinstance(value, Command) and isinstance(value.body, Heartbeat):
+            return
+        if isinstance(value, Job):
+            self.newest[value.job_id] = value
+        seen = Seen(
+            topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1] / 1000,
+            raw, value, time.time(), _is_taken(message),
+        )  # fmt: skip
+        self._seen[topic].append(seen)
+        if isinstance(value, Command):
+            self.commanded.setdefault(raw, seen.at)
+        self._tell(seen)
+
+    def _tell(self, seen: Seen[Any]) -> None:
+        for waiting in [w for w in self._waiting if w[1].done() or w[0](seen)]:
+            self._waiting.remove(waiting)
+            if not waiting[1].done():
+                waiting[1].set_result(seen)
+
+
+def _is_taken(message: Message) -> bool:
+    return _TAKEN in dict(message.headers() or [])

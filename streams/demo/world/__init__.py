@@ -1,0 +1,1 @@
+"""Everything outside the pipeline: the vendor, the tools, the application."""

@@ -1,0 +1,194 @@
+"""The outside world: one HTTP server that draws, mails and refunds, and writes down every call.
+
+It believes nobody: which tenant a text belongs to it tells by the markers inside the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiohttp import web
+
+from streams.demo.world.tools import Caller
+
+DRAFT_SECONDS = 0.08
+EFFECT_SECONDS = 0.03
+EFFECTS = {"/email": "email:send", "/refund": "payment:refund"}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A handler's first line, by the handler's own clock (seconds since the epoch)."""
+
+    caller: Caller
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a side effect as the outside world saw it; times in seconds since the epoch.
+
+    `sent_at` is by the caller's clock: a request that was on its way when its caller died begins
+    after that. `answered_at` is None for a call that was held until its caller was dead.
+    """
+
+    caller: Caller
+    external_id: str
+    action: str
+    key: str | None
+    text: str
+    sent_at: float
+    began_at: float
+    answered_at: float | None = None
+
+
+class Hold:
+    """The next call of one action by certain tenants, kept without an answer until `release`."""
+
+    def __init__(self, action: str, tenants: frozenset[str]) -> None:
+        self._action = action
+        self._tenants = tenants
+        self.call: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        self._released = asyncio.Event()
+
+    def release(self) -> None:
+        """Let the call's answer go (its caller may be gone), or stop waiting for a call."""
+        self._released.set()
+        self.call.cancel()
+
+    def wants(self, call: Call) -> bool:
+        """Whether this is a call to keep; one is enough, and none after `release`."""
+        return (
+            not self.call.done()
+            and call.action == self._action
+            and call.caller.tenant_id in self._tenants
+        )
+
+    async def keep(self, call: Call) -> None:
+        """Tell that the call came, then keep it."""
+        self.call.set_result(call)
+        await self._released.wait()
+
+
+class Recorder:
+    """Counts calls; `start` binds a free port of 127.0.0.1."""
+
+    def __init__(self, markers: Mapping[str, str]) -> None:
+        self._markers = dict(markers)
+        self._calls: list[Call] = []
+        self._kept: dict[str, dict[str, Any]] = {}
+        self._holds: list[Hold] = []
+        self._running: Counter[str] = Counter()
+        self._runner: web.AppRunner | None = None
+        self.starts: list[Start] = []
+        self.texts: list[tuple[str, str]] = []
+        self.high_water: Counter[str] = Counter()
+        self.url = ""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every call of a side effect, in the order in which they began."""
+        return tuple(self._calls)
+
+    def foreign(self, tenant_id: str, text: str) -> tuple[str, ...]:
+        """The other tenants whose marker stands in a text of `tenant_id`."""
+        return tuple(t for t, marker in self._markers.items() if t != tenant_id and marker in text)
+
+    def hold(self, action: str, tenants: Iterable[str]) -> Hold:
+        """Keep the next call of `action` by one of `tenants` without an answer."""
+        hold = Hold(action, frozenset(tenants))
+        self._holds.append(hold)
+        return hold
+
+    async def start(self) -> str:
+        """Serve; returns the base URL."""
+        app = web.Application()
+        app.router.add_post("/started", self._started)
+        app.router.add_post("/draft", self._draft)
+        for path in EFFECTS:
+            app.router.add_post(path, self._effect)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self.url
+
+    async def stop(self) -> None:
+        for hold in self._holds:
+            hold.release()
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def _started(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.starts.append(Start(_caller(body), body["at"]))
+        return web.json_response({})
+
+    async def _draft(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        tenant = body["tenant_id"]
+        self.texts.append((tenant, body["text"]))
+        async with _Counted(self, tenant):
+            await asyncio.sleep(DRAFT_SECONDS)
+        return web.json_response({"draft": f"We are sorry. You wrote: {body['text']}"})
+
+    async def _effect(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        action = EFFECTS[request.path]
+        key = request.headers.get("Idempotency-Key")
+        call = Call(
+            _caller(body), body["ticket"], action, key, body["text"], body["sent_at"], time.time()
+        )
+        index = len(self._calls)
+        self._calls.append(call)
+        async with _Counted(self, call.caller.tenant_id):
+            held = await self._keep_if_asked(call)
+            await asyncio.sleep(0 if held else EFFECT_SECONDS)
+        if not held:
+            self._calls[index] = replace(call, answered_at=time.time())
+        return web.json_response(self._answer(call, index))
+
+    def _answer(self, call: Call, index: int) -> dict[str, Any]:
+        new = {"id": f"{call.action}-{index}"}
+        if call.key is None or call.action != "email:send":
+            return new
+        return self._kept.setdefault(call.key, new)
+
+    async def _keep_if_asked(self, call: Call) -> bool:
+        for hold in self._holds:
+            if hold.wants(call):
+                await hold.keep(call)
+                return True
+        return False
+
+    def enter(self, tenant: str) -> None:
+        """One more call of a tenant is under way."""
+        self._running[tenant] += 1
+        self.high_water[tenant] = max(self.high_water[tenant], self._running[tenant])
+
+    def leave(self, tenant: str) -> None:
+        """A call of a tenant ended."""
+        self._running[tenant] -= 1
+
+
+class _Counted:
+    def __init__(self, recorder: Recorder, tenant: str) -> None:
+        self._recorder, self._tenant = recorder, tenant
+
+    async def __aenter__(self) -> None:
+        self._recorder.enter(self._tenant)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._recorder.leave(self._tenant)
+
+
+def _caller(body: Mapping[str, Any]) -> Caller:
+    return Caller(
+        body["tenant_id"], body["job_id"], body["run_id"], int(body["attempt"]), int(body["pid"])
+    )

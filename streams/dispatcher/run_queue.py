@@ -1,0 +1,238 @@
+"""What is ready and what runs in one partition: derived from job records, rebuilt from them.
+
+Nothing here costs more than O(log n) a job. The journals name the jobs whose place changed, so that
+only these are looked up again where writes are taken back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterator
+
+from streams.dispatcher.leases import Running
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.workers import Worker
+from streams.fairness.limits import Concurrency
+from streams.fairness.ready_queue import Ready, ReadyQueue
+from streams.serde.records import Job
+from streams.topology.model import Topology
+
+
+class Board:
+    """The ready queues of all pools, the living leases and the caps they fill.
+
+    `recent` are the jobs that were moved since `mark`, and `changed` those since `committed`.
+    """
+
+    def __init__(self, topology: Topology, roster: Roster) -> None:
+        self._topology = topology
+        self.roster = roster
+        self.queues: dict[str, ReadyQueue] = {}
+        """By pool; the one that was served longest ago comes first."""
+        self._served: list[str] = []  # pools as they were served since the last commit
+        self._handled: dict[str, set[str]] = {}
+        self._blocked: set[str] = set()
+        self._caps = Concurrency(topology.limits)
+        self.recent: set[str] = set()
+        self._earlier: set[str] = set()
+        self._ended: dict[str, Running] = {}  # leases that are over since the last commit
+
+    @property
+    def changed(self) -> set[str]:
+        """Jobs that were moved since the last commit."""
+        return self._earlier | self.recent
+
+    def mark(self) -> None:
+        """A record or a batch begins."""
+        self._earlier |= self.recent
+        self.recent = set()
+
+    def committed(self) -> None:
+        """What was done so far is durable."""
+        self._earlier.clear()
+        self.recent.clear()
+        self._ended.clear()
+        for pool in self._served:
+            self.queues[pool] = self.queues.pop(pool)
+        self._served.clear()
+
+    def touch(self, job_id: str) -> None:
+        """What is kept of a job's lease changed: look it up again if that is taken back."""
+        self.recent.add(job_id)
+
+    def ready(self, job: Job) -> None:
+        """A job waits for a slot."""
+        self.recent.add(job.job_id)
+        entry = Ready(job.ready_at, job.job_id, job.tenant_id, job.type, job.priority)
+        self._queue(job.pool).push(entry)
+
+    def unready(self, job: Job) -> None:
+        """A job no longer waits for a slot."""
+        self.recent.add(job.job_id)
+        self._queue(job.pool).remove(job.job_id)
+
+    def block(self, tenant_id: str) -> None:
+        """Lease none of a tenant's jobs until it is unblocked; those that run go on."""
+        self._blocked.add(tenant_id)
+        self._capped(tenant_id)
+
+    def unblock(self, tenant_id: str) -> None:
+        """Lease the tenant's jobs again."""
+        self._blocked.discard(tenant_id)
+        self._capped(tenant_id)
+
+    def grant(self, job: Job, worker: Worker) -> None:
+        """One of the worker's credits is the job's."""
+        self.recent.add(job.job_id)
+        self.roster.granted(job, worker)
+        self._started(self.roster.running[job.job_id])
+
+    def off(self, job_id: str) -> None:
+        """A lease is over; its caps are free again."""
+        lease = self.roster.over(job_id)
+        if lease is not None:
+            self.recent.add(job_id)
+            self._ended.setdefault(job_id, lease)
+            self._caps.ended(lease.tenant_id, lease.type)
+            self._queue(lease.pool).ended(lease.tenant_id)
+            self._capped(lease.tenant_id, but=lease.pool)
+
+    def restore(
+        self, job_id: str, live: Live | None, now: float, whole_term: float, *, confirmed: bool
+    ) -> None:
+        """Bring one job's place in line with its entry in the store; None: it lives no more.
+
+        A lease that was known stays as it was; any other ends at monotonic `whole_term`.
+        """
+        known = self.roster.running.get(job_id)
+        running = live is not None and live.status == "running"
+        for queue in self.queues.values():
+            queue.remove(job_id)
+        if known and not (live and running and (live.epoch, live.worker_id) == _whose(known)):
+            self.off(job_id)
+            known = None
+        if live is None:
+            return
+        if running and known is not None:
+            _taken_up(known, confirmed=confirmed)
+        elif running:
+            self.resume(job_id, live, now, whole_term, confirmed=confirmed)
+        elif live.status == "pending":
+            self.put(job_id, live)
+
+    def put(self, job_id: str, live: Live) -> None:
+        """A job that is found in the store waits for a slot."""
+        entry = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
+        self._queue(live.pool).push(entry)
+
+    def resume(
+        self, job_id: str, live: Live, now: float, whole_term: float, *, confirmed: bool
+    ) -> None:
+        """A lease that is found in the store lives on, until monotonic `whole_term`."""
+        lease = self._ended.pop(job_id, None)
+        if lease is None or _whose(lease) != (live.epoch, live.worker_id):
+            lease = Running(
+                job_id, live.epoch, live.worker_id or "", live.tenant_id, live.type, live.pool,
+                whole_term,
+            )  # fmt: skip
+        _taken_up(lease, confirmed=confirmed)
+        self.roster.resume(lease, now)
+        self._started(lease)
+
+    def takeable(
+        self, now: int, monotonic: float, closed: Collection[str]
+    ) -> Iterator[tuple[Ready, Worker]]:
+        """Ready jobs with the worker each should go to; grant or drop one before the next.
+
+        Pools take turns, so that none has all that caps and the size of a step leave to them.
+        `closed` are pools that no lease can be sent to for now.
+        """
+        self.roster.pass_time(monotonic)
+        for pool, queue in self.queues.items():
+            self._handle(pool, queue, now)
+        turns = deque(pool for pool in self.queues if pool not in closed)
+        self._served.clear()
+        while turns:
+            pool = turns.popleft()
+            types = filter(self._caps.type_free, self.roster.able(pool))
+            entry = self.queues[pool].take(now, types)
+            worker = self.roster.freest(pool, entry.type) if entry else None
+            if entry and worker:
+                turns.append(pool)
+                self._served.append(pool)
+                yield entry, worker
+
+    def starving(self, pool: str) -> set[str]:
+        """Types of jobs that could start at once if a worker had credits for them."""
+        able = self.roster.able(pool)
+        types = self._queue(pool).startable()
+        return {type_ for type_ in types if type_ not in able and self._caps.type_free(type_)}
+
+    def waiting(self) -> Counter[tuple[str, str]]:
+        """How many jobs wait in each pool for a worker of each type."""
+        return Counter(
+            {
+                (pool, type_): jobs
+                for pool, queue in self.queues.items()
+                for type_, jobs in queue.by_type().items()
+            }
+        )
+
+    def blocked(self) -> Counter[tuple[str, str, str]]:
+        """How many jobs wait in each pool, of each type and blocked tenant."""
+        return Counter(
+            {
+                (pool, type_, tenant_id): jobs
+                for pool, queue in self.queues.items()
+                for tenant_id in queue.tenants() & self._blocked
+                for type_, jobs in queue.by_type_of(tenant_id).items()
+            }
+        )
+
+    def ready_since(self, pool: str, type_: str, moment: int, limit: int) -> list[str]:
+        """At most `limit` jobs of a pool and type that became ready by `moment` (milliseconds)."""
+        return self._queue(pool).ready_since(type_, moment, limit)
+
+    def depth(self) -> int:
+        return sum(map(len, self.queues.values()))
+
+    def oldest(self) -> int | None:
+        """When the longest waiting job of any pool became ready, in milliseconds."""
+        ages = (queue.oldest() for queue in self.queues.values())
+        return min((age for age in ages if age is not None), default=None)
+
+    def _handle(self, pool: str, queue: ReadyQueue, now: int) -> None:
+        queue.advance(now)
+        types = self.roster.types(pool)
+        if types != self._handled.get(pool):
+            self._handled[pool] = types
+            queue.handle(types, now)
+
+    def _started(self, lease: Running) -> None:
+        self._caps.started(lease.tenant_id, lease.type)
+        self._queue(lease.pool).started(lease.tenant_id)
+        self._capped(lease.tenant_id, but=lease.pool)
+
+    def _capped(self, tenant_id: str, but: str | None = None) -> None:
+        for pool, queue in self.queues.items():
+            if pool != but:
+                queue.capped(tenant_id)
+
+    def _is_free(self, tenant_id: str) -> bool:
+        return tenant_id not in self._blocked and self._caps.tenant_free(tenant_id)
+
+    def _queue(self, pool: str) -> ReadyQueue:
+        if pool not in self.queues:
+            self.queues[pool] = ReadyQueue(self._topology.priorities, self._is_free)
+        return self.queues[pool]
+
+
+def _taken_up(lease: Running, *, confirmed: bool) -> None:
+    """A lease lives on as the store tells; whether it is cancelled is looked up when asked."""
+    lease.confirmed = confirmed
+    lease.cancel_known = lease.given_up = False
+
+
+def _whose(lease: Running) -> tuple[int, str | None]:
+    return lease.epoch, lease.worker_id

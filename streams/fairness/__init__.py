@@ -1,0 +1,1 @@
+"""Which ready job goes next, among tenants, types and priorities; and how many run at once."""

@@ -1,0 +1,183 @@
+"""Lanes of ready jobs, and the order among the lanes of one type.
+
+A lane holds the jobs of one tenant, type and priority. Its level is the highest priority whose head
+start it has reached by its own head start plus the time since it was last served or, if that is
+later, since its oldest job became ready.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import chain, islice
+
+from sortedcontainers import SortedList
+
+from streams.fairness.passes import Tenant
+from streams.topology.model import Priority
+
+Entry = tuple[int, str, int]
+"""A waiting job: when it became ready (milliseconds), its id, and the number of its lane.
+
+It names no object, so that the collector does not look at a million of them again and again.
+"""
+
+Key = tuple[int, int, str, int]
+"""What orders lanes of one level: their tenant's charge, then their oldest job."""
+
+_STALE = 16
+"""Removed jobs that a lane may hold beyond as many as it has waiting ones."""
+
+
+class Lane:
+    """The ready jobs of one tenant, type and priority, oldest first.
+
+    `waiting` counts them; `jobs` is a heap that may also hold removed ones, but never at its head.
+    `level` and `key` are its place in the order, if it has one. `due` says when its level is looked
+    at again, and `oldest` is the entry by which its queue finds the longest waiting
+    job.
+    """
+
+    __slots__ = (
+        "due", "jobs", "key", "level", "number", "oldest", "priority", "served_at", "tenant",
+        "type", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, number: int, tenant: Tenant, type_: str, priority: str) -> None:
+        self.number = number
+        self.tenant = tenant
+        self.type = type_
+        self.priority = priority
+        self.served_at = 0
+        self.jobs: list[Entry] = []
+        self.waiting = 0
+        self.level = 0
+        self.key: Key | None = None
+        self.due: int | None = None
+        self.oldest: Entry | None = None
+
+    def push(self, entry: Entry) -> bool:
+        """Add a job; whether it is the oldest now."""
+        heappush(self.jobs, entry)
+        self.waiting += 1
+        return self.jobs[0] is entry
+
+    def key_of(self, charge: int) -> Key:
+        """The lane's key while its tenant has this charge."""
+        return (charge, *self.jobs[0])
+
+    def drop(self, members: Mapping[str, Entry]) -> None:
+        """One job is no longer among the members: forget it, at once or when it costs memory."""
+        self.waiting -= 1
+        jobs = self.jobs
+        while jobs and members.get(jobs[0][1]) is not jobs[0]:
+            heappop(jobs)
+        if len(jobs) > 2 * self.waiting + _STALE:
+            self.jobs = [entry for entry in jobs if members.get(entry[1]) is entry]
+            heapify(self.jobs)
+
+
+class Levels:
+    """The levels that priorities make; times and head starts in milliseconds."""
+
+    def __init__(self, priorities: Mapping[str, Priority]) -> None:
+        self._head_starts = {
+            p.name: round(p.head_start_seconds * 1000) for p in priorities.values()
+        }
+        self._bounds = sorted(self._head_starts.values())
+
+    def __len__(self) -> int:
+        return len(self._bounds) + 1
+
+    def of(self, lane: Lane, now: int) -> tuple[int, int | None]:
+        """A lane's level, and when it rises."""
+        since = max(lane.served_at, lane.jobs[0][0])
+        head_start = self._head_starts.get(lane.priority, 0)
+        level = bisect_right(self._bounds, head_start + max(0, now - since))
+        if level == len(self._bounds):
+            return level, None
+        return level, since + self._bounds[level] - head_start
+
+
+class TypeLanes:
+    """The lanes of one type; those that may be taken are in order, by level and key.
+
+    `lanes` has them by priority and tenant. `jobs` counts the type's jobs, and `handled` says that
+    some worker takes them.
+    """
+
+    __slots__ = ("_best", "_order", "handled", "jobs", "lanes")
+
+    def __init__(self) -> None:
+        self.lanes: dict[str, dict[str, Lane]] = {}
+        self.jobs = 0
+        self.handled = False
+        self._order: list[SortedList] = []
+        self._best: tuple[int, Key] | None = None
+
+    def all(self) -> Iterator[Lane]:
+        """Every lane."""
+        return chain.from_iterable(lanes.values() for lanes in self.lanes.values())
+
+    def get(self, tenant_id: str, priority: str) -> Lane | None:
+        """The lane of a tenant and priority, if there is one."""
+        lanes = self.lanes.get(priority)
+        return lanes.get(tenant_id) if lanes else None
+
+    def jobs_of(self, tenant_id: str) -> int:
+        """How many of the type's jobs are a tenant's."""
+        lanes = (by_tenant.get(tenant_id) for by_tenant in self.lanes.values())
+        return sum(lane.waiting for lane in lanes if lane)
+
+    def ready_since(self, moment: int, limit: int, members: Mapping[str, Entry]) -> list[str]:
+        """At most so many of the members that became ready by a moment (milliseconds)."""
+        due = (lane for lane in self.all() if lane.jobs[0][0] <= moment)
+        jobs = chain.from_iterable(lane.jobs for lane in due)
+        found = (job for job in jobs if job[0] <= moment and members.get(job[1]) is job)
+        return [job_id for _, job_id, _ in islice(found, limit)]
+
+    def add(self, lane: Lane) -> None:
+        self.lanes.setdefault(lane.priority, {})[lane.tenant.id] = lane
+
+    def remove(self, lane: Lane) -> None:
+        lanes = self.lanes[lane.priority]
+        del lanes[lane.tenant.id]
+        if not lanes:
+            del self.lanes[lane.priority]
+
+    def best(self) -> tuple[int, Key] | None:
+        """The lane to serve next: its level, negative, and its key."""
+        if self._best is None:
+            for level in range(len(self._order) - 1, -1, -1):
+                if self._order[level]:
+                    self._best = (-level, self._order[level][0])
+                    break
+        return self._best
+
+    def open(self, levels: int) -> None:
+        """A worker takes the type: lanes may be put in order."""
+        self.handled = True
+        self._order = [SortedList() for _ in range(levels)]
+
+    def close(self) -> None:
+        """No worker takes the type: no lane is in order."""
+        self.handled = False
+        self._order = []
+        self._best = None
+
+    def place(self, lane: Lane, level: int, key: Key) -> None:
+        """Put a lane where it belongs."""
+        if lane.key == key and lane.level == level:
+            return
+        self.displace(lane)
+        lane.level, lane.key = level, key
+        self._order[level].add(key)
+        self._best = None
+
+    def displace(self, lane: Lane) -> None:
+        """Take a lane out of the order, if it is there."""
+        if lane.key is not None:
+            self._order[lane.level].remove(lane.key)
+            lane.key = None
+            self._best = None

@@ -1,0 +1,104 @@
+"""Stride passes of tenants: who was served how often, for as long as it matters.
+
+A tenant that is in the order (it has jobs that could be taken) has a pass, and each start adds one
+to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is the lowest pass in the order, and
+the highest pass served so far while nobody is in it; it only rises. Whoever enters the order starts
+at the floor or at its own pass, whichever is higher: nobody saves up credit while it is away. So a
+tenant that has neither waiting nor running jobs is forgotten once the floor has reached its pass.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streams.fairness.lanes import Lane
+
+
+class Tenant:
+    """One tenant's pass and its jobs of one queue.
+
+    `waiting` counts its lanes, and `lanes` are those of types that a worker handles; `ordered` says
+    that these are in the order.
+    """
+
+    __slots__ = ("departing", "id", "lanes", "ordered", "passes", "running", "waiting")
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.passes = 0
+        self.running = 0
+        self.waiting = 0
+        self.lanes: list[Lane] = []
+        self.ordered = False
+        self.departing = False
+
+    @property
+    def charge(self) -> int:
+        """What orders it among others: how often it was served, and what it has running."""
+        return self.passes + self.running
+
+
+class Passes:
+    """The tenants of one queue and the floor of their passes."""
+
+    def __init__(self) -> None:
+        self.tenants: dict[str, Tenant] = {}
+        self._floor = 0
+        self._highest = 0
+        self._counts: dict[int, int] = {}  # tenants in the order by pass; 0 for one that had some
+        self._passes: list[int] = []  # the same passes, as a heap
+        self._departed: list[tuple[int, str]] = []  # a heap of tenants that are to be forgotten
+
+    def of(self, tenant_id: str) -> Tenant:
+        """The tenant of this id, known or new."""
+        tenant = self.tenants.get(tenant_id)
+        if tenant is None:
+            tenant = self.tenants[tenant_id] = Tenant(tenant_id)
+        return tenant
+
+    def order(self, tenant: Tenant, ordered: bool) -> None:
+        """A tenant is in the order or is not; call it after every change of its jobs."""
+        if ordered and not tenant.ordered:
+            tenant.passes = max(tenant.passes, self._floor)
+            self._count(tenant.passes)
+        elif tenant.ordered and not ordered:
+            self._counts[tenant.passes] -= 1
+        tenant.ordered = ordered
+        self._raise_floor()
+        if not ordered:
+            self._depart(tenant)
+
+    def served(self, tenant: Tenant) -> None:
+        """One job of a tenant in the order was taken."""
+        self._counts[tenant.passes] -= 1
+        tenant.passes += 1
+        self._count(tenant.passes)
+        self._highest = max(self._highest, tenant.passes)
+
+    def _count(self, passes: int) -> None:
+        if passes not in self._counts:
+            self._counts[passes] = 0
+            heappush(self._passes, passes)
+        self._counts[passes] += 1
+
+    def _raise_floor(self) -> None:
+        while self._passes and not self._counts[self._passes[0]]:
+            del self._counts[heappop(self._passes)]
+        lowest = self._passes[0] if self._passes else self._highest
+        if lowest > self._floor:
+            self._floor = lowest
+            while self._departed and self._departed[0][0] <= lowest:
+                tenant = self.tenants[heappop(self._departed)[1]]
+                tenant.departing = False
+                self._depart(tenant)
+
+    def _depart(self, tenant: Tenant) -> None:
+        if tenant.waiting or tenant.running or tenant.departing:
+            return
+        if tenant.passes <= self._floor:
+            self.tenants.pop(tenant.id, None)
+        else:
+            tenant.departing = True
+            heappush(self._departed, (tenant.passes, tenant.id))

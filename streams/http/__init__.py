@@ -1,0 +1,1 @@
+"""What every HTTP server here shares: problems, and passing a request on."""

@@ -1,0 +1,1 @@
+"""The operator's API: one module for each resource, and what all calls share."""

@@ -1,0 +1,184 @@
+"""What a handler works with, and the waits that make an answer show its own write."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import orjson
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from streams.kafka.clients import AwaitedProducer
+from streams.kafka.payload_reader import PayloadReader
+from streams.operator.http.refusal import Refusal, invalid, unfit
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.follower import Follower
+from streams.operator.read_model.positions import PartitionKey
+from streams.operator.read_model.projections import Row, RowKey
+from streams.operator.read_model.recency import Recency
+from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.replay.producer import RecordReplays
+from streams.operator.turns import Turns
+from streams.serde import ids, keys
+from streams.serde.codec import COMMAND, TENANT
+from streams.serde.records import Command, CommandBody, TenantRecord
+from streams.tenants.admission import Admission
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+SHOWN_WITHIN_SECONDS = 5.0
+"""How long a call waits for the read model to show what it did; then it answers without."""
+
+SUBMITTED_BY = "operator"
+"""Who stands behind a call: every bearer of the one admin token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running operator's parts, alike for every request."""
+
+    topology: Topology
+    vault: Vault
+    database: Database
+    follower: Follower
+    arrivals: Arrivals
+    producer: AwaitedProducer
+    payloads: PayloadReader
+    admission: Admission
+    recency: Recency
+    records: RecordReplays
+    turns: Turns = field(default_factory=Turns)
+    tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from reading a record of `tenants` to the durable one that replaces it."""
+    unshown: dict[Row, TenantRecord] = field(default_factory=dict)
+    """What was written to `tenants` and the read model has not shown: the next change of the same
+    record goes by it, or it would bring back what that one ended."""
+
+    def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
+        """A record of `tenants` to change: as the read model shows it, or as it was written."""
+        ours = self.unshown.get(key)
+        return ours if ours and (not shown or ours.updated_at >= shown.updated_at) else shown
+
+    async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query on the read model, off the event loop."""
+        return await asyncio.to_thread(self.database.read, query)
+
+    async def once(
+        self,
+        row: RowKey,
+        query: Callable[[sqlite3.Connection], T | None],
+        others: Sequence[RowKey] = (),
+    ) -> T | None:
+        """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`.
+
+        It is asked again after each change of the row, or of one of the others.
+        """
+        return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS, others)
+
+    async def recent(self, *places: PartitionKey) -> None:
+        """Return once the rows of these partitions are as new as this call.
+
+        Raises:
+            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+        """
+        await asyncio.gather(*(self.recency.of(p, SHOWN_WITHIN_SECONDS) for p in places))
+
+    def home(self, tenant_id: str) -> int:
+        """The partition of a tenant on every topic that is partitioned by tenant."""
+        return ids.partition_for(tenant_id, self.topology.partitions)
+
+    async def shown(self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]) -> None:
+        """Return once the read model fulfils a condition on a row.
+
+        Raises:
+            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+        """
+        if await self.once(row, lambda db: condition(db) or None) is None:
+            raise not_shown()
+
+    async def set_tenant(self, key: Row, record: TenantRecord | None) -> None:
+        """Write a record of `tenants` by its whole key, or delete it; returns once it is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        await self.producer.send(
+            "tenants",
+            keys.tenant_key(*key),
+            None if record is None else TENANT.encode(record),
+            partition=self.home(key[0]),
+        )
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+        """Ask the dispatcher; returns the command's offset once it is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, now_ms(), body)
+        return await self.producer.send(
+            "jobs.commands",
+            tenant_id.encode(),
+            COMMAND.encode(command),
+            partition=self.home(tenant_id),
+        )
+
+
+def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:
+    """A record of `tenants` that is of later than the one it replaces, whatever the clocks say:
+    by its time it is told whether the read model shows it."""
+    earliest = 0 if before is None else before.updated_at + 1
+    return replace(record, updated_at=max(now_ms(), earliest))
+
+
+def not_shown() -> Refusal:
+    """A write is durable, and the read model is late."""
+    late = "what was written is durable, but the read model does not show it: send the call again"
+    return Refusal(503, "not-shown", late)
+
+
+PARTS: web.AppKey[Parts] = web.AppKey("parts", Parts)
+
+
+async def read_body(request: web.Request, model: type[M]) -> M:
+    """The request's JSON object, validated.
+
+    Raises:
+        Refusal: 400 for what is not JSON, 422 naming each field at fault.
+    """
+    raw = await request.read()
+    try:
+        body = orjson.loads(raw or b"{}")
+    except orjson.JSONDecodeError:
+        raise Refusal(400, "malformed-json", "the body is not JSON: send one object") from None
+    if not isinstance(body, dict):
+        raise invalid([("body", "must be a JSON object")])
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise unfit(error) from None
+
+
+def idempotency_key(request: web.Request) -> str | None:
+    """The `Idempotency-Key` header, verbatim.
+
+    Raises:
+        Refusal: 422 for a blank or overlong one.
+    """
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 0 < len(key.strip()) <= 255:
+        raise invalid([("Idempotency-Key", "must have 1 to 255 characters")])
+    return key
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since the epoch."""
+    return int(time.time() * 1000)

@@ -1,0 +1,102 @@
+"""A person says what became of an effect of which no run knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Annotated, Literal, Self
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, read_body
+from streams.operator.http.job_request import Writable, stored_json
+from streams.operator.http.jobs import known_job, shown_job
+from streams.operator.http.notes import noted
+from streams.operator.http.refusal import Refusal, unknown
+from streams.operator.read_model import queries
+from streams.operator.verdicts import told
+from streams.serde.records import Job, LedgerEntry, Settle
+
+routes = web.RouteTableDef()
+
+MAX_RESULT_BYTES = 256 * 1024
+"""As of a result that a run records."""
+_UNSETTLED = ("claimed", "unknown", "review")
+
+
+class SettleRequest(BaseModel):
+    """Body of a settlement; `result` is any JSON, what the handler then gets of its effect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    status: Literal["done", "not_done"]
+    result: Writable = None
+    note: Annotated[str, noted("must say how it was found out")]
+
+    @model_validator(mode="after")
+    def _result_of_what_is_done(self) -> Self:
+        if self.status == "not_done" and self.result is not None:
+            raise ValueError("what was not done has no result")
+        return self
+
+
+@routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
+async def settle(request: web.Request) -> web.Response:
+    """Settle one effect of a job in review; the job goes on once none is left."""
+    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
+    result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
+    job = await _current(parts, job_id)
+    done = wanted.status == "done"
+    command = Settle(
+        action, "done" if done else "failed", result if done else None, wanted.note, SUBMITTED_BY
+    )
+    entry = await _known(parts, job, action)
+    if entry.settled_by and (entry.status, entry.result) == (command.status, command.result):
+        return web.json_response(await shown_job(parts, job_id), status=202)
+    _require_unsettled(entry, job)
+
+    def settled(connection: sqlite3.Connection) -> bool | None:
+        found = queries.effect(connection, job, action)
+        return None if found in (None, entry) else True
+
+    row = ("effects", (job.tenant_id, job.scope, action))
+    await told(parts, job.tenant_id, job_id, command, row, settled)
+    return web.json_response(await shown_job(parts, job_id), status=202)
+
+
+async def _current(parts: Parts, job_id: str) -> Job:
+    """The job once it and its effects are shown as they are now."""
+    home = parts.home((await known_job(parts, job_id)).tenant_id)
+    await parts.recent(("jobs", home), ("ledger", home))
+    return await known_job(parts, job_id)
+
+
+async def _known(parts: Parts, job: Job, action: str) -> LedgerEntry:
+    """The effect as it stands.
+
+    Raises:
+        Refusal: 404.
+    """
+    entry = await parts.ask(lambda db: queries.effect(db, job, action))
+    if entry is None:
+        raise unknown(
+            "effect", action,
+            f"see `tidegate jobs show` or GET /v1/jobs/{job.job_id} for those there are",
+        )  # fmt: skip
+    return entry
+
+
+def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
+    """Whether its call can still be under way, the dispatcher knows.
+
+    Raises:
+        Refusal: 409, it is known what became of it, or a run has yet to tell.
+    """
+    action = entry.action
+    if entry.status not in _UNSETTLED:
+        raise Refusal(409, "already-settled", f"effect {action} is {entry.status}: nothing is left "
+                      "to say of it")  # fmt: skip
+    if job.status != "needs_review":
+        raise Refusal(409, "not-in-review", f"effect {action} is {entry.status} and its job "
+                      f"{job.status}: an effect is settled while its job is in review")  # fmt: skip

@@ -1,0 +1,97 @@
+"""`POST /v1/tenants/{t}/events:batch`: many events at once, each answered for itself.
+
+All or nothing is not promised: an item that cannot be taken fails alone. Sending the whole batch
+again is safe, since each event's dedup key makes it one job (G1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from streams.errors import Erased, KafkaUnavailable
+from streams.http.problem import problem_json
+from streams.operator.http.app_state import PARTS, read_body
+from streams.operator.http.event_request import BatchRequest, EventRequest
+from streams.operator.http.jobs import traceparent
+from streams.operator.http.refusal import Refusal, invalid, unfit
+from streams.operator.http.views import Json
+from streams.operator.read_model import tenant_queries
+from streams.operator.tenant_guards import enabled_tenant
+from streams.serde.records import TenantRecord
+from streams.tenants.admission import Admission
+from streams.tenants.settings import source_settings
+
+routes = web.RouteTableDef()
+
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+
+
+@routes.post("/v1/tenants/{tenant_id}/events:batch")
+async def submit_events(request: web.Request) -> web.Response:
+    """Up to 500 events: `accepted`, `duplicate` or `refused`, in their order."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    larger = request.clone(client_max_size=MAX_BATCH_BYTES)
+    wanted = await read_body(larger, BatchRequest)
+    await enabled_tenant(parts, tenant_id)
+    known = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id))
+    batch = _Batch(parts.admission, tenant_id, known, traceparent(request))
+    results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
+    counts = Counter(each["status"] for each in results)
+    told = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
+    return web.json_response({**told, "results": results})
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What its events have in common."""
+
+    admission: Admission
+    tenant_id: str
+    sources: dict[str, TenantRecord]
+    traceparent: str
+
+
+async def _result(batch: _Batch, item: Any) -> Json:
+    try:
+        return await _submitted(batch, _validated(item))
+    except Refusal as refusal:
+        told = problem_json(refusal.status, refusal.name, refusal.detail, **refusal.extra)
+    except Erased as error:
+        told = problem_json(410, "tenant-erased", str(error))
+    except KafkaUnavailable:
+        told = problem_json(
+            503, "kafka-unavailable", "not acknowledged by Kafka: send it again, with its dedup_key"
+        )
+    return {"status": "refused", "problem": told}
+
+
+def _validated(item: Any) -> EventRequest:
+    if not isinstance(item, dict):
+        raise invalid([("body", "must be a JSON object")])
+    try:
+        return EventRequest.model_validate(item)
+    except ValidationError as error:
+        raise unfit(error) from None
+
+
+async def _submitted(batch: _Batch, wanted: EventRequest) -> Json:
+    url = _callback_url(batch.sources.get(wanted.source))
+    admitted = await batch.admission.submit(wanted.event(batch.tenant_id, batch.traceparent, url))
+    status = "duplicate" if admitted.repeated else "accepted"
+    return {"status": status, "event_id": admitted.event_id, "job_id": admitted.job_id}
+
+
+def _callback_url(source: TenantRecord | None) -> str | None:
+    """Of a source that is set up; events may also name one that no hook delivers to."""
+    if source is None:
+        return None
+    if source.disabled:
+        enable = "PUT it to enable it"
+        raise Refusal(403, "source-disabled", f"source {source.id!r} is disabled: {enable}")
+    return source_settings(source).callback_url

@@ -1,0 +1,109 @@
+"""Middlewares of every call, outermost first: errors become problems, then who may pass."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import sqlite3
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from streams.errors import KafkaUnavailable
+from streams.http.problem import problem
+from streams.operator.http.app_state import PARTS
+from streams.operator.http.refusal import Refusal
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+
+_HTTP_ERRORS = {
+    404: ("route-unknown", "nothing answers at this path: see the API's reference"),
+    405: ("method-not-allowed", "this path does not take that method"),
+}
+
+
+@web.middleware
+async def newline_ended(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """End JSON with a newline, so that a shell's prompt stays on a line of its own."""
+    answer = await handler(request)
+    if not isinstance(answer, web.Response) or not answer.content_type.endswith("json"):
+        return answer
+    if isinstance(answer.body, bytes) and not answer.body.endswith(b"\n"):
+        answer.body += b"\n"
+    return answer
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error as `application/problem+json`, never with a traceback."""
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return problem(
+            refusal.status, refusal.name, refusal.detail, headers=refusal.headers, **refusal.extra
+        )
+    except web.HTTPException as error:
+        return _of_http(error)
+    except KafkaUnavailable as error:
+        return _busy("kafka-unavailable", f"not acknowledged by Kafka ({error}): send it again "
+                     "with the same Idempotency-Key")  # fmt: skip
+    except sqlite3.Error as error:
+        log.warning("read model does not answer", error=str(error))
+        return _busy("not-ready", "the read model is being rebuilt: ask again")
+    except Exception:
+        log.exception("call failed", method=request.method, path=request.path)
+        return problem(500, "internal-error", "the operator failed; its log has the reason")
+
+
+def authenticated(token: str) -> Middleware:
+    """Let only bearers of the admin token pass (RFC 6750), comparing in constant time."""
+    expected = hashlib.sha256(token.encode()).digest()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in OPEN_PATHS:
+            return await handler(request)
+        scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
+        if not hmac.compare_digest(digest, expected) or scheme.lower() != "bearer":
+            return _unauthorized(sent=scheme.lower() == "bearer")
+        return await handler(request)
+
+    return check
+
+
+@web.middleware
+async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse calls while rows are still missing: what is not seen yet is not unknown."""
+    if request.path not in OPEN_PATHS and not request.app[PARTS].follower.ready:
+        return _busy("not-ready", "the read model has not caught up with the topics yet: ask again")
+    return await handler(request)
+
+
+def _unauthorized(*, sent: bool) -> web.Response:
+    """RFC 6750, section 3.1: an error code only for who sent a token."""
+    challenge = 'Bearer realm="tidegate"'
+    if not sent:
+        detail = "send the admin token as `Authorization: Bearer TOKEN`"
+        return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
+    detail = "the token sent is not this operator's: send the one it was started with"
+    challenge += ', error="invalid_token"'
+    return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
+
+
+def _of_http(error: web.HTTPException) -> web.StreamResponse:
+    name, detail = _HTTP_ERRORS.get(error.status, ("bad-request", error.reason))
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        name, detail = "body-too-large", f"{error.text} Store it and send a link"
+    allow = {"Allow": error.headers[hdrs.ALLOW]} if hdrs.ALLOW in error.headers else None
+    return problem(error.status, name, detail, headers=allow)
+
+
+def _busy(name: str, detail: str) -> web.Response:
+    return problem(503, name, detail, headers={hdrs.RETRY_AFTER: "2"})

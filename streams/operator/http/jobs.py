@@ -1,0 +1,139 @@
+"""Calls on jobs: submit, show, list, cancel. What they change is a command to the dispatcher."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Annotated, get_args
+
+from aiohttp import web
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from streams.operator.http.app_state import (
+    PARTS,
+    SUBMITTED_BY,
+    Parts,
+    idempotency_key,
+    now_ms,
+    read_body,
+)
+from streams.operator.http.job_request import JobRequest
+from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.notes import bounded
+from streams.operator.http.refusal import Refusal, invalid, unknown
+from streams.operator.http.views import Around, Json, job_json
+from streams.operator.pending import pending_job
+from streams.operator.read_model import queries
+from streams.operator.submission import Submission, submitted
+from streams.operator.tenant_guards import enabled_tenant
+from streams.operator.verdicts import outstanding, told
+from streams.serde import ids
+from streams.serde.records import TERMINAL, Cancel, Job, JobStatus
+
+routes = web.RouteTableDef()
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class CancelRequest(BaseModel):
+    """Body of `POST /v1/jobs/{id}/cancel`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: Annotated[str, AfterValidator(bounded)] = ""
+
+
+@routes.post("/v1/tenants/{tenant_id}/jobs")
+async def submit_job(request: web.Request) -> web.Response:
+    """Submit a job; the same key with the same body answers the same job, however often."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    wanted = await read_body(request, JobRequest)
+    key = idempotency_key(request) or wanted.dedup_key
+    await enabled_tenant(parts, tenant_id)
+    now = now_ms()
+    submit = wanted.submission(parts.topology, traceparent(request), now)
+    asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
+    shown = await submitted(parts, asked, now)
+    if shown is None:
+        pending = pending_job(tenant_id, asked.job_id, submit, parts.topology, now)
+        shown = job_json(pending, Around())
+    return web.json_response(shown, status=202)
+
+
+@routes.get("/v1/jobs/{job_id}")
+async def get_job(request: web.Request) -> web.Response:
+    """A job with its effects, steps and progress."""
+    return web.json_response(await shown_job(request.app[PARTS], request.match_info["job_id"]))
+
+
+@routes.get("/v1/jobs")
+async def list_jobs(request: web.Request) -> web.Response:
+    """Jobs newest first, by tenant, status and type."""
+    wanted = page_wanted(request, "tenant_id", "status", "type")
+    status = wanted.filters["status"]
+    if status is not None and status not in get_args(JobStatus):
+        raise invalid([("status", f"{status!r} is not one of {', '.join(get_args(JobStatus))}")])
+    only = queries.JobFilter(**wanted.filters)
+    page = await request.app[PARTS].ask(
+        lambda db: queries.jobs_page(db, only, wanted.limit, wanted.cursor)
+    )
+    return list_answer("jobs", page.items, page.next)
+
+
+@routes.post("/v1/jobs/{job_id}/cancel")
+async def cancel_job(request: web.Request) -> web.Response:
+    """Ask for a job's end: at once unless it runs, else as soon as its handler lets go."""
+    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    wanted = await read_body(request, CancelRequest)
+    job = await known_job(parts, job_id)
+    if job.status in TERMINAL:
+        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+    cancel = Cancel(wanted.reason, SUBMITTED_BY, job.incarnation)
+
+    def heard(connection: sqlite3.Connection) -> Job | None:
+        found = queries.job(connection, job_id)
+        if found is None or found.incarnation != job.incarnation:
+            return job
+        return found if found.cancel_requested or found.status in TERMINAL else None
+
+    await told(parts, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
+    return web.json_response(await shown_job(parts, job_id), status=202)
+
+
+async def known_job(parts: Parts, job_id: str) -> Job:
+    """The newest state of a job.
+
+    Raises:
+        Refusal: 404.
+    """
+    job = await parts.ask(lambda db: queries.job(db, job_id))
+    if job is None:
+        raise _unknown(job_id)
+    return job
+
+
+def traceparent(request: web.Request) -> str:
+    """The caller's W3C trace context, or the root of a new one."""
+    given = request.headers.get("traceparent", "")
+    return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
+
+
+async def shown_job(parts: Parts, job_id: str) -> Json:
+    """A job as the API shows it.
+
+    Raises:
+        Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
+    """
+    shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
+    if shown is not None:
+        return shown
+    if await outstanding(parts, ("job", job_id)) is not None:
+        raise Refusal(503, "not-shown", f"job {job_id} is accepted, and no dispatcher has taken it "
+                      "yet: ask again")  # fmt: skip
+    raise _unknown(job_id)
+
+
+def _unknown(job_id: str) -> Refusal:
+    return unknown(
+        "job", job_id, "it was never accepted, is not shown yet, or has been purged since it ended"
+    )

@@ -1,0 +1,144 @@
+"""Calls on signed bodies that did not fit their source: list, show, and release of one.
+
+A release writes the event first and its note second. A crash between the two leaves an entry that
+waits still: released again, it is the same event and the same job.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict
+
+from streams.errors import Erased, Misfit
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, now_ms, read_body
+from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
+from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.notes import noted
+from streams.operator.http.refusal import Refusal, invalid, unknown
+from streams.operator.http.views import quarantined_json
+from streams.operator.read_model import queries, tenant_queries
+from streams.operator.tenant_guards import enabled_tenant
+from streams.serde import ids, keys
+from streams.serde.codec import QUARANTINED
+from streams.serde.records import Quarantined
+from streams.tenants.settings import SourceSettings, source_settings
+
+routes = web.RouteTableDef()
+
+STATUSES = ("waiting", "released")
+
+
+class ReleaseRequest(BaseModel):
+    """Body of `POST /v1/quarantine/{id}/release`: what was mended is always written down."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    note: Annotated[str, noted("must say what was mended")]
+
+
+@routes.get("/v1/quarantine")
+async def list_quarantined(request: web.Request) -> web.Response:
+    """Quarantined bodies newest first, by tenant and by whether they wait."""
+    wanted = page_wanted(request, "tenant_id", "status")
+    status = wanted.filters["status"]
+    if status is not None and status not in STATUSES:
+        raise invalid([("status", f"{status!r} is not one of {', '.join(STATUSES)}")])
+    found, after = await request.app[PARTS].ask(
+        lambda db: queries.quarantined_page(
+            db, wanted.filters["tenant_id"], status, wanted.limit, wanted.cursor
+        )
+    )
+    return list_answer("quarantine", [quarantined_json(each) for each in found], after)
+
+
+@routes.get("/v1/quarantine/{id}")
+async def get_quarantined(request: web.Request) -> web.Response:
+    """One quarantined body: why it is there, and what became of it; not the body itself."""
+    record = await _known(request.app[PARTS], request.match_info["id"])
+    return web.json_response(quarantined_json(record))
+
+
+@routes.get("/v1/quarantine/{id}/payload")
+async def get_payload(request: web.Request) -> web.Response:
+    """The raw body, exactly as its vendor signed it, to see what its mapping has to find."""
+    parts = request.app[PARTS]
+    return attachment(await _body(parts, await _known(parts, request.match_info["id"])))
+
+
+@routes.post("/v1/quarantine/{id}/release")
+async def release(request: web.Request) -> web.Response:
+    """Normalize a body again under its source's mapping of now, and let it in as an event."""
+    parts, id_ = request.app[PARTS], request.match_info["id"]
+    wanted = await read_body(request, ReleaseRequest)
+    record = await _known(parts, id_)
+    if record.released_at is None:
+        record = await _released(parts, record, wanted.note)
+    return web.json_response(quarantined_json(record), status=202)
+
+
+async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined:
+    await refuse_erased_body(parts, record.tenant_id)
+    await enabled_tenant(parts, record.tenant_id)
+    settings = await _settings(parts, record)
+    body = await _body(parts, record)
+    try:
+        admitted = await parts.admission.release(record, settings, body)
+    except Erased as error:
+        raise Refusal(410, "payload-erased", str(error)) from None
+    except Misfit as misfit:
+        raise Refusal(
+            409,
+            "still-misfit",
+            f"{record.event_id} does not fit its source yet: {misfit}; if its mapping can be "
+            f"mended, mend that of {record.source}, then release it again",
+            reason=misfit.reason,
+        ) from None
+    noted = replace(
+        record, released_at=now_ms(), note=note, released_by=SUBMITTED_BY, job_id=admitted.job_id
+    )
+    await _write(parts, noted)
+    return noted
+
+
+async def _write(parts: Parts, record: Quarantined) -> None:
+    """Return once the record is durable and shown, or soon after."""
+    key = (record.tenant_id, record.source, record.payload_hash)
+    await parts.producer.send(
+        "quarantine",
+        keys.quarantine_key(*key),
+        QUARANTINED.encode(record),
+        partition=ids.partition_for(record.tenant_id, parts.topology.partitions),
+    )
+
+    def shown(connection: sqlite3.Connection) -> Quarantined | None:
+        found = queries.quarantined(connection, record.event_id)
+        return found if found is not None and found.released_at is not None else None
+
+    row = (record.tenant_id, record.source, record.payload_hash.hex())
+    await parts.once(("quarantine", row), shown)
+
+
+async def _body(parts: Parts, record: Quarantined) -> bytes:
+    return await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
+
+
+async def _settings(parts: Parts, record: Quarantined) -> SourceSettings:
+    found = await parts.ask(
+        lambda db: tenant_queries.setting(db, record.tenant_id, "source", record.source)
+    )
+    if found is None or found.disabled:
+        where = f"PUT /v1/tenants/{record.tenant_id}/sources/{record.source}"
+        raise Refusal(409, "source-disabled", f"its source has no mapping now: set it up with "
+                      f"{where}, then release it")  # fmt: skip
+    return source_settings(found)
+
+
+async def _known(parts: Parts, id_: str) -> Quarantined:
+    record = await parts.ask(lambda db: queries.quarantined(db, id_))
+    if record is None:
+        raise unknown("quarantined body", id_, "see GET /v1/quarantine for those there are")
+    return record

@@ -1,0 +1,67 @@
+"""An event that no route matched when it came gets its job, once a route matches."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, not_shown, read_body
+from streams.operator.http.notes import noted
+from streams.operator.http.views import Json
+from streams.operator.read_model import queries
+from streams.operator.tenant_guards import enabled_tenant
+from streams.operator.verdicts import told
+from streams.serde import ids
+from streams.serde.records import TERMINAL, Job, Reroute
+
+routes = web.RouteTableDef()
+
+Text = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class RouteRequest(BaseModel):
+    """Body of `POST /v1/tenants/{t}/events:route`: the event's source and dedup key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    source: Text
+    dedup_key: Text
+    note: Annotated[str, noted("must say why it gets its job now")]
+
+
+@routes.post("/v1/tenants/{tenant_id}/events:route")
+async def route_event(request: web.Request) -> web.Response:
+    """Give an event its job; answers the job, the one that is there if it has one already."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    wanted = await read_body(request, RouteRequest)
+    await enabled_tenant(parts, tenant_id)
+    job_id = ids.event_job_id(tenant_id, wanted.source, wanted.dedup_key)
+    await parts.recent(("jobs", parts.home(tenant_id)))
+    before = await parts.ask(lambda db: queries.job(db, job_id))
+    if before is None or before.status in TERMINAL:
+        await _route(parts, tenant_id, job_id, wanted, before)
+    return web.json_response(await _shown(parts, job_id), status=202)
+
+
+async def _route(
+    parts: Parts, tenant_id: str, job_id: str, wanted: RouteRequest, before: Job | None
+) -> None:
+    after = before.incarnation if before else 0
+    fingerprint = ids.fingerprint(tenant_id, wanted.source, wanted.dedup_key)
+    command = Reroute(fingerprint, wanted.note, SUBMITTED_BY)
+
+    def newer(connection: sqlite3.Connection) -> bool | None:
+        found = queries.job(connection, job_id)
+        return None if found is None or found.incarnation <= after else True
+
+    await told(parts, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
+
+
+async def _shown(parts: Parts, job_id: str) -> Json:
+    shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
+    if shown is None:
+        raise not_shown()
+    return shown

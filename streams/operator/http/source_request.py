@@ -1,0 +1,148 @@
+"""Bodies that set a source or rotate its secret, validated as a whole.
+
+Of a `secret_ref` the form alone is checked: each ingress resolves it in its own environment.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from streams.errors import SignatureError
+from streams.operator.http.links import web_link
+from streams.operator.http.refusal import invalid
+from streams.tenants.secret_reference import check_reference
+from streams.tenants.settings import SCHEMES, SourceSettings
+from streams.tenants.signature_options import OPTIONS, parse
+from streams.tenants.signing_keys import check_secret
+from streams.tenants.source_keys import Reference, Secret
+
+_LONGEST_OVERLAP_SECONDS = 30 * 86_400
+_EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
+_LONGEST_EXPRESSION = 1_000
+"""Far more than any needs; a longer one can be nested deeper than an ingress takes it apart."""
+
+
+class NewSecret(BaseModel):
+    """A signing secret: itself or a reference to it, never both."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    secret: SecretStr | None = Field(default=None, min_length=1)
+    secret_ref: Annotated[str, AfterValidator(check_reference)] | None = None
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.secret is not None and self.secret_ref is not None:
+            raise ValueError("give exactly one of secret and secret_ref")
+        return self
+
+    @property
+    def has_secret(self) -> bool:
+        return self.secret is not None or self.secret_ref is not None
+
+    def new_secret(self, scheme: str) -> Secret:
+        """The secret, or what names it: what that leads to is known on the ingress alone.
+
+        Raises:
+            Refusal: 422, the scheme cannot use the secret.
+        """
+        if self.secret is None:
+            return Reference(self.secret_ref or "")
+        secret = self.secret.get_secret_value().encode()
+        try:
+            check_secret(scheme, secret)
+        except SignatureError as error:
+            raise invalid([("secret", str(error))]) from None
+        return secret
+
+
+class RotateRequest(NewSecret):
+    """Body of `POST .../rotate`: the old secret verifies for `overlap_seconds` more."""
+
+    overlap_seconds: float = Field(ge=0, le=_LONGEST_OVERLAP_SECONDS, strict=True)
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if not self.has_secret:
+            raise ValueError("give exactly one of secret and secret_ref")
+        return self
+
+
+class SourceRequest(SourceSettings, NewSecret):
+    """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret.
+
+    Without a secret a live source of the same scheme keeps its own, old ones with their ends.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("scheme")
+    @classmethod
+    def _known(cls, scheme: str) -> str:
+        if scheme not in SCHEMES:
+            raise ValueError(f"{scheme!r} is not one of {', '.join(SCHEMES)}")
+        return scheme
+
+    @field_validator("mapping")
+    @classmethod
+    def _compiles(cls, mapping: dict[str, str | dict[str, str]]) -> dict[str, Any]:
+        faults = [fault for name, path in mapping.items() for fault in _faults(name, path)]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return mapping
+
+    @field_validator("options")
+    @classmethod
+    def _fit(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        scheme = info.data.get("scheme")
+        if scheme is not None:
+            try:
+                parse(OPTIONS[scheme], options)
+            except SignatureError as error:
+                raise ValueError(str(error)) from None
+        return options
+
+    @field_validator("callback_url")
+    @classmethod
+    def _link(cls, url: str | None) -> str | None:
+        return web_link(url)
+
+    def settings(self) -> SourceSettings:
+        """The settings without the secret, as they are stored."""
+        return SourceSettings(**self.model_dump(include=set(SourceSettings.model_fields)))
+
+
+def _faults(name: str, path: str | dict[str, str]) -> list[str]:
+    if name == "attributes" and isinstance(path, dict):
+        found = [_fault(f"attributes.{each}", inner) for each, inner in path.items()]
+    elif name in _EXPRESSIONS and isinstance(path, str):
+        found = [_fault(name, path)]
+    else:
+        known = ", ".join(_EXPRESSIONS)
+        found = [f"{name}: takes {known} as expressions and attributes as an object of them"]
+    return [fault for fault in found if fault is not None]
+
+
+def _fault(name: str, expression: str) -> str | None:
+    if len(expression) > _LONGEST_EXPRESSION:
+        return f"{name}: has more than {_LONGEST_EXPRESSION:,} characters"
+    try:
+        jmespath.compile(expression)
+    except RecursionError:
+        return f"{name}: is nested too deep"
+    except JMESPathError as error:
+        return f"{name}: {expression!r} is no JMESPath: {str(error).splitlines()[0]}"
+    return None

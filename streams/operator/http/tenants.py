@@ -1,0 +1,219 @@
+"""Calls on tenants and their sources; what they set is a record on `tenants`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from aiohttp import web
+
+from streams.operator.http.app_state import PARTS, Parts, not_shown, now_ms, read_body, replacing
+from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.refusal import Refusal, invalid, unknown
+from streams.operator.http.source_request import RotateRequest, SourceRequest
+from streams.operator.http.views import rfc3339, source_json
+from streams.operator.read_model import tenant_queries
+from streams.operator.read_model.projections import Row
+from streams.operator.tenant_guards import known_tenant, refuse_erased
+from streams.serde.records import SigningKey, TenantRecord
+from streams.tenants.settings import NAME, TenantSettings, source_record, source_settings
+from streams.tenants.source_keys import MOST_KEYS, holds, keys_of, rotated, signing_key
+
+routes = web.RouteTableDef()
+
+_TENANT = "/v1/tenants/{tenant_id}"
+_SOURCE = _TENANT + "/sources/{source}"
+
+
+@routes.put(_TENANT)
+async def put_tenant(request: web.Request) -> web.Response:
+    """Create a tenant, or set it anew and enable it."""
+    tenant_id = _name(request, "tenant_id")
+    settings = await read_body(request, TenantSettings)
+    body = settings.model_dump_json()
+    async with _changing(request.app[PARTS], tenant_id):
+        record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
+        return await _set_tenant(request.app[PARTS], record)
+
+
+@routes.get("/v1/tenants")
+async def list_tenants(request: web.Request) -> web.Response:
+    """Tenants by their ids, disabled and erased ones too."""
+    parts, wanted = request.app[PARTS], page_wanted(request)
+    page = await parts.ask(lambda db: tenant_queries.tenants_page(db, wanted.limit, wanted.cursor))
+    return list_answer("tenants", page.items, page.next)
+
+
+@routes.get(_TENANT)
+async def get_tenant(request: web.Request) -> web.Response:
+    """A tenant and its sources' names."""
+    parts = request.app[PARTS]
+    record = await known_tenant(parts, request.match_info["tenant_id"])
+    return await _tenant_answer(parts, record)
+
+
+@routes.delete(_TENANT)
+async def disable_tenant(request: web.Request) -> web.Response:
+    """Disable a tenant: its hooks and submissions are refused, what it has stays."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    async with _changing(parts, tenant_id):
+        shown = await known_tenant(parts, tenant_id)
+        record = parts.newest((tenant_id, "tenant", ""), shown) or shown
+        return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
+
+
+@routes.put(_SOURCE)
+async def put_source(request: web.Request) -> web.Response:
+    """Set a source and its signing secret, replacing what it had; see `SourceRequest`."""
+    parts = request.app[PARTS]
+    tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
+    wanted = await read_body(request, SourceRequest)
+    secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
+    async with _changing(parts, tenant_id):
+        await known_tenant(parts, tenant_id)
+        settings, now = wanted.settings(), now_ms()
+        record = source_record(parts.vault, tenant_id, name, settings, secrets, now)
+        if not secrets:
+            record = replace(record, keys=await _kept_keys(parts, record, settings.scheme, now))
+        return await _set_source(parts, record)
+
+
+@routes.post(_SOURCE + "/rotate")
+async def rotate_secret(request: web.Request) -> web.Response:
+    """Set a source's new secret; the old one verifies until the overlap is over."""
+    parts = request.app[PARTS]
+    wanted = await read_body(request, RotateRequest)
+    async with _changing(parts, request.match_info["tenant_id"]):
+        record = await _known_source(request)
+        return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
+
+
+@routes.get(_TENANT + "/sources")
+async def list_sources(request: web.Request) -> web.Response:
+    """A tenant's sources by name, disabled ones too."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    await known_tenant(parts, tenant_id)
+    found, now = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id)), now_ms()
+    return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
+
+
+@routes.get(_SOURCE)
+async def get_source(request: web.Request) -> web.Response:
+    """A source; of its secrets how many there are, and until when the old ones verify."""
+    return _source_answer(await _known_source(request))
+
+
+@routes.delete(_SOURCE)
+async def disable_source(request: web.Request) -> web.Response:
+    """Disable a source and forget its secrets; a PUT sets it up again."""
+    parts = request.app[PARTS]
+    async with _changing(parts, request.match_info["tenant_id"]):
+        record = await _known_source(request)
+        gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
+        return await _set_source(parts, gone)
+
+
+async def _known_source(request: web.Request) -> TenantRecord:
+    tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
+    record = await _newest(request.app[PARTS], (tenant_id, "source", name))
+    if record is None:
+        where = f"/v1/tenants/{tenant_id}/sources/{name}"
+        raise unknown("source", name, f"create it with PUT {where}")
+    return record
+
+
+async def _kept_keys(
+    parts: Parts, record: TenantRecord, scheme: str, now: int
+) -> tuple[SigningKey, ...]:
+    """The keys under which a source verifies now, for its new settings.
+
+    Raises:
+        Refusal: 422, it has none that fit: it is new, disabled, or of another scheme.
+    """
+    before = await _newest(parts, (record.tenant_id, "source", record.id))
+    if before is None or before.disabled or source_settings(before).scheme != scheme:
+        only = "only a live source of the same scheme keeps its own"
+        raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
+    return tuple(key for key in keys_of(before) if holds(key, now))
+
+
+def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int) -> TenantRecord:
+    if record.disabled:
+        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
+        raise Refusal(409, "source-disabled", f"a disabled source has no secret: PUT {where}")
+    secret = wanted.new_secret(source_settings(record).scheme)
+    newest = signing_key(parts.vault, record.tenant_id, record.id, secret)
+    until = now + round(wanted.overlap_seconds * 1000)
+    keys = rotated(keys_of(record), newest, until, now)
+    if len(keys) > MOST_KEYS:
+        until_when = min(key.until for key in keys if key.until is not None)
+        raise Refusal(
+            409, "too-many-secrets",
+            f"{MOST_KEYS} secrets verify already: the next one ends at {rfc3339(until_when)}; "
+            "rotate after that, or PUT the source to end all at once",
+        )  # fmt: skip
+    return replace(record, secrets=(), keys=keys, updated_at=now)
+
+
+async def _newest(parts: Parts, key: Row) -> TenantRecord | None:
+    return parts.newest(key, await parts.ask(lambda db: tenant_queries.setting(db, *key)))
+
+
+async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:
+    return _source_answer(await _write(parts, record))
+
+
+def _source_answer(record: TenantRecord) -> web.Response:
+    return web.json_response(source_json(record, now_ms()))
+
+
+async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:
+    return await _tenant_answer(parts, await _write(parts, record))
+
+
+async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
+    return web.json_response(await parts.ask(lambda db: tenant_queries.shown_tenant(db, record)))
+
+
+@asynccontextmanager
+async def _changing(parts: Parts, tenant_id: str) -> AsyncIterator[None]:
+    """Alone from the look to the write: of two rotations at once one would be lost, and a write
+    that looked before an erasure would bring back what that destroyed.
+
+    Raises:
+        Refusal: 409, the tenant was erased.
+    """
+    async with parts.tenant_writes:
+        await refuse_erased(parts, tenant_id)
+        yield
+
+
+async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
+    """The record as it stands once it is durable: a later one by someone else may show.
+
+    Raises:
+        Refusal: 503, it does not show; send the call again.
+    """
+    key = (record.tenant_id, record.kind, record.id)
+    record = replacing(await _newest(parts, key), record)
+
+    def shown(connection: sqlite3.Connection) -> TenantRecord | None:
+        found = tenant_queries.setting(connection, *key)
+        return found if found is not None and found.updated_at >= record.updated_at else None
+
+    await parts.set_tenant(key, record)
+    parts.unshown[key] = record
+    found = await parts.once(("tenants", key), shown)
+    if found is None:
+        raise not_shown()
+    del parts.unshown[key]
+    return found
+
+
+def _name(request: web.Request, part: str) -> str:
+    name = request.match_info[part]
+    if not NAME.fullmatch(name):
+        raise invalid([(part, f"{name!r} must match {NAME.pattern}")])
+    return name

@@ -1,0 +1,48 @@
+"""Calls on what the vault seals: its secrets under another key, a tenant erased."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict
+
+from streams.operator.erasure import erase
+from streams.operator.http.app_state import PARTS, read_body
+from streams.operator.http.notes import noted
+from streams.operator.http.views import rfc3339
+from streams.operator.rewrap import rewrap
+from streams.operator.tenant_guards import known_tenant
+
+routes = web.RouteTableDef()
+
+
+class ErasureRequest(BaseModel):
+    """Body of `POST /v1/tenants/{t}/erase`: why is always written down, for good."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    note: Annotated[str, noted("must say why the tenant is erased; name nobody in it")]
+
+
+@routes.post("/v1/vault/rewrap")
+async def rewrap_all(request: web.Request) -> web.Response:
+    """Seal every data key and source's secret anew under the first key-encryption key."""
+    done = await rewrap(request.app[PARTS])
+    return web.json_response({
+        "key_id": done.key_id, "data_keys": done.data_keys, "sources": done.sources,
+        "unchanged": done.unchanged, "unreadable": done.unreadable,
+    })  # fmt: skip
+
+
+@routes.post("/v1/tenants/{tenant_id}/erase")
+async def erase_tenant(request: web.Request) -> web.Response:
+    """Destroy a tenant's data keys and secrets, for good; its bodies open no more."""
+    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    wanted = await read_body(request, ErasureRequest)
+    await known_tenant(parts, tenant_id)
+    erasure = await erase(parts, tenant_id, wanted.note)
+    return web.json_response({
+        "tenant_id": tenant_id, "note": erasure.note, "erased_at": rfc3339(erasure.at),
+        "data_keys": erasure.data_keys, "sources": erasure.sources,
+    })  # fmt: skip

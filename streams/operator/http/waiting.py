@@ -1,0 +1,106 @@
+"""Calls on jobs that wait: what holds them, and the move to another pool, of one or of many."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, read_body
+from streams.operator.http.job_request import Name
+from streams.operator.http.jobs import known_job, shown_job
+from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.notes import noted
+from streams.operator.http.refusal import Refusal, invalid
+from streams.operator.http.replay_request import place
+from streams.operator.http.views import held_json
+from streams.operator.read_model import queries, waiting_queries
+from streams.operator.read_model.waiting_queries import Waiting
+from streams.operator.verdicts import told
+from streams.serde.records import TERMINAL, Job, Move
+
+routes = web.RouteTableDef()
+
+Note = Annotated[str, noted("must say why it is moved")]
+
+
+class MoveRequest(BaseModel):
+    """Body of `POST /v1/jobs/{id}/move`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    pool: Name
+    note: Note
+
+
+class BulkMoveRequest(MoveRequest):
+    """Body of `POST /v1/jobs:move`: all jobs of a type that wait, a page at a time."""
+
+    type: Name
+    tenant_id: str | None = None
+    limit: Annotated[int, Field(ge=1, le=5_000)] = 1_000
+    cursor: str | None = None
+    dry_run: bool = False
+
+
+@routes.get("/v1/held")
+async def list_held(request: web.Request) -> web.Response:
+    """Jobs for which no lease can be made, by partition, pool and type; newest first."""
+    wanted = page_wanted(request, "tenant_id")
+    found, after = await request.app[PARTS].ask(
+        lambda db: queries.held_page(db, wanted.filters["tenant_id"], wanted.limit, wanted.cursor)
+    )
+    return list_answer("held", [held_json(each) for each in found], after)
+
+
+@routes.post("/v1/jobs/{job_id}/move")
+async def move_job(request: web.Request) -> web.Response:
+    """Let a job wait in another pool from now on; one that runs goes there when it waits again."""
+    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    wanted = await read_body(request, MoveRequest)
+    _require_pool(parts, wanted.pool)
+    job = await known_job(parts, job_id)
+    if job.status in TERMINAL:
+        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+
+    def moved(connection: sqlite3.Connection) -> Job | None:
+        found = queries.job(connection, job_id)
+        if found is None or found.incarnation != job.incarnation or found.status in TERMINAL:
+            return job
+        return found if found.asked_pool == wanted.pool else None
+
+    await told(parts, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
+    return web.json_response(await shown_job(parts, job_id), status=202)
+
+
+@routes.post("/v1/jobs:move")
+async def move_jobs(request: web.Request) -> web.Response:
+    """Let all jobs of a type that wait do so in another pool; answers once it is asked for."""
+    parts, wanted = request.app[PARTS], await read_body(request, BulkMoveRequest)
+    _require_pool(parts, wanted.pool)
+    cursor, asked = place(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
+    found = await parts.ask(lambda db: waiting_queries.selected(db, asked, wanted.limit, cursor))
+    if not wanted.dry_run:
+        move = _move(wanted)
+        await asyncio.gather(*(parts.command(tenant, id_, move) for id_, tenant in found.jobs))
+    return web.json_response({
+        "dry_run": wanted.dry_run,
+        "matched": found.matched,
+        "movable": len(found.jobs),
+        "moved": 0 if wanted.dry_run else len(found.jobs),
+        "next_cursor": None if found.next is None else str(found.next),
+    })  # fmt: skip
+
+
+def _move(wanted: MoveRequest) -> Move:
+    return Move(wanted.pool, wanted.note, SUBMITTED_BY)
+
+
+def _require_pool(parts: Parts, pool: str) -> None:
+    pools = parts.topology.pools
+    if pool not in pools:
+        known = ", ".join(pools)
+        raise invalid([("pool", f"{pool!r} is not declared in the topology: choose of {known}")])

@@ -1,0 +1,184 @@
+"""The thread that folds the topics into the read model, and keeps at it through every fault."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from contextvars import copy_context
+
+import structlog
+from confluent_kafka import KafkaException
+
+from streams.errors import KafkaUnavailable
+from streams.kafka.clients import wait_for_broker
+from streams.kafka.failures import Outage
+from streams.operator.kafka_clients import STAGE
+from streams.operator.read_model import positions
+from streams.operator.read_model.database import Database, is_damage, transaction
+from streams.operator.read_model.positions import PartitionKey, Untrusted
+from streams.operator.read_model.projections import RowKey
+from streams.operator.read_model.session import Lag, Session
+from streams.runtime import metrics
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+_AGEING = (
+    ("dead_letters", "dlq"), ("progress", "jobs.progress"),
+    ("quarantine", "quarantine"), ("rejections", "rejections"), ("duplicates", "duplicates"),
+)  # fmt: skip
+"""Tables whose rows leave with their records."""
+
+POSITIONS = "positions"
+"""Under this name and a partition it is announced that its rows have become newer."""
+
+_RETRY_SECONDS = 1.0
+_GATHER_SECONDS = 0.05
+"""What comes meanwhile is folded together: each fold costs a commit, however little it takes in."""
+_HOUSEKEEPING_SECONDS = 60.0
+_SILENCE_SECONDS = 5.0
+"""Of a broker that is asked every second: after that long, nobody knows how far behind it is."""
+
+
+class Follower:
+    """Follows from `start` to `stop`; its other members and the database are for any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        database: Database,
+        announce: Callable[[Iterable[RowKey]], None],
+    ) -> None:
+        self._settings = settings
+        self._kept = {table: topology.topics[topic].retention_ms for table, topic in _AGEING}
+        self._database = database
+        self._announce = announce
+        self._stopping = threading.Event()
+        # The context carries what every log line of this process is bound to.
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="follower", daemon=True
+        )
+        self._outage = Outage()
+        self._lag: Lag | None = None
+        self._last = Lag(0, 0.0, _now())
+        self._folded: Mapping[PartitionKey, int] = {}
+        self._said: str | None = None
+
+    def start(self) -> None:
+        metrics.LAG_SECONDS.labels(STAGE).set_function(lambda: seconds_behind(self._last, _now()))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch under way; a thread that waits for a broker ends with the process."""
+        self._stopping.set()
+        self._thread.join(3)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model once caught up with the topics since it began to follow them."""
+        return self._lag is not None
+
+    @property
+    def lag(self) -> Lag | None:
+        """None until the model has caught up since it last began to follow."""
+        return self._lag
+
+    def folded(self, place: PartitionKey) -> int:
+        """All records of a partition before this offset are rows; -1 while that is not known."""
+        return self._folded.get(place, -1)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                wait_for_broker(self._settings)
+                self._follow()
+            except Untrusted as error:
+                self._rebuild(str(error))
+            except sqlite3.Error as error:
+                self._rebuild(str(error)) if is_damage(error) else self._wait(error)
+            except (KafkaException, KafkaUnavailable) as error:
+                self._wait(error)
+            except Exception as error:
+                # The thread must not die of what nobody foresaw: the API would go stale unseen.
+                log.exception("following failed")
+                self._wait(error)
+
+    def _follow(self) -> None:
+        self._lag, self._folded = None, {}
+        with (
+            closing(self._database.open_writer()) as connection,
+            closing(self._session(connection)) as session,
+        ):
+            self._catch_up(session)
+            due = time.monotonic()
+            while not self._stopping.is_set():
+                self._require_file()
+                self._lag = self._last = session.lag()
+                self._publish(session.folded)
+                if time.monotonic() >= due:
+                    self._keep_house(connection, session.freshness.at)
+                    due = time.monotonic() + _HOUSEKEEPING_SECONDS
+                if not session.step():
+                    self._stopping.wait(_GATHER_SECONDS)
+
+    def _session(self, connection: sqlite3.Connection) -> Session:
+        return Session(self._settings, connection, self._announce, self._outage)
+
+    def _catch_up(self, session: Session) -> None:
+        began = time.monotonic()
+        while not session.caught_up() and not self._stopping.is_set():
+            self._require_file()
+            session.step()
+        self._said = None
+        log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
+
+    def _publish(self, folded: Mapping[PartitionKey, int]) -> None:
+        moved = [place for place, at in folded.items() if at != self._folded.get(place)]
+        if moved:
+            self._folded = dict(folded)
+            self._announce((POSITIONS, place) for place in moved)
+
+    def _require_file(self) -> None:
+        if not self._database.in_place():
+            raise Untrusted("its file was deleted or replaced")
+        if self._database.damaged:
+            raise Untrusted("damaged: a query found a page broken")
+
+    def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
+        now = _now()
+        with transaction(connection):
+            for table, kept_ms in self._kept.items():
+                if kept_ms is not None:
+                    connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
+            positions.store_freshness(connection, fresh_at)
+        # What was deleted stays readable in the journal until that is emptied.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _rebuild(self, reason: str) -> None:
+        """What cannot be done now, as on a full disk, is done when the file is opened next."""
+        self._lag, self._folded = None, {}
+        try:
+            self._database.rebuild(reason).close()
+        except (sqlite3.Error, OSError) as error:
+            self._wait(error)
+
+    def _wait(self, error: Exception) -> None:
+        if str(error) != self._said:
+            log.warning("read model does not follow: trying again", error=str(error))
+            self._said = str(error)
+        self._stopping.wait(_RETRY_SECONDS)
+
+
+def seconds_behind(lag: Lag, now: int) -> float:
+    """The lag at `now` (milliseconds): what was heard too long ago counts as not read since."""
+    silent = (now - lag.heard_at) / 1000
+    return max(lag.seconds, silent) if silent > _SILENCE_SECONDS else lag.seconds
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

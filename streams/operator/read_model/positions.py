@@ -1,0 +1,121 @@
+"""From where the read model reads on, and when what it holds can no longer be trusted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streams.errors import TidegateError
+from streams.kafka.offsets import earliest, latest, offset_in, request_offsets
+from streams.operator.read_model.projections import PROJECTIONS
+from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
+
+MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
+"""After a longer absence a tombstone may have been compacted away unread, and its row would
+stand for ever."""
+
+_TIMEOUT = 10
+
+PartitionKey = tuple[str, int]
+"""Logical topic and partition."""
+
+
+class Untrusted(TidegateError):
+    """The read model does not continue what is on the topics: rebuild it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a partition holds now, by offset; `topic_id` is new when a topic is made anew."""
+
+    topic_id: str
+    low: int
+    high: int
+
+
+def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
+    """First and next offset of every followed partition.
+
+    Raises:
+        KafkaException: a topic does not exist, or no broker answered in time.
+    """
+    names = [prefix + topic for topic in PROJECTIONS]
+    described = {
+        name.removeprefix(prefix): future.result(_TIMEOUT)
+        for name, future in admin.describe_topics(TopicCollection(names)).items()
+    }
+    places = [(topic, info.id) for topic, found in described.items() for info in found.partitions]
+    lows = _offsets(admin, prefix, places, earliest())
+    highs = _offsets(admin, prefix, places, latest())
+    return {
+        (topic, part): Span(str(described[topic].topic_id), low, highs[topic, part])
+        for (topic, part), low in lows.items()
+    }
+
+
+def stored(connection: sqlite3.Connection) -> dict[PartitionKey, tuple[str, int]]:
+    """Topic id and next offset by partition, as the rows' own transaction left them."""
+    rows = connection.execute("SELECT topic, part, topic_id, next_offset FROM positions")
+    return {(topic, part): (topic_id, offset) for topic, part, topic_id, offset in rows}
+
+
+def resume(
+    connection: sqlite3.Connection, found: dict[PartitionKey, Span], now: int
+) -> dict[PartitionKey, int]:
+    """The next offset to read of every partition; `now` in milliseconds.
+
+    Raises:
+        Untrusted: another topic of that name, offsets that are gone, or rows that are too old.
+    """
+    known = stored(connection)
+    if not known:
+        # From the topics' starts every row will be as new as this moment.
+        store_freshness(connection, now)
+    at = fresh_at(connection)
+    if at is None or now - at > MAX_AGE_MS:
+        raise Untrusted("it was away for so long that deletions may have been compacted away")
+    starts = {}
+    for key, span in found.items():
+        topic_id, offset = known.get(key, (span.topic_id, span.low))
+        if topic_id != span.topic_id:
+            raise Untrusted(f"topic {key[0]} was deleted and made anew")
+        if not span.low <= offset <= span.high:
+            raise Untrusted(
+                f"offset {offset} of {key[0]}/{key[1]} lies outside {span.low} to {span.high}"
+            )
+        starts[key] = offset
+    return starts
+
+
+def store(
+    connection: sqlite3.Connection,
+    found: dict[PartitionKey, Span],
+    offsets: dict[PartitionKey, int],
+) -> None:
+    """Set next offsets, inside the caller's transaction."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO positions (topic, part, topic_id, next_offset) VALUES (?, ?, ?, ?)",
+        [(*key, found[key].topic_id, offset) for key, offset in offsets.items()],
+    )
+
+
+def fresh_at(connection: sqlite3.Connection) -> int | None:
+    """When the rows are known to have been up to date (milliseconds); None: never."""
+    row = connection.execute("SELECT at FROM freshness").fetchone()
+    return None if row is None else int(row[0])
+
+
+def store_freshness(connection: sqlite3.Connection, now: int) -> None:
+    """Note that the rows were up to date at `now` (milliseconds)."""
+    connection.execute("INSERT OR REPLACE INTO freshness (only_row, at) VALUES (1, ?)", (now,))
+
+
+def _offsets(
+    admin: AdminClient, prefix: str, places: Iterable[PartitionKey], spec: OffsetSpec
+) -> dict[PartitionKey, int]:
+    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
+    return {place: offset_in(answer) for place, answer in answers.items()}

@@ -1,0 +1,55 @@
+"""Waits until the read model shows all that stood on a partition when the wait began.
+
+What is not shown is only then not there. The broker says where the partition ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from confluent_kafka import KafkaException
+
+from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
+from streams.operator.http.refusal import Refusal
+from streams.operator.read_model.follower import POSITIONS, Follower
+from streams.operator.read_model.positions import PartitionKey
+from streams.operator.read_model.row_notifier import Arrivals
+from streams.settings import Settings
+
+
+class Recency:
+    """Belongs to one event loop."""
+
+    def __init__(self, settings: Settings, follower: Follower, arrivals: Arrivals) -> None:
+        self._admin = offsets_admin(settings)
+        self._prefix = settings.topic_prefix
+        self._follower = follower
+        self._arrivals = arrivals
+
+    async def of(self, place: PartitionKey, seconds: float) -> None:
+        """Return once the rows of a partition are as new as this call.
+
+        Raises:
+            Refusal: 503, not within `seconds`: ask again.
+        """
+        end = await self._end(place, seconds)
+
+        async def reached() -> bool | None:
+            return self._follower.folded(place) >= end or None
+
+        if await self._arrivals.until((POSITIONS, place), reached, seconds) is None:
+            raise _late()
+
+    async def _end(self, place: PartitionKey, seconds: float) -> int:
+        # Also what is not committed yet counts: a transaction may be committed at this moment.
+        (asked,) = request_offsets(self._admin, self._prefix, (place,), latest(), seconds).values()
+        try:
+            await asyncio.wrap_future(asked)
+            return offset_in(asked)
+        except KafkaException:
+            raise _late() from None
+
+
+def _late() -> Refusal:
+    return Refusal(503, "not-ready", "the read model has not caught up with the topics, and what "
+                   "it does not show may be there: ask again")  # fmt: skip

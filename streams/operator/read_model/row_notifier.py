@@ -1,0 +1,60 @@
+"""Whoever wrote a record can wait until the read model shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from streams.operator.read_model.projections import RowKey
+
+T = TypeVar("T")
+
+
+class Arrivals:
+    """Wakes waiters of a row; waiters live in one event loop, `announce` comes from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[RowKey, set[asyncio.Event]] = {}
+
+    def announce(self, changed: Iterable[RowKey]) -> None:
+        """The rows are committed and can be read."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, list(changed))
+
+    async def until(
+        self,
+        key: RowKey,
+        look: Callable[[], Awaitable[T | None]],
+        seconds: float,
+        others: Sequence[RowKey] = (),
+    ) -> T | None:
+        """What `look` finds, asked now and after each change of a row; None after `seconds`."""
+        deadline = time.monotonic() + seconds
+        changed = asyncio.Event()
+        for each in (key, *others):
+            self._waiting.setdefault(each, set()).add(changed)
+        try:
+            while (found := await look()) is None:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await changed.wait()
+                changed.clear()
+            return found
+        except TimeoutError:
+            return None
+        finally:
+            for each in (key, *others):
+                self._forget(each, changed)
+
+    def _wake(self, changed: Iterable[RowKey]) -> None:
+        for key in changed:
+            for event in self._waiting.get(key, ()):
+                event.set()
+
+    def _forget(self, key: RowKey, event: asyncio.Event) -> None:
+        waiters = self._waiting[key]
+        waiters.discard(event)
+        if not waiters:
+            del self._waiting[key]

@@ -1,0 +1,200 @@
+"""One stretch of following: from resuming at the stored offsets to the first error."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streams.errors import PoisonRecord
+from streams.kafka.clients import consumer_config
+from streams.kafka.failures import Outage
+from streams.operator.kafka_clients import CLIENT, STAGE, admin_client
+from streams.operator.read_model import positions
+from streams.operator.read_model.database import transaction
+from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.read_model.positions import PartitionKey, Untrusted
+from streams.operator.read_model.projections import Changes, RowKey, project
+from streams.operator.read_model.undecodable import Undecodable
+from streams.runtime import metrics
+from streams.runtime.processor import Record
+from streams.settings import Settings
+
+_BATCH = 5_000
+_POLL_SECONDS = 0.05
+"""Positions move over the markers of transactions unseen: so much later they are told."""
+_FATAL = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors that the client does not get over by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far the read model is behind its topics, by what the broker said at `heard_at` (ms)."""
+
+    records: int
+    seconds: float
+    heard_at: int
+
+
+class Session:
+    """A consumer with every followed partition assigned, and the file it is folded into.
+
+    Rows and the offsets behind them are one SQLite transaction: what a killed process had
+    not committed is read again, what it had is not.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: sqlite3.Connection,
+        announce: Callable[[Iterable[RowKey]], None],
+        outage: Outage,
+    ) -> None:
+        self._prefix = settings.topic_prefix
+        self._connection = connection
+        self._announce = announce
+        self._outage = outage
+        self._undecodable = Undecodable(settings)
+        admin, now = admin_client(settings), _now()
+        self._spans = positions.spans(admin, self._prefix)
+        self._next = positions.resume(connection, self._spans, now)
+        self._seen_at = dict.fromkeys(self._next, now)
+        ends = Ends(now, {place: span.high for place, span in self._spans.items()})
+        self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
+        self._question = EndsQuestion(admin, self._prefix, self._spans, outage)
+        # A group's name is demanded; with partitions assigned by hand there is no group.
+        config = {**CLIENT, "auto.offset.reset": "error", "error_cb": self._noticed}
+        self._consumer = Consumer(consumer_config(settings, STAGE, **config))
+        self._partitions = [
+            TopicPartition(self._prefix + topic, part, offset)
+            for (topic, part), offset in self._next.items()
+        ]
+        self._consumer.assign(self._partitions)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _noticed(self, error: KafkaError) -> None:
+        """librdkafka's `error_cb`, called while polling."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage.failed(error.str())
+
+    def step(self) -> bool:
+        """Fold the next batch, or return after a moment without any; whether to go on at once.
+
+        Raises:
+            Untrusted: the offsets to read on from are gone, or it was cut off for too long.
+            KafkaException: an error the client does not get over by itself.
+            KafkaUnavailable: a dead letter was not acknowledged.
+        """
+        self.freshness.require(_now())
+        first = self._consumer.poll(_POLL_SECONDS)
+        if first is None:
+            return True
+        messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
+        records = [self._record(m) for m in messages if _is_record(m)]
+        if records:
+            self._fold(records)
+        return len(messages) == _BATCH
+
+    def _fold(self, records: list[Record]) -> None:
+        self._outage.answered()
+        batch = self._project(records)
+        ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+        with transaction(self._connection):
+            _write(self._connection, batch.values())
+            positions.store(self._connection, self._spans, ends)
+        metrics.RECORDS.labels(STAGE).inc(len(records))
+        self._announce((table, key) for table, c in batch.items() for key in c.rows)
+
+    def caught_up(self) -> bool:
+        """Whether all that stood on the topics when the session began is folded."""
+        self.freshness.reached(self._positions())
+        return all(at >= self._spans[key].high for key, at in self._next.items())
+
+    def lag(self) -> Lag:
+        """Records behind the ends last heard of, and the seconds since they were not."""
+        records, seconds, now = 0, 0.0, _now()
+        heard = self._question.answer(now)
+        if heard is not None:
+            self.freshness.heard(heard)
+        self.freshness.reached(self._positions())
+        newest = self.freshness.newest
+        for key, at in self._next.items():
+            behind = max(0, newest.offsets[key] - at)
+            records += behind
+            if behind:
+                seconds = max(seconds, (now - self._seen_at[key]) / 1000)
+            else:
+                self._seen_at[key] = now
+        metrics.LAG_RECORDS.labels(STAGE).set(records)
+        return Lag(records, seconds, newest.asked_at)
+
+    @property
+    def folded(self) -> dict[PartitionKey, int]:
+        """Of each partition the offset before which all records are rows."""
+        return self._next
+
+    def _positions(self) -> dict[PartitionKey, int]:
+        # Unlike the messages, a position moves over the markers that end transactions.
+        for partition in self._consumer.position(self._partitions):
+            if partition.offset >= 0:
+                key = (partition.topic.removeprefix(self._prefix), partition.partition)
+                self._next[key] = partition.offset
+        return self._next
+
+    def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
+        batch: dict[str, Changes] = {}
+        poisoned = False
+        for record in records:
+            self._seen_at[record.topic, record.partition] = record.timestamp
+            try:
+                project(record, batch)
+            except PoisonRecord as error:
+                metrics.POISON.labels(STAGE).inc()
+                self._undecodable.put(record, error)
+                poisoned = True
+        if poisoned:
+            self._undecodable.flush()
+        return batch
+
+    def _record(self, message: Message) -> Record:
+        topic = (message.topic() or "").removeprefix(self._prefix)
+        part, offset = message.partition() or 0, message.offset() or 0
+        timestamp = message.timestamp()[1]
+        return Record(
+            topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
+        )
+
+
+def _is_record(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise Untrusted(f"{message.topic()}/{message.partition()}: {error.str()}")
+    if error.fatal() or error.code() in _FATAL:
+        raise KafkaException(error)
+    return False
+
+
+def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:
+    for changes in batch:
+        connection.executemany(changes.projection.upsert, changes.upserts())
+        connection.executemany(changes.projection.delete, changes.deletions())
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

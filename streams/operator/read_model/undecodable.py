@@ -1,0 +1,60 @@
+"""Records that the read model cannot decode go to the dead letters; the model moves on."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from confluent_kafka import KafkaError, Message, Producer
+
+from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.kafka.clients import producer_config
+from streams.operator.kafka_clients import CLIENT, STAGE
+from streams.runtime.poison import dead_letter
+from streams.runtime.processor import Record
+from streams.serde.keys import is_of_data_key
+from streams.settings import Settings
+from streams.tenants.follower import TOPIC as TENANTS
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_SECONDS = 10
+
+
+class Undecodable:
+    """Writes dead letters of kind `record`; belongs to the following thread.
+
+    A model that is rebuilt meets the same records again and writes them again, under the
+    same id: the dead letters still list each once.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._producer = Producer(producer_config(settings, **CLIENT))
+        self._topic = f"{settings.topic_prefix}dlq"
+        self._failures: list[KafkaError] = []
+
+    def put(self, record: Record, error: PoisonRecord) -> None:
+        """Queue the record's dead letter, on the record's own partition."""
+        at = int(time.time() * 1000)
+        if record.topic == TENANTS and is_of_data_key(record.key or b""):
+            record = record._replace(value=None)
+        key, value = dead_letter(STAGE, record, at, error.reason, error.detail)
+        log.warning("record goes to the dead letters", id=key.decode(), reason=str(error))
+        self._producer.produce(
+            self._topic, value, key, record.partition, on_delivery=self._delivered
+        )
+
+    def flush(self) -> None:
+        """Return when every queued dead letter is acknowledged.
+
+        Raises:
+            KafkaUnavailable: one is not; the caller must not store the records' offsets.
+        """
+        left = self._producer.flush(_FLUSH_SECONDS)
+        failures, self._failures = self._failures, []
+        if left or failures:
+            raise KafkaUnavailable(f"{self._topic}: {failures[0] if failures else 'no answer'}")
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(error)

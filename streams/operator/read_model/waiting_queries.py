@@ -1,0 +1,55 @@
+"""Which jobs wait, for a move to another pool."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from streams.operator.read_model.cursor import Cursor
+
+# In the words of the index `jobs_waiting`, or it would not be used.
+_WAIT = "status IN ('pending', 'scheduled', 'waiting')"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Jobs of a type that wait elsewhere than in `pool`; of one tenant, or of all (None)."""
+
+    type: str
+    pool: str
+    tenant_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Job ids with their tenants, oldest first; `matched` also counts those behind them."""
+
+    jobs: tuple[tuple[str, str], ...]
+    matched: int
+    next: Cursor | None
+
+
+def selected(
+    connection: sqlite3.Connection, wanted: Waiting, limit: int, cursor: Cursor | None
+) -> Selection:
+    """The next jobs behind a cursor."""
+    conditions = ["type = ?", _WAIT, "pool <> ?"]
+    values: list[str | int] = [wanted.type, wanted.pool]
+    if wanted.tenant_id is not None:
+        conditions.append("tenant_id = ?")
+        values.append(wanted.tenant_id)
+    if cursor is not None:
+        conditions.append("(created_at, job_id) > (?, ?)")
+        values += [cursor.at, cursor.id]
+    where = " AND ".join(conditions)
+    (matched,) = connection.execute(
+        f"SELECT count(*) FROM jobs WHERE {where}",  # noqa: S608  conditions are constants
+        values,
+    ).fetchone()
+    rows = connection.execute(
+        f"SELECT job_id, tenant_id, created_at FROM jobs WHERE {where}"  # noqa: S608
+        " ORDER BY created_at, job_id LIMIT ?",
+        (*values, limit),
+    ).fetchall()
+    after = Cursor(rows[-1][2], rows[-1][0]) if matched > len(rows) else None
+    return Selection(tuple((id_, tenant) for id_, tenant, _ in rows), matched, after)

@@ -1,0 +1,1 @@
+"""What failed goes in again, once."""

@@ -1,0 +1,197 @@
+"""Replay of a job as a new one: what stands against it, and the new job.
+
+The dispatcher judges again, in the transaction that makes the job; what it turns down is answered
+here as well. Here, a person is told before anything is written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.http.letter_views import replay_json
+from streams.operator.http.refusal import Refusal, invalid, unknown
+from streams.operator.http.replay_request import ReplayRequest, key_reused
+from streams.operator.http.views import Around, Json, effect_json, job_json
+from streams.operator.pending import pending_replay
+from streams.operator.read_model import letter_queries, queries, replay_queries
+from streams.operator.tenant_guards import refuse_erased
+from streams.operator.turns import Asked, Subject
+from streams.operator.verdicts import letters, outstanding, verdict
+from streams.serde import ids
+from streams.serde.records import DeadLetter, Job, Replay
+
+_REPLAYABLE = frozenset({"failed", "dead", "needs_review"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobReplay:
+    """A replay of the job `id` that is asked for; with a `key` it is the same however often."""
+
+    id: str
+    wanted: ReplayRequest
+    key: str | None
+
+    @property
+    def subject(self) -> Subject:
+        return "replay", self.id
+
+    def command(self) -> Replay:
+        wanted = self.wanted
+        return Replay(
+            self.id, wanted.incident_note, wanted.fresh_scope, SUBMITTED_BY, wanted.again,
+            tuple(wanted.repeat_effects), wanted.type,
+        )  # fmt: skip
+
+
+async def replayed(parts: Parts, asked: JobReplay) -> Json:
+    """The new job, as it is shown or as it will first appear.
+
+    Raises:
+        Refusal: 404, 409; 503, the read model has not caught up.
+        KafkaUnavailable: it was not acknowledged; it may still be written.
+    """
+    async with parts.turns.of(asked.subject):
+        job = await _known(parts, asked.id)
+        await refuse_erased(parts, job.tenant_id)
+        new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
+        told = await _asked_for(parts, asked, job, new_id)
+    made = await verdict(parts, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
+    if made is None:
+        return job_json(
+            pending_replay(job, new_id, asked.command(), parts.topology, now_ms()), Around()
+        )
+    require_same(made[0], asked.wanted)
+    return made[1]
+
+
+async def _asked_for(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+    """Ask the dispatcher unless the new job is there; ids that the command's letter can have.
+
+    Raises:
+        Refusal: 409, 422, 503.
+    """
+
+    async def is_there() -> bool:
+        return await parts.ask(lambda db: queries.job(db, new_id)) is not None
+
+    # The replay of a job in review ends that job: asked for again, it is still the same one.
+    if await is_there():
+        return ()
+    _refuse_unreplayable(job)
+    home = parts.home(job.tenant_id)
+    await parts.recent(("jobs", home), ("ledger", home))
+    if await is_there():  # another process was asked for it, under the same key
+        return ()
+    await _judge(parts, asked, job, new_id)
+    return await _send(parts, asked, job, new_id)
+
+
+def require_same(made: Job, wanted: ReplayRequest) -> None:
+    """Refuse a key whose replay was asked for with another body.
+
+    Raises:
+        Refusal: 409.
+    """
+    # Only a fresh scope is named after the replay itself.
+    fresh = made.scope.startswith(f"{made.job_id}.")
+    if made.replay_note != wanted.incident_note:
+        raise key_reused(made.job_id, "note")
+    if fresh != wanted.fresh_scope:
+        raise key_reused(made.job_id, "fresh_scope")
+    if wanted.type is not None and wanted.type != made.type:
+        raise key_reused(made.job_id, "type")
+
+
+async def _known(parts: Parts, id_: str) -> Job:
+    """The job behind a dead letter, or one in review.
+
+    Raises:
+        Refusal: 404, 409.
+    """
+
+    def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
+        return letter_queries.dead_letter(connection, id_), queries.job(connection, id_)
+
+    letter, job = await parts.ask(found)
+    if letter is None and job is None:
+        raise unknown_letter(id_)
+    if job is None:
+        raise Refusal(409, "job-purged", f"job {id_} was purged, and its effects with it: submit "
+                      "a new one")  # fmt: skip
+    return job
+
+
+def _refuse_unreplayable(job: Job) -> None:
+    if job.status not in _REPLAYABLE:
+        raise Refusal(409, "not-replayable", f"job {job.job_id} is {job.status}: only "
+                      f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed")  # fmt: skip
+
+
+def unknown_letter(id_: str) -> Refusal:
+    """404."""
+    return unknown("dead letter", id_, "see GET /v1/dlq for those there are")
+
+
+async def _judge(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> None:
+    """See that the job was not replayed before, shares no scope, and repeats no effect unasked.
+
+    Raises:
+        Refusal: 409; 422 for effects that it does not have.
+    """
+    await _refuse_second(parts, asked, job, new_id)
+    if asked.wanted.fresh_scope:
+        await _refuse_unnamed_effects(parts, asked, job)
+    elif (other := await parts.ask(lambda db: replay_queries.sharing(db, job))) is not None:
+        raise Refusal(
+            409, "scope-in-use", f"job {other.job_id} is {other.status} and shares the effects of "
+            f"{job.job_id}: wait for its end, or cancel it", job_id=other.job_id,
+        )  # fmt: skip
+
+
+async def _refuse_second(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> None:
+    earlier = await outstanding(parts, asked.subject)
+    if earlier is not None and earlier.job_id == new_id and earlier.digest != asked.wanted.digest():
+        raise key_reused(new_id, "body")
+    if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
+        return
+    made = await parts.ask(lambda db: letter_queries.replays(db, job.tenant_id, job.job_id))
+    named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
+    for id_ in (job.replayed_as, earlier.job_id if earlier else None):
+        if id_ is not None and id_ not in named:
+            named[id_] = id_
+    if named:
+        raise Refusal(
+            409, "already-replayed", f"job {job.job_id} was replayed before, as "
+            f"{', '.join(named.values())}: see what became of it; to replay it once more, ask for "
+            "it with `again` (`--again`)", replays=[replay_json(each) for each in made],
+        )  # fmt: skip
+
+
+async def _refuse_unnamed_effects(parts: Parts, asked: JobReplay, job: Job) -> None:
+    begun = await parts.ask(lambda db: replay_queries.begun_effects(db, job))
+    named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
+    if unknown_ones := sorted(named - known):
+        raise invalid([("repeat_effects", f"{job.job_id} has not begun {each}") for each in
+                       unknown_ones])  # fmt: skip
+    unnamed = [entry for entry in begun if entry.action not in named]
+    if unnamed:
+        told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
+        raise Refusal(
+            409, "effects-done", f"a fresh scope begins again what is done or may be: {told}; "
+            "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
+            effects=[effect_json(entry) for entry in unnamed],
+        )  # fmt: skip
+
+
+async def _send(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+    offset = await parts.command(job.tenant_id, new_id, asked.command())
+    told = letters(parts, job.tenant_id, offset)
+    parts.turns.remember(asked.subject, Asked(new_id, asked.wanted.digest(), 0, told))
+    return told
+
+
+def _shown(connection: sqlite3.Connection, job_id: str) -> tuple[Job, Json] | None:
+    found = queries.job(connection, job_id)
+    return None if found is None else (found, job_json(found, queries.around(connection, found)))

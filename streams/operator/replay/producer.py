@@ -1,0 +1,157 @@
+"""The transaction in which dead records go in again: record and marked letter, or neither.
+
+All operators of a cluster share one transactional id, and each transaction has a producer of its
+own. Who opens it settles what another left open, and fences that other: of two that have seen the
+same letter unmarked, one alone commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams.errors import KafkaUnavailable, TidegateError
+from streams.kafka.clients import SESSION_TIMEOUT_MS, producer_config
+from streams.kafka.failures import Verdict, classify, classify_produce
+from streams.operator.kafka_clients import CLIENT, STAGE
+from streams.process.daemon_thread import in_daemon_thread
+from streams.settings import Settings
+from streams.topology.model import MAX_MESSAGE_BYTES
+
+log = structlog.get_logger(__name__)
+
+_CALL_SECONDS = 5.0
+_TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
+_UNHEARD = logging.getLogger(f"{__name__}.librdkafka")
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
+"""Takes what librdkafka would print of being fenced: it comes as an error, told once."""
+_NOW = 0
+"""What librdkafka takes for the time of sending."""
+_HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
+"""librdkafka can wait for ever for a coordinator that it knew before an outage, and its thread with
+it: none that others need."""
+
+
+class NotTaken(TidegateError):
+    """The broker will never take one of the records; nothing was committed."""
+
+
+class Unsettled(TidegateError):
+    """Whether the transaction was committed is not known until the next one is opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record for a partition of a logical topic; without a `timestamp` (ms) it is of now."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp: int | None = None
+
+
+class RecordReplays:
+    """Opens one transaction at a time; belongs to one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.turn = asyncio.Lock()
+        """Held from opening a transaction to its end."""
+
+    async def open(self) -> ReplayTransaction:
+        """What was committed by others before is on the topics; what they leave open never will be.
+
+        Raises:
+            KafkaUnavailable: not answered in time.
+        """
+        try:
+            async with asyncio.timeout(_HUNG_SECONDS):
+                return await in_daemon_thread(partial(ReplayTransaction, self._settings))
+        except (KafkaException, TimeoutError) as error:
+            raise KafkaUnavailable(f"no transaction can be opened: {error}") from error
+
+
+class ReplayTransaction:
+    """One transaction; it blocks its thread while it opens."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefix = settings.topic_prefix
+        self._failed: list[KafkaError] = []
+        self._producer = Producer(
+            producer_config(settings, **CLIENT, **{
+                "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
+                "transaction.timeout.ms": SESSION_TIMEOUT_MS,
+                "message.max.bytes": MAX_MESSAGE_BYTES,
+                "logger": _UNHEARD,
+            })
+        )  # fmt: skip
+        self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))
+
+    async def commit(self, outgoing: Sequence[Outgoing]) -> None:
+        """Return once all records are committed.
+
+        Raises:
+            NotTaken: nothing was committed, and doing the same again is useless.
+            Unsettled: open another transaction, and look for what this one has done.
+        """
+        try:
+            async with asyncio.timeout(_HUNG_SECONDS):
+                await in_daemon_thread(partial(self._commit, outgoing))
+        except TimeoutError:
+            raise Unsettled("a commit does not return") from None
+
+    def _commit(self, outgoing: Sequence[Outgoing]) -> None:
+        try:
+            self._producer.begin_transaction()
+            for each in outgoing:
+                self._produce(each)
+            self._until_answered(partial(self._producer.commit_transaction, _CALL_SECONDS))
+        except KafkaException as error:
+            self._abort(error.args[0])
+
+    def _produce(self, each: Outgoing) -> None:
+        self._producer.produce(
+            self._prefix + each.topic, each.value, each.key, each.partition,
+            on_delivery=self._delivered, timestamp=each.timestamp or _NOW,
+            headers=list(each.headers),
+        )  # fmt: skip
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _abort(self, error: KafkaError) -> None:
+        # What a commit says of a refused record is that it failed; its delivery says why.
+        cause = self._failed[0] if self._failed else error
+        verdict = classify_produce(cause) if self._failed else classify(cause)
+        log.warning("replay of records aborted", error=str(cause))
+        if verdict not in (Verdict.ABORT, Verdict.REFUSE):
+            raise Unsettled(str(cause))
+        try:
+            self._until_answered(partial(self._producer.abort_transaction, _CALL_SECONDS))
+        except KafkaException as again:
+            raise Unsettled(str(again.args[0])) from again
+        if verdict is Verdict.REFUSE:
+            raise NotTaken(f"{cause.name()}: {cause.str()}")
+        raise Unsettled(str(cause))
+
+    def _until_answered(self, call: Callable[[], object]) -> None:
+        due = time.monotonic() + _TRANSACTION_SECONDS
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if classify(error.args[0]) is not Verdict.RETRY or time.monotonic() > due:
+                    raise

@@ -1,0 +1,154 @@
+"""Replay of dead records: each goes to its own place again, at most once unless asked for again.
+
+The record and its letter, marked with when, by whom and why, are one transaction. Between opening
+it and judging the letters, all that any operator has committed before is read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import structlog
+
+from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.http.refusal import Refusal
+from streams.operator.read_model import record_letters
+from streams.operator.read_model.record_letters import Kept
+from streams.operator.replay.fitness import Unfit, unfit
+from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import DeadLetter
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+REPLAY_HEADER = "tidegate-replay"
+"""Names the dead letter of which a record was made."""
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """When (milliseconds) and why records are sent in again; `again` also those that were."""
+
+    at: int
+    note: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The letters that were sent in again, as they stand now, and those that were left out."""
+
+    sent: tuple[DeadLetter, ...]
+    left_out: tuple[tuple[str, Unfit], ...]
+
+
+async def replay_records(
+    parts: Parts, ids: Collection[str], note: str, *, again: bool = False
+) -> Replayed:
+    """Send records in again, in the order of their ids, all in one transaction.
+
+    Raises:
+        Refusal: 503, it cannot be told whether they were, or the read model is late: ask again.
+        KafkaUnavailable: no transaction can be opened.
+        NotTaken: the broker will never take one of them; none was sent.
+    """
+    mark = Mark(now_ms(), note, again)
+    async with parts.records.turn:
+        for attempt in range(_TRIES):
+            try:
+                found = await _attempt(parts, ids, mark, retried=attempt > 0)
+            except Unsettled as error:
+                log.warning("replay of records is tried again", error=str(error))
+                continue
+            await _shown(parts, found)
+            return found
+    raise Refusal(503, "replay-unsettled", "Kafka did not say whether the records were sent in "
+                  "again, or another operator sends some in: send the call again")  # fmt: skip
+
+
+async def _attempt(parts: Parts, ids: Collection[str], mark: Mark, *, retried: bool) -> Replayed:
+    transaction = await parts.records.open()
+    letters = await _current(parts, ids)
+    sent, left_out, outgoing = [], [], []
+    for kept in letters:
+        reason = unfit(kept.letter, parts.topology, mark.again)
+        if retried and _is_marked(kept.letter, mark):
+            sent.append(kept.letter)  # by the attempt of which nobody knew how it ended
+        elif reason is not None:
+            left_out.append((kept.letter.id, reason))
+        else:
+            marked = _marked(kept.letter, mark)
+            sent.append(marked)
+            outgoing += [_record(kept.letter, parts.topology), _letter(marked, kept.partition)]
+    if outgoing:
+        await transaction.commit(outgoing)
+    return Replayed(tuple(sent), tuple(left_out))
+
+
+async def _current(parts: Parts, ids: Collection[str]) -> list[Kept]:
+    """The letters as they stand when the transaction is open already."""
+
+    def found(connection: sqlite3.Connection) -> list[Kept]:
+        return record_letters.kept(connection, ids)
+
+    await parts.recent(*{("dlq", each.partition) for each in await parts.ask(found)})
+    return await parts.ask(found)
+
+
+async def _shown(parts: Parts, found: Replayed) -> None:
+    # They are sent, whatever the read model shows.
+    with suppress(Refusal):
+        await parts.recent(*{("dlq", letter.partition or 0) for letter in found.sent})
+
+
+def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
+    return (letter.replayed_at, letter.note) == (mark.at, mark.note)
+
+
+def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
+    return replace(letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note)
+
+
+def _letter(marked: DeadLetter, partition: int) -> Outgoing:
+    return Outgoing("dlq", partition, marked.id.encode(), DEAD_LETTER.encode(marked))
+
+
+def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
+    """The record as it was, named after its letter.
+
+    Without a time of its own (a letter of an earlier version) it gets that of its replay.
+    """
+    topic = letter.topic or ""
+    headers = {name: value for name, value in letter.headers.items() if name != REPLAY_HEADER}
+    if letter.traceparent and not headers:
+        headers["traceparent"] = letter.traceparent.encode()
+    timed = topology.topics[topic].timestamp == "create" and (letter.timestamp or 0) > 0
+    return Outgoing(
+        topic,
+        letter.partition or 0,
+        letter.key,
+        letter.value,
+        (*headers.items(), (REPLAY_HEADER, letter.id.encode())),
+        letter.timestamp if timed else None,
+    )
+
+
+async def replay_most(parts: Parts, ids: Sequence[str], note: str) -> Replayed:
+    """Send records in again; where the broker will not take one of them, all the others.
+
+    Raises what `replay_records` raises, but for `NotTaken`.
+    """
+    try:
+        return await replay_records(parts, ids, note)
+    except NotTaken as error:
+        if len(ids) == 1:
+            return Replayed((), ((ids[0], Unfit("not-taken", str(error))),))
+    middle = len(ids) // 2
+    first = await replay_most(parts, ids[:middle], note)
+    second = await replay_most(parts, ids[middle:], note)
+    return Replayed(first.sent + second.sent, first.left_out + second.left_out)

@@ -1,0 +1,1 @@
+"""How a process ends, whatever its threads do."""

@@ -1,0 +1,1 @@
+"""Tenants, their sources and their keys, as the topic `tenants` carries them."""

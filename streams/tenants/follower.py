@@ -1,0 +1,156 @@
+"""A live copy of the compacted `tenants` topic, current within a second.
+
+Every process reads every partition from its beginning, by manual assignment: there is no
+group to rebalance and no offset to commit. The copy moves on over a record that cannot be used.
+Whatever else stops it ends the process: a copy that stands still would be believed.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from streams.errors import PoisonRecord, StageFailed
+from streams.kafka.clients import consumer_config
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "tenants"
+_POLL_SECONDS = 0.2
+_CONTACT_SECONDS = 2.0
+
+Fold = Callable[[bytes | None, bytes | None], None]
+"""Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
+Refuse = Callable[[Message, PoisonRecord], None]
+Failed = Callable[[Exception], None]
+"""Told, from the follower's thread, what it cannot go on after: the process must end."""
+
+
+class TenantsFollower:
+    """Follows `tenants` in a thread of its own, which alone calls what it is given."""
+
+    def __init__(
+        self, settings: Settings, stage: str, fold: Fold, refuse: Refuse, failed: Failed
+    ) -> None:
+        self._settings = settings
+        self._stage = stage
+        self._fold = fold
+        self._refuse = refuse
+        self._failed = failed
+        self._told: set[int] = set()
+        self._caught_up = threading.Event()
+        self._stopping = threading.Event()
+        context = contextvars.copy_context()  # so that its log lines name the stage as well
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="tenants", daemon=True
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all that stood on the topic when it was first read is known."""
+        return self._caught_up.is_set()
+
+    def start(self) -> None:
+        """Begin to follow; returns at once, also with no broker to be seen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop following and wait for the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            log.exception("tenants are followed no more")
+            self._failed(
+                StageFailed(
+                    f"what it knows of tenants stands still ({type(error).__name__}: {error}): the "
+                    "process ends, and whoever started it starts it again"
+                )
+            )
+
+    def _follow(self) -> None:
+        consumer = Consumer(_config(self._settings, self._stage))
+        try:
+            unread = self._contact(consumer)
+            while not self._stopping.is_set():
+                message = consumer.poll(_POLL_SECONDS)
+                if message is not None:
+                    self._take(message, unread)
+        finally:
+            consumer.close()
+
+    def _contact(self, consumer: Consumer) -> set[int]:
+        """Assign every partition from its start; their numbers."""
+        said = False
+        while not self._stopping.is_set():
+            try:
+                return _assign(consumer, self._settings.topic_prefix + TOPIC)
+            except KafkaException as error:
+                if not said:
+                    log.warning(
+                        "tenants cannot be read yet: waiting",
+                        bootstrap=self._settings.bootstrap,
+                        reason=str(error.args[0]),
+                    )
+                said = True
+                self._stopping.wait(_POLL_SECONDS)
+        return set()
+
+    def _take(self, message: Message, unread: set[int]) -> None:
+        error = message.error()
+        if error is None:
+            self._told.clear()
+            self._apply(message)
+        elif error.code() != KafkaError._PARTITION_EOF:
+            self._tell(error)
+        elif not self.ready:
+            unread.discard(message.partition() or 0)
+            if not unread:
+                self._caught_up.set()
+                log.info("tenants are known")
+
+    def _tell(self, error: KafkaError) -> None:
+        """Once, until a record comes again: librdkafka tries on by itself."""
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            log.error("tenants cannot be read: what is known of them ages", reason=error.str())
+
+    def _apply(self, message: Message) -> None:
+        try:
+            self._fold(message.key(), message.value())
+        except PoisonRecord as error:
+            self._refuse(message, error)
+        except Exception as error:  # one record must not end the process
+            self._refuse(message, PoisonRecord("unusable", type(error).__name__))
+
+
+def _config(settings: Settings, stage: str) -> dict[str, Any]:
+    return consumer_config(
+        settings,
+        f"{stage}.tenants",
+        **{"enable.partition.eof": True, "reconnect.backoff.max.ms": 1_000, "log_level": 2},
+    )
+
+
+def _assign(consumer: Consumer, topic: str) -> set[int]:
+    metadata = consumer.list_topics(topic, timeout=_CONTACT_SECONDS).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in metadata.partitions])
+    return set(metadata.partitions)

@@ -1,0 +1,113 @@
+"""Tenants and their sources as the `tenants` topic carries them.
+
+A source's secrets lie sealed in its record (`source_keys`); nothing else in it is secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from streams.serde.records import TenantRecord
+from streams.tenants.signature_options import OPTIONS
+from streams.tenants.source_keys import Secret, secret_purpose, signing_key
+from streams.vault.data_key import key_purpose
+from streams.vault.key_encryption import Vault
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""What a tenant's id and a source's name may be: safe in paths, keys and topics."""
+
+SCHEMES = tuple(OPTIONS)
+"""The signing schemes that ingress verifies; a test holds its table against this list."""
+
+
+DEFAULT_BODY_BYTES = 1024 * 1024
+
+
+class Rate(BaseModel):
+    """At most `count` deliveries in `seconds`, at an even pace of `count / seconds` a second.
+
+    At once it allows less than a tenth of `count`: in any `seconds` at most 1.1 times `count` pass.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    count: int = Field(ge=1, le=1_000_000)
+    seconds: float = Field(ge=1, le=86_400)
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.seconds
+
+
+class TenantSettings(BaseModel):
+    """Body of `PUT /v1/tenants/{t}`; no rate: as many deliveries as come."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    display_name: str = ""
+    rate: Rate | None = None
+
+
+class SourceSettings(BaseModel):
+    """Body of `PUT /v1/tenants/{t}/sources/{source}`, less its secret.
+
+    `mapping` overrides the scheme's preset: `event_type`, `subject`, `occurred_at`,
+    `dedup_key` are JMESPath expressions over the JSON body, `attributes` maps names to such.
+    `options` are the scheme's own (header names, prefix, encoding, tolerance in seconds).
+    `max_body_bytes` is at most 25 MiB.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scheme: str
+    mapping: dict[str, str | dict[str, str]] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+    callback_url: str | None = None
+    max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
+
+
+def source_record(
+    vault: Vault,
+    tenant_id: str,
+    name: str,
+    settings: SourceSettings,
+    secrets: Sequence[Secret],
+    at: int,
+) -> TenantRecord:
+    """The record that sets a source; `secrets` newest first, `at` in milliseconds."""
+    keys = tuple(signing_key(vault, tenant_id, name, secret) for secret in secrets)
+    body = settings.model_dump_json()
+    return TenantRecord(tenant_id, "source", name, False, body, updated_at=at, keys=keys)
+
+
+def source_settings(record: TenantRecord) -> SourceSettings:
+    """The settings in a source's record."""
+    return SourceSettings.model_validate(orjson.loads(record.body))
+
+
+def tenant_settings(record: TenantRecord) -> TenantSettings:
+    """The settings in a tenant's record."""
+    return TenantSettings.model_validate(orjson.loads(record.body))
+
+
+def resealed(vault: Vault, record: TenantRecord) -> TenantRecord:
+    """The record with every secret under the vault's first key; equal if they all were.
+
+    Raises:
+        VaultError: a secret lies under none of the vault's keys.
+    """
+    purpose = key_purpose(record.id) if record.kind == "data_key" else secret_purpose(record.id)
+
+    def again(sealed: bytes) -> bytes:
+        return vault.reseal(record.tenant_id, purpose, sealed)
+
+    keys = (
+        key if key.sealed is None else replace(key, sealed=again(key.sealed)) for key in record.keys
+    )
+    return replace(record, secrets=tuple(map(again, record.secrets)), keys=tuple(keys))

@@ -1,0 +1,67 @@
+"""A source's signing keys as its record carries them: newest first, older ones with an end.
+
+A key holds its secret, sealed and bound to tenant and source, or a reference to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from streams.serde.records import SigningKey, TenantRecord
+from streams.vault.key_encryption import Vault
+
+MOST_KEYS = 8
+"""Of one source at once: each is tried on every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A secret that is named, not given: `env:NAME` or `file:/path`."""
+
+    text: str
+
+
+Secret = bytes | Reference
+
+
+def signing_key(vault: Vault, tenant_id: str, source: str, secret: Secret) -> SigningKey:
+    """The newest key of a source."""
+    if isinstance(secret, Reference):
+        return SigningKey(None, secret.text)
+    return SigningKey(vault.seal(tenant_id, secret_purpose(source), secret))
+
+
+def keys_of(record: TenantRecord) -> tuple[SigningKey, ...]:
+    """A source's keys, newest first; records of older versions have sealed secrets alone."""
+    return record.keys or tuple(SigningKey(sealed) for sealed in record.secrets)
+
+
+def holds(key: SigningKey, now: int) -> bool:
+    """Whether a key verifies at a time in milliseconds; its last moment is the one before its end.
+
+    Every ingress decides by its own clock.
+    """
+    return key.until is None or now < key.until
+
+
+def rotated(
+    keys: Sequence[SigningKey], newest: SigningKey, until: int, now: int
+) -> tuple[SigningKey, ...]:
+    """Keys with a new first; what had no end ends at `until`, what is over is left out."""
+    older = (key if key.until is not None else replace(key, until=until) for key in keys)
+    return (newest, *(key for key in older if holds(key, now)))
+
+
+def open_secret(vault: Vault, record: TenantRecord, sealed: bytes) -> bytes:
+    """The secret of one of the record's keys.
+
+    Raises:
+        VaultError: it was sealed under another vault key.
+    """
+    return vault.open(record.tenant_id, secret_purpose(record.id), sealed)
+
+
+def secret_purpose(source: str) -> str:
+    """What a source's sealed secret is for."""
+    return f"source secret {source}"

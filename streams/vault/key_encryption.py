@@ -1,0 +1,179 @@
+"""Key-encryption keys: under them lie data keys and sources' secrets, and nothing larger.
+
+What a sealed secret is for (tenant, purpose, key) is its associated data: moved elsewhere it
+does not open. Raw bodies are sealed under data keys, see `streams/vault/data_key.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from streams.errors import ConfigError, VaultError
+from streams.settings import Settings
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+
+
+class KeyEncryption(Protocol):
+    """One key-encryption key, wherever it is kept; safe in threads.
+
+    `wrap` and `unwrap` may block for as long as a call to another host takes. They are called
+    once for each data key and source, not for each event.
+    """
+
+    @property
+    def key_id(self) -> str:
+        """Names the key in messages and answers; tells nothing about it."""
+
+    def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        """The secret sealed; at most 64 KiB. Tenant and purpose must be given again."""
+
+    def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
+        """The secret.
+
+        Raises:
+            VaultError: another key, tenant or purpose, or damaged bytes.
+        """
+
+
+class LocalKey:
+    """A key of 32 bytes in this process's memory.
+
+    Each tenant's part is HKDF-SHA256 of it (RFC 5869), and seals with AES-256-GCM under random
+    96-bit nonces (NIST SP 800-38D).
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.key_id = "kek_" + hashlib.sha256(b"tidegate key id" + key).hexdigest()[:12]
+        self._cipher = lru_cache(maxsize=4096)(self._derive)
+
+    def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        bound = self._bind(tenant_id, purpose)
+        return nonce + self._cipher(tenant_id).encrypt(nonce, secret, bound)
+
+    def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
+        nonce, ciphertext = wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:]
+        bound = self._bind(tenant_id, purpose)
+        try:
+            return self._cipher(tenant_id).decrypt(nonce, ciphertext, bound)
+        except (InvalidTag, ValueError) as error:
+            raise VaultError(f"{purpose} of tenant {tenant_id}: not under {self.key_id}") from error
+
+    def _derive(self, tenant_id: str) -> AESGCM:
+        info = b"tidegate tenant key\0" + tenant_id.encode()
+        return AESGCM(HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(self._key))
+
+    def _bind(self, tenant_id: str, purpose: str) -> bytes:
+        return "\0".join((tenant_id, purpose, self.key_id)).encode()
+
+
+class Vault:
+    """The key-encryption keys that a process knows: the first seals, all open."""
+
+    def __init__(self, first: KeyEncryption, *older: KeyEncryption) -> None:
+        self._first = first
+        self._all = (first, *older)
+
+    @property
+    def key_id(self) -> str:
+        """The key that seals."""
+        return self._first.key_id
+
+    def seal(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        """A secret under the first key; `purpose` must be given again to open it."""
+        return self._first.wrap(tenant_id, purpose, secret)
+
+    def open(self, tenant_id: str, purpose: str, sealed: bytes) -> bytes:
+        """The secret.
+
+        Raises:
+            VaultError: sealed under none of the keys, for another tenant or purpose, or damaged.
+        """
+        for key in self._all:
+            try:
+                return key.unwrap(tenant_id, purpose, sealed)
+            except VaultError:
+                continue
+        known = ", ".join(key.key_id for key in self._all)
+        raise VaultError(
+            f"cannot open {purpose} of tenant {tenant_id} under {known}: it was sealed under "
+            "another key, or is damaged; add that key to TIDEGATE_VAULT_KEY_FILE"
+        )
+
+    def reseal(self, tenant_id: str, purpose: str, sealed: bytes) -> bytes:
+        """The same secret under the first key; the very same bytes if it lies there already.
+
+        Raises:
+            VaultError: see `open`.
+        """
+        try:
+            self._first.unwrap(tenant_id, purpose, sealed)
+        except VaultError:
+            return self.seal(tenant_id, purpose, self.open(tenant_id, purpose, sealed))
+        return sealed
+
+
+def local_vault(*keys: bytes) -> Vault:
+    """A vault of keys in memory, each of 32 bytes; the first seals."""
+    return Vault(*map(LocalKey, keys))
+
+
+def open_vault(settings: Settings) -> Vault:
+    """The vault of a process, from `TIDEGATE_VAULT_KEY_FILE` or `TIDEGATE_VAULT_KEYS`.
+
+    Raises:
+        ConfigError: neither or both are set, or one key is not 32 bytes; names the setting.
+    """
+    files, given = settings.vault_key_file, settings.vault_keys
+    if files and given:
+        raise ConfigError("TIDEGATE_VAULT_KEY_FILE and TIDEGATE_VAULT_KEYS are both set: unset one")
+    if given:
+        return local_vault(*map(_decoded, given.get_secret_value().split(",")))
+    return local_vault(*(read_key(path, "TIDEGATE_VAULT_KEY_FILE") for path in files or (None,)))
+
+
+def read_key(path: Path | None, setting: str) -> bytes:
+    """A 32-byte key from a file.
+
+    Raises:
+        ConfigError: no path, no file, or another length; names the setting.
+    """
+    if path is None:
+        raise ConfigError(
+            f"{setting} is not set: name a file of {KEY_BYTES} random bytes "
+            f"(`head -c {KEY_BYTES} /dev/urandom > FILE`)"
+        )
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"{setting}: {path} has {len(key)} bytes, not {KEY_BYTES}")
+    return key
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigError(
+            f"TIDEGATE_VAULT_KEYS: each key is {KEY_BYTES} bytes in base64, several are separated "
+            f"by commas (`head -c {KEY_BYTES} /dev/urandom | base64` makes one)"
+        )
+    return key

@@ -1,0 +1,1 @@
+"""One run of a handler: its context, its steps and effects, and how it ended."""

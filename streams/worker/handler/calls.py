@@ -1,0 +1,28 @@
+"""Calls what an application hands in, async or not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from streams.process.daemon_thread import in_daemon_thread
+
+
+async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """The function's result, whatever its arguments are called; one not async runs in a thread.
+
+    Cancelling ends the wait, not the thread: what it does after that is unknown.
+    """
+    if _is_async(function):
+        return await function(*args, **kwargs)
+    result = await in_daemon_thread(partial(function, *args, **kwargs))
+    return await result if inspect.isawaitable(result) else result
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    called = getattr(type(function), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)

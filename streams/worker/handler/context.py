@@ -1,0 +1,89 @@
+"""What a handler sees of its job and its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from streams.serde.records import EventInfo
+from streams.worker.handler.values import from_json, to_json
+
+if TYPE_CHECKING:
+    from streams.worker.handler.effects import Effects
+    from streams.worker.handler.payloads import Payloads
+    from streams.worker.handler.session import Session
+    from streams.worker.handler.steps import Steps
+
+
+class Context:
+    """One run of one job. Every method raises `LeaseLost` once the run is over.
+
+    Let that error pass: the task is being cancelled, and another run may have begun.
+    """
+
+    def __init__(
+        self, session: Session, effects: Effects, steps: Steps, payloads: Payloads
+    ) -> None:
+        lease = session.lease
+        self.tenant_id: str = lease.tenant_id
+        self.job_id: str = lease.job_id
+        self.run_id: str = lease.run_id
+        self.attempt: int = lease.attempt
+        self.event: EventInfo | None = lease.event
+        self.input: Any = from_json(lease.input)
+        self.traceparent: str | None = lease.traceparent
+        self._session = session
+        self._effects = effects
+        self._steps = steps
+        self._payloads = payloads
+
+    async def payload(self) -> bytes:
+        """The event's raw body, as its vendor signed it.
+
+        Raises:
+            PermanentError: the job has none, `payloads` no longer keeps it, or the tenant was
+                erased.
+            TransientError: the broker does not answer, or its key is not known here yet.
+        """
+        self._session.check()
+        return await self._payloads.open(self._session.lease)
+
+    async def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run a function once a job and keep its value, at most 256 KiB of JSON.
+
+        A later run, or a second call of the same name, gets the kept value: as it reads back
+        from JSON, the first time too. A function that is not async runs in a thread.
+
+        Raises:
+            PermanentError: the value is not JSON, or too large.
+        """
+        return await self._steps.run(name, function, args, kwargs)
+
+    async def effect(
+        self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any
+    ) -> Any:
+        """Call `function(idempotency_key=..., **kwargs)` under the ledger's guard.
+
+        `key` tells two calls of one tool in a job apart and is not passed on; `kwargs` must be
+        JSON. An effect that is done is not begun again: its kept result is returned. The
+        function makes one attempt and raises `TransientError` or `PermanentError` to say that
+        nothing was done; after any other error that is unknown, and the effect is repeated
+        only under the same key of a tool that honours it (`App.tool`), else a person decides.
+
+        Raises:
+            PermanentError: a tool outside the job's scopes, the same key with other arguments,
+                the same action twice at once, an argument or result that is not JSON.
+        """
+        return await self._effects.run(tool, function, key, kwargs)
+
+    async def progress(self, value: Any) -> None:
+        """Publish progress, any JSON of at most 256 KiB.
+
+        Raises:
+            PermanentError: not JSON, or too large.
+        """
+        text = to_json(value, "progress")
+        self._session.check()
+        await self._session.progress(text)

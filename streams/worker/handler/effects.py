@@ -1,0 +1,186 @@
+"""`ctx.effect`: ask the ledger, call out, record the outcome, in this order and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from streams.errors import LeaseLost, PermanentError
+from streams.serde.ids import new_id
+from streams.serde.records import Claim, Outcome, Reply
+from streams.worker import metrics
+from streams.worker.app import TOOL_NAME, Tool
+from streams.worker.handler.calls import call
+from streams.worker.handler.not_done import not_done
+from streams.worker.handler.run_result import Ending, ReviewNeeded, describe
+from streams.worker.handler.session import Session
+from streams.worker.handler.signatures import check_call
+from streams.worker.handler.values import digest, from_json, to_json
+from streams.worker.transport.replies import Replies
+
+RESEND_SECONDS = 2.0
+OutcomeStatus = Literal["done", "failed", "unknown"]
+_KEY_CHARS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """What the claims of one run have in common; `tools` are the declared ones, by name."""
+
+    worker_id: str
+    reply_partition: Callable[[], int]
+    tools: Mapping[str, Tool]
+    scopes: frozenset[str] | None
+
+
+class Effects:
+    """The effects of one run."""
+
+    def __init__(self, session: Session, replies: Replies, claimant: Claimant) -> None:
+        self._session = session
+        self._replies = replies
+        self._claimant = claimant
+
+    async def run(
+        self, tool: str, function: Callable[..., Any], key: str, arguments: Mapping[str, Any]
+    ) -> Any:
+        """See `Context.effect`."""
+        action = self._action(tool, key)
+        check_call(function, arguments, f"effect {action}")
+        declared = self._claimant.tools.get(tool, Tool(tool))
+        claim = Claim(
+            worker_id=self._claimant.worker_id,
+            reply_partition=self._claimant.reply_partition(),
+            claim_id=new_id("clm"),
+            run_id=self._session.lease.run_id,
+            action=action,
+            digest=digest(arguments, f"effect {action}"),
+            key_lifetime_ms=round(declared.key_lifetime * 1000),
+        )
+        started = time.monotonic()
+        reply = await self._ask(claim)
+        metrics.CLAIM_SECONDS.observe(time.monotonic() - started)
+        if reply.kind == "granted":
+            return await self._perform(claim, reply, declared, partial(function, **arguments))
+        metrics.EFFECTS.labels(reply.kind).inc()
+        if reply.kind == "done":
+            return from_json(reply.result)
+        raise self._turned_down(reply, action)
+
+    def _action(self, tool: str, key: str) -> str:
+        if not TOOL_NAME.fullmatch(tool):
+            raise PermanentError(f"effect: {tool!r} is no tool's name: use letters, digits, '_.:-'")
+        scopes = self._claimant.scopes
+        if scopes is not None and tool not in scopes:
+            type_ = self._session.lease.type
+            raise PermanentError(f"job type {type_!r} may not use {tool!r}: add it to its scopes")
+        if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS or "\0" in key:
+            raise PermanentError(
+                f"effect {tool}: key={key!r} must be a string of 1 to {_KEY_CHARS} characters"
+            )
+        return f"{tool}/{key}"
+
+    async def _ask(self, claim: Claim) -> Reply:
+        """Claim again and again, since a reply may be lost with the process that sends it."""
+        self._session.check()
+        answer = self._replies.expect(claim.claim_id)
+        withdrawn = False
+        try:
+            while True:
+                now = replace(claim, reply_partition=self._claimant.reply_partition())
+                # No repetition of a claim may follow the word that it is not begun.
+                await self._session.say(
+                    now, lambda: -1.0 if withdrawn else self._session.held.valid_until
+                )
+                if (await asyncio.wait({answer}, timeout=RESEND_SECONDS))[0]:
+                    return answer.result()
+                self._session.check()
+        except (asyncio.CancelledError, LeaseLost):
+            withdrawn = True
+            self._withdraw(claim, answer.result() if answer.done() else None)
+            raise
+        finally:
+            self._replies.dismiss(claim.claim_id)
+
+    def _withdraw(self, claim: Claim, reply: Reply | None) -> None:
+        """The effect is not begun: that settles it, unless an earlier run's call is unknown.
+
+        Without a reply nobody here knows whether one is; it can be only of a tool that honours
+        keys, since no other is granted again after it.
+        """
+        if reply is not None and reply.kind != "granted":
+            return
+        repeat = reply.repeat if reply else claim.key_lifetime_ms > 0
+        status: OutcomeStatus = "unknown" if repeat else "failed"
+        self._session.withdraw(_outcome(claim, status, error="the run ended before it began"))
+
+    async def _perform(
+        self,
+        claim: Claim,
+        reply: Reply,
+        tool: Tool,
+        function: Callable[..., Any],
+    ) -> Any:
+        try:
+            self._session.check()
+        except LeaseLost:
+            self._withdraw(claim, reply)
+            raise
+        handled = sys.exception()
+        try:
+            result = await call(function, idempotency_key=reply.idempotency_key)
+        except BaseException as error:
+            # "Not done" is said of this call; one before it, of unknown outcome, stays so.
+            settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
+            status: OutcomeStatus = "failed" if settled else "unknown"
+            await self._record(_outcome(claim, status, error=describe(error)))
+            raise
+        return await self._done(claim, result)
+
+    async def _done(self, claim: Claim, result: Any) -> Any:
+        try:
+            text = to_json(result, f"the result of effect {claim.action}")
+        except PermanentError:
+            # It did happen: recorded so, and the author hears of the result at once.
+            await self._record(_outcome(claim, "done"))
+            raise
+        await self._record(_outcome(claim, "done", result=text))
+        return from_json(text)
+
+    async def _record(self, outcome: Outcome) -> None:
+        metrics.EFFECTS.labels(outcome.status).inc()
+        await self._session.record(outcome)
+
+    def _turned_down(self, reply: Reply, action: str) -> BaseException:
+        match reply.kind:
+            case "held":
+                return PermanentError(
+                    f"effect {action} is under way in this job already: "
+                    "give each call of a tool its own key"
+                )
+            case "refused":
+                return PermanentError(reply.message)
+            case "review":
+                text = reply.message or f"effect {action} may have happened: a person decides"
+                self._session.stop(Ending("review", error=text))
+                return ReviewNeeded(text)
+            case "cancel":
+                self._session.stop(Ending("cancelled", error=reply.message or "cancelled"))
+            case _:
+                self._session.lose(reply.message or f"the ledger refused the claim of {action}")
+        return LeaseLost(f"effect {action} is not begun: the run is over")
+
+
+def _outcome(
+    claim: Claim,
+    status: OutcomeStatus,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+) -> Outcome:
+    return Outcome(claim.claim_id, claim.run_id, claim.action, status, result, error)

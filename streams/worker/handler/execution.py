@@ -1,0 +1,114 @@
+"""One run from its first line to its ending."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from streams.serde.records import Lease
+from streams.worker.app import JobType, PreflightFunction
+from streams.worker.handler.context import Context
+from streams.worker.handler.run_result import Ending, raised, returned, timed_out, unforeseen
+from streams.worker.handler.session import Session
+from streams.worker.lease.held_leases import GRACE_SECONDS
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+def task_name(lease: Lease) -> str:
+    """How the watchdog finds whose code holds the event loop."""
+    return f"{lease.job_id}/{lease.epoch} {lease.type}"
+
+
+def _ending(task: asyncio.Task[Ending]) -> Ending:
+    if task.cancelled():
+        return Ending("retry", error="CancelledError: the handler cancelled itself")
+    return task.result()
+
+
+class Execution:
+    """Runs the handler until it ends, its time is up, or somebody stops it."""
+
+    def __init__(
+        self,
+        session: Session,
+        context: Context,
+        job: JobType,
+        preflight: PreflightFunction | None,
+        clock: Callable[[], float],
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
+        self._session = session
+        self._context = context
+        self._job = job
+        self._preflight = preflight
+        self._clock = clock
+        self._grace = grace_seconds
+
+    async def run(self) -> Ending:
+        """How the run ended. The handler's task may outlive it, if it ignores being cancelled."""
+        if self._session.verdict:
+            return self._session.verdict
+        task = asyncio.create_task(self._handle(), name=task_name(self._session.lease))
+        self._session.task = task
+        await self._watch(task)
+        if self._session.verdict:
+            await self._wind_up(task)
+            return self._session.verdict
+        ending = _ending(task)
+        self._session.stop(ending)  # tasks that the handler left behind start nothing more
+        return ending
+
+    async def _handle(self) -> Ending:
+        lease = self._session.lease
+        structlog.contextvars.bind_contextvars(
+            job_id=lease.job_id, run_id=lease.run_id, tenant_id=lease.tenant_id
+        )
+        try:
+            if self._preflight and not await self._preflight(self._context):
+                return Ending("cancelled", error="preflight: no longer wanted")
+            return returned(await self._job.function(self._context))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # SystemExit too: a handler ends its run, never the worker.
+            if unforeseen(error):
+                log.warning(
+                    "handler raised", type=lease.type, attempt=lease.attempt, exc_info=error
+                )
+            return raised(error)
+
+    async def _watch(self, task: asyncio.Task[Ending]) -> None:
+        """Until the task is done or the run is stopped; this stops it when its time is up."""
+        session, lease = self._session, self._session.lease
+        either: set[asyncio.Future[Any]] = {task, session.stopped}
+        timeout_at = self._clock() + lease.timeout_seconds
+        while not task.done() and not session.stopped.done():
+            # Heartbeats move the end of the lease: asked anew on every round. The loop's timers
+            # stand still with a suspended machine, the clock does not.
+            pause = min(timeout_at, session.held.valid_until) - self._clock()
+            pause = min(max(0, pause), _LOOK_SECONDS)
+            await asyncio.wait(either, timeout=pause, return_when="FIRST_COMPLETED")
+            if task.done() or session.stopped.done():
+                return
+            if self._clock() >= session.held.valid_until:
+                session.lose("no heartbeat was acknowledged in time")
+            elif self._clock() >= timeout_at:
+                log.warning("handler timed out", job_id=lease.job_id, type=lease.type)
+                session.stop(timed_out(lease.timeout_seconds))
+
+    async def _wind_up(self, task: asyncio.Task[Ending]) -> None:
+        """A stopped handler has a moment for its `finally` blocks and outcomes."""
+        await asyncio.wait({task}, timeout=self._grace)
+        if not task.done():
+            lease = self._session.lease
+            log.error(
+                "handler ignores that it was cancelled: its slot stays taken",
+                job_id=lease.job_id, type=lease.type, ended=self._session.verdict,
+            )  # fmt: skip
+            task.cancel()

@@ -1,0 +1,81 @@
+"""How a run ended, as one value; this is the only place that maps errors to it."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from dataclasses import dataclass
+from typing import Literal
+
+from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
+from streams.worker.handler.values import to_json
+
+_ERROR_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """`lost` is the one that nobody is told: another run may have begun."""
+
+    status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "lost"]
+    result: str | None = None
+    error: str | None = None
+    retry_after_seconds: float | None = None
+
+
+class ReviewNeeded(BaseException):
+    """Ends a run that waits for a person; no `except Exception` of a handler keeps it."""
+
+
+def returned(value: object) -> Ending:
+    """The handler came to its end; its result must be JSON."""
+    try:
+        return Ending("succeeded", result=to_json(value, "the handler's result"))
+    except PermanentError as error:
+        return raised(error)
+
+
+def raised(error: BaseException) -> Ending:
+    """The handler raised; in a group of errors the most decisive one counts."""
+    if isinstance(error, BaseExceptionGroup):
+        error = _decisive(error)
+    text = describe(error)
+    if isinstance(error, ReviewNeeded):
+        return Ending("review", error=_sendable(str(error)))
+    if isinstance(error, PermanentError):
+        return Ending("failed", error=text)
+    after = error.seconds if isinstance(error, RetryAfter) else None
+    return Ending("retry", error=text, retry_after_seconds=after)
+
+
+def unforeseen(error: BaseException) -> bool:
+    """Whether an error, or one of its group, is no word to us: its traceback is worth a line."""
+    ours = (TidegateError, ReviewNeeded, CancelledError)
+    return any(not isinstance(leaf, ours) for leaf in _leaves(error))
+
+
+def timed_out(seconds: float) -> Ending:
+    return Ending("retry", error=f"TimeoutError: ran past its {seconds:g} s")
+
+
+def describe(error: BaseException) -> str:
+    """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped."""
+    return _sendable(f"{type(error).__name__}: {error}")
+
+
+def _sendable(text: str) -> str:
+    return text[:_ERROR_CHARS].encode("utf-8", "backslashreplace").decode()
+
+
+def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    leaves = list(_leaves(group))
+    for kind in (ReviewNeeded, PermanentError, RetryAfter, TransientError):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]

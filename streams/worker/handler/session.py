@@ -1,0 +1,118 @@
+"""One lease as the code of its run speaks for it; belongs to the handlers' event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from streams.errors import LeaseLost
+from streams.serde.codec import PROGRESS
+from streams.serde.ids import partition_for
+from streams.serde.records import CommandBody, Lease, Outcome, Progress
+from streams.worker.handler.run_result import Ending
+from streams.worker.lease.held_leases import Held
+from streams.worker.transport.retrying_sender import Deadline, Letter, Outbox, command
+
+log = structlog.get_logger(__name__)
+
+LATE_SECONDS = 600.0
+"""How long after a lease's term it is still told what became of an effect: a broker may be away."""
+
+
+class Session:
+    """Says things about the job, as long as the lease is valid and nothing ended the run."""
+
+    def __init__(
+        self, held: Held, outbox: Outbox, partitions: int, clock: Callable[[], float]
+    ) -> None:
+        self.held = held
+        self.task: asyncio.Task[Ending] | None = None
+        self.verdict: Ending | None = None
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._outbox = outbox
+        self._partitions = partitions
+        self._clock = clock
+
+    @property
+    def lease(self) -> Lease:
+        return self.held.lease
+
+    def check(self) -> None:
+        """Ask before anything is started.
+
+        Raises:
+            LeaseLost: the run was stopped, or the lease is no longer valid.
+        """
+        if self._clock() >= self.held.valid_until:
+            self.lose("no heartbeat was acknowledged in time")
+        if self.verdict:
+            raise LeaseLost(f"run {self.lease.run_id} is over: it starts nothing more")
+
+    def stop(self, verdict: Ending) -> None:
+        """End the run; the first verdict stands. Its task is cancelled, unless it asks itself."""
+        if self.verdict is None:
+            self.verdict = verdict
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+        if self.task and self.task is not asyncio.current_task():
+            self.task.cancel()
+
+    def lose(self, why: str) -> None:
+        """Stop without a word to anyone: another run may have begun."""
+        if self.verdict is None:
+            lease = self.lease
+            log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
+        self.stop(Ending("lost"))
+
+    async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
+        """Send a command and wait until it is durable.
+
+        Raises:
+            LeaseLost: it could not be sent while the lease was valid.
+        """
+        await self._send(command(self.lease, body), until or (lambda: self.held.valid_until))
+
+    async def record(self, outcome: Outcome) -> None:
+        """Say how an effect ended: nothing new begins, so also when the lease is over.
+
+        Raises:
+            LeaseLost: it could not be sent in time.
+        """
+        await self._send(command(self.lease, outcome), self._worth_telling(outcome))
+
+    def withdraw(self, outcome: Outcome) -> None:
+        """Say, without waiting, that a claimed effect is not begun."""
+        self._outbox.post(command(self.lease, outcome), self._worth_telling(outcome))
+
+    async def progress(self, value: str) -> None:
+        """Publish progress (JSON text) and wait until it is durable.
+
+        Raises:
+            LeaseLost: like `say`.
+        """
+        lease = self.lease
+        record = Progress(
+            lease.job_id, lease.tenant_id, lease.run_id, time.time_ns() // 10**6, value
+        )
+        partition = partition_for(lease.tenant_id, self._partitions)
+        letter = Letter(
+            "jobs.progress", lease.job_id.encode(), PROGRESS.encode(record), partition,
+            f"Progress of {lease.job_id}",
+        )  # fmt: skip
+        await self._send(letter, lambda: self.held.valid_until)
+
+    def _worth_telling(self, outcome: Outcome) -> Deadline:
+        """Long after the term what is known still answers what a person would be asked; that
+        nobody knows is assumed by then."""
+        late = 0.0 if outcome.status == "unknown" else LATE_SECONDS
+        return lambda: self.held.expires_at + late
+
+    async def _send(self, letter: Letter, until: Deadline) -> None:
+        try:
+            await self._outbox.send(letter, until)
+        except LeaseLost:
+            self.lose(f"{letter.what} could not be sent in time")
+            raise

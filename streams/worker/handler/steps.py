@@ -1,0 +1,80 @@
+"""`ctx.step`: work that is done once, because its value is kept with the job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streams.errors import PermanentError
+from streams.serde.records import Checkpoint
+from streams.worker.handler.calls import call
+from streams.worker.handler.session import Session
+from streams.worker.handler.values import from_json, to_json
+
+MAX_TOTAL_BYTES = 512 * 1024
+"""Of all steps of one job: they travel together in the lease of its next run."""
+
+_FRAME_BYTES = 8
+"""What a step costs in a lease besides its name and value: their lengths."""
+
+_NAME_CHARS = 256
+
+
+class Steps:
+    """The steps of one run, and the values that earlier runs left."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._values = dict(session.lease.checkpoints)
+        self._total = sum(map(_size, self._values.items()))
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def run(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """See `Context.step`."""
+        if not isinstance(name, str) or not 0 < len(name) <= _NAME_CHARS or "\0" in name:
+            raise PermanentError(f"step {name!r}: use a string of 1 to {_NAME_CHARS} characters")
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if name not in self._values:
+                self._values[name] = await self._begin(name, function, args, kwargs)
+        return from_json(self._values[name])
+
+    async def _begin(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> str:
+        self._session.check()
+        text = to_json(await call(function, *args, **kwargs), f"the value of step {name!r}")
+        # Reserved before it is awaited: steps that end at the same time count each other.
+        size = self._reserve(name, text)
+        try:
+            self._session.check()
+            await self._session.say(Checkpoint(self._session.lease.run_id, name, text))
+        except BaseException:
+            self._total -= size
+            raise
+        return text
+
+    def _reserve(self, name: str, text: str) -> int:
+        size = _size((name, text))
+        if self._total + size > MAX_TOTAL_BYTES:
+            raise PermanentError(
+                f"step {name!r} has {size:,} bytes: with the {self._total:,} of the others the "
+                f"steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes: store large values "
+                "elsewhere and keep where they lie"
+            )
+        self._total += size
+        return size
+
+
+def _size(step: tuple[str, str]) -> int:
+    return sum(len(part.encode()) for part in step) + _FRAME_BYTES

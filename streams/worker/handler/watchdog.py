@@ -1,0 +1,153 @@
+"""Notices a handler that blocks the event loop, says which, and ends the process in time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+import structlog
+
+from streams.worker import metrics
+from streams.worker.handler.execution import task_name
+from streams.worker.lease.heartbeater import Pulse
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held, Holdings
+
+log = structlog.get_logger(__name__)
+
+BLOCKED_SECONDS = 1.0
+EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h: the supervisor starts the worker again."""
+
+LEFT_BEHIND_SECONDS = 30.0
+"""How long what a handler left behind may block the loop, where no run has a timeout ahead, and how
+long runs that are over may keep every slot."""
+
+_TICK_SECONDS = 0.25
+
+
+class Watchdog:
+    """The loop ticks, a thread looks whether it still does.
+
+    While the loop is blocked the leases are heartbeaten but no more are asked for. Once the
+    blocking run is past its timeout and grace nothing but the process's end can stop it; a
+    new boot of the same instance then has its other leases taken over at once.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        holdings: Holdings,
+        pulse: Pulse,
+        clock: Callable[[], float],
+        exit_process: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._loop = loop
+        self._holdings = holdings
+        self._pulse = pulse
+        self._clock = clock
+        self._exit = exit_process
+        self._ticked = self._looked = clock()
+        self._awake_since = self._looked
+        self._forgiven: float | None = None
+        self._thread_id = threading.get_ident()
+        self._stopped = threading.Event()
+
+    def tick(self) -> None:
+        """Call once in the loop's thread; it repeats itself."""
+        now = self._clock()
+        metrics.LOOP_LAG_SECONDS.set(max(0.0, now - self._ticked - _TICK_SECONDS))
+        self._ticked = now
+        self._thread_id = threading.get_ident()
+        if not self._stopped.is_set():
+            self._loop.call_later(_TICK_SECONDS, self.tick)
+
+    def run(self) -> None:
+        """Look until `stop`; the body of the watchdog's thread."""
+        while not self._stopped.wait(_TICK_SECONDS):
+            try:
+                self.look()
+            except Exception:
+                log.exception("the watchdog failed: it looks again")
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Compare the last tick with the clock, and act on it."""
+        since = self._ticked
+        if self._stood_still(since):
+            return
+        if self._clock() - since <= BLOCKED_SECONDS:
+            if self._holdings.blocked:
+                log.info("the event loop runs again")
+                self._tell(blocked=False)
+            self._end_if_full_for_ever()
+            return
+        culprit = self._culprit()
+        if not self._holdings.blocked:
+            self._tell(blocked=True)
+            self._log("a handler blocks the event loop", culprit)
+        if self._is_overdue(culprit, since):
+            self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
+            self._exit(EXIT_CODE)
+
+    def _stood_still(self, tick: float) -> bool:
+        """Whether the whole process did, not the loop alone: once a tick that is forgiven.
+
+        After a suspension or a stop signal this thread may be the first to run.
+        """
+        gap, self._looked = self._clock() - self._looked, self._clock()
+        if gap <= BLOCKED_SECONDS or self._forgiven == tick:
+            return False
+        self._forgiven, self._awake_since = tick, self._looked
+        return True
+
+    def _tell(self, *, blocked: bool) -> None:
+        self._holdings.blocked = blocked
+        self._pulse.tell()
+
+    def _culprit(self) -> Held | None:
+        """The lease whose task is the loop's current one; None for a task of a handler's own."""
+        task = asyncio.current_task(self._loop)
+        names = {task_name(held.lease): held for held in self._holdings.running()}
+        return names.get(task.get_name()) if task else None
+
+    def _end_if_full_for_ever(self) -> None:
+        """Runs that ignore that they were cancelled have every slot: no other is lost with them.
+
+        While the process stood still, nobody could cancel them.
+        """
+        running, patience = self._holdings.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
+        cancelled = [max(held.timeout_at, self._awake_since) for held in running]
+        stuck = [moment for moment in cancelled if self._clock() > moment + patience]
+        if len(stuck) >= self._holdings.slots:
+            self._log("runs that ignore their end have every slot for ever: exiting", None)
+            self._exit(EXIT_CODE)
+
+    def _is_overdue(self, culprit: Held | None, since: float) -> bool:
+        """Whether nothing but the process's end can stop what has blocked the loop since then."""
+        suspects = [culprit] if culprit else self._overtaken(since)
+        if not suspects:
+            return self._clock() - since > LEFT_BEHIND_SECONDS
+        return any(self._clock() > held.timeout_at + GRACE_SECONDS for held in suspects)
+
+    def _overtaken(self, since: float) -> list[Held]:
+        """Runs that have begun, and whose timeout did not come before the blockade: one that let
+        the loop run was cancelled then."""
+        return [held for held in self._holdings.running() if since <= held.timeout_at < math.inf]
+
+    def _log(self, what: str, culprit: Held | None) -> None:
+        frame = sys._current_frames().get(self._thread_id)
+        leases = [culprit] if culprit else self._holdings.running()
+        log.error(
+            what,
+            job_id=", ".join(held.lease.job_id for held in leases) or None,
+            type=", ".join(sorted({held.lease.type for held in leases})) or None,
+            blocked_seconds=round(self._clock() - self._ticked, 1),
+            stack="".join(traceback.format_stack(frame)) if frame else "gone",
+        )

@@ -1,0 +1,234 @@
+"""Heartbeats: they keep leases alive and tell each partition how many more are taken.
+
+A full heartbeat announces the handlers; it goes to every partition at the start, when the work
+partition changes, when a dispatcher asks who is there, and once a minute. The lean ones between
+go to the partitions that have leases or credits of this worker; to a dispatcher of a version
+that does not know lean ones, which forgets the handlers, they are full as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from streams.serde.codec import COMMAND
+from streams.serde.ids import new_id
+from streams.serde.records import Command, Handler, Heartbeat, HeldLease
+from streams.topology.model import LeasePolicy
+from streams.worker.lease.held_leases import Holdings, as_listed
+from streams.worker.transport.contract import Transport
+from streams.worker.transport.retrying_sender import Letter, Outbox
+
+log = structlog.get_logger(__name__)
+
+FULL_SECONDS = 60.0
+"""How old the handlers may be that a partition was told last."""
+
+_FRESH_HEARTBEATS = 2.5
+_PROMPT_SECONDS = 0.1
+"""Less than the pause before a record is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who announces itself: `worker_id` is the instance and its boot."""
+
+    worker_id: str
+    pool: str
+    handlers: tuple[Handler, ...]
+
+
+class Pulse:
+    """Sends heartbeats to the partitions of `jobs.commands`, from a thread of its own.
+
+    What changes is told at once, by whoever changed it; the thread repeats what failed.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        holdings: Holdings,
+        transport: Transport,
+        partitions: int,
+        policy: LeasePolicy,
+        clock: Callable[[], float],
+    ) -> None:
+        self.identity = identity
+        self.work_partition: int | None = None
+        self._holdings = holdings
+        self._transport = transport
+        self._partitions = partitions
+        self._policy = policy
+        self._clock = clock
+        self._sent: OrderedDict[str, float] = OrderedDict()
+        self._introduced: dict[int, float] = {}
+        self._knows_lean: set[int] = set()
+        self._acknowledged_at = float("-inf")
+        self._round = 0
+        self._wake = threading.Event()
+        self._stopped = False
+
+    @property
+    def heard(self) -> bool:
+        """A heartbeat was acknowledged lately."""
+        fresh = self._policy.heartbeat_seconds * _FRESH_HEARTBEATS
+        return self._clock() - self._acknowledged_at <= fresh
+
+    def announce(self, work_partition: int | None) -> None:
+        """Say at once where leases may be sent; without a partition only keep those in hand."""
+        with self._holdings.lock:
+            self._holdings.assigned = work_partition is not None
+            if work_partition is not None:
+                self.work_partition = work_partition
+                self._holdings.credits.share(work_partition * self._holdings.slots)
+        self.introduce()
+
+    def introduce(self, partition: int | None = None) -> None:
+        """Tell one partition, or all of them, who this is and what it handles."""
+        with self._holdings.lock:
+            if partition is None:
+                self._round += 1
+                self._introduced.clear()
+            elif partition not in range(self._partitions):
+                return
+            else:
+                self._introduced.pop(partition, None)
+            self.beat(partition)
+
+    def knows_lean(self, partition: int) -> None:
+        """A partition's dispatcher numbered a lease or sent a notice: it knows lean heartbeats."""
+        with self._holdings.lock:
+            self._knows_lean.add(partition)
+
+    def beat(self, partition: int | None = None) -> None:
+        """Send one heartbeat, or one to each partition that is due one."""
+        targets = range(self._partitions) if partition is None else (partition,)
+        with self._holdings.lock:
+            owed = set(self._holdings.owed())
+            for target in targets:
+                if partition is not None or target in owed or self._is_due(target):
+                    self._send(target)
+
+    def tell(self) -> None:
+        """Send a heartbeat to each partition whose credits are other than it was told."""
+        with self._holdings.lock:
+            for target in self._holdings.owed():
+                self._send(target)
+
+    def said(self, target: int, since: float) -> None:
+        """Something else told a partition its credits, `since` then.
+
+        What had to be repeated may have been overtaken by newer words: they are said again.
+        """
+        if self._clock() - since > _PROMPT_SECONDS:
+            with self._holdings.lock:
+                self._holdings.credits.untold(target)
+                self.tell()
+
+    def sent_at(self, heartbeat_id: str) -> float | None:
+        """When a heartbeat was sent; None for one that is unknown or too old to lease on."""
+        with self._holdings.lock:
+            return self._sent.get(heartbeat_id)
+
+    def run(self, every_seconds: float) -> None:
+        """Beat until `stop`; the body of the heartbeat thread."""
+        while not self._wake.wait(every_seconds):
+            try:
+                self.beat()
+            except Exception:
+                # Whatever it was, the leases need the next heartbeat.
+                log.exception("heartbeat failed")
+
+    def stop(self) -> None:
+        """Send no more heartbeats."""
+        with self._holdings.lock:
+            self._stopped = True
+        self._wake.set()
+
+    async def leave(self, outbox: Outbox, seconds: float) -> None:
+        """Send the last word of a process that ends in order; return when it is durable.
+
+        A partition of which leases are still held is told nothing: their runs have not said how
+        they ended, so that partition waits for their terms.
+        """
+        self.stop()
+        until = self._clock() + seconds
+        with self._holdings.lock:
+            if self.work_partition is None:
+                return
+            free_of_leases = [p for p in range(self._partitions) if not self._holdings.listed(p)]
+            letters = [self._farewell(p, self.work_partition) for p in free_of_leases]
+            sending = [outbox.send(letter, lambda: until) for letter in letters]
+        done, late = await asyncio.wait(sending, timeout=seconds) if sending else (set(), set())
+        if late or any(answer.exception() for answer in done):
+            log.warning("the dispatcher was not told that this worker leaves", seconds=seconds)
+
+    def _is_due(self, target: int) -> bool:
+        return self._is_introduction(target) or self._holdings.concerns(target)
+
+    def _is_introduction(self, target: int) -> bool:
+        return self._clock() - self._introduced.get(target, float("-inf")) >= FULL_SECONDS
+
+    def _send(self, target: int) -> None:
+        """Nothing before the first assignment, and nothing after the last word."""
+        if self.work_partition is None or self._stopped:
+            return
+        now, round_ = self._clock(), self._round
+        leases = self._holdings.listed(target)
+        lean = target in self._knows_lean and not self._is_introduction(target)
+        told = as_listed(leases)
+        command = self._heartbeat(target, self.work_partition, told, lean)
+        self._remember(command.command_id, now)
+
+        def done(error: Exception | None) -> None:
+            with self._holdings.lock:
+                if error is not None:  # not repeated as it was: the next one says more
+                    self._holdings.credits.untold(target)
+                    return
+                self._acknowledged_at = max(self._acknowledged_at, self._clock())
+                self._holdings.renew(leases, now, told)
+                if not lean and round_ == self._round:
+                    self._introduced[target] = now
+
+        self._transport.send(
+            "jobs.commands",
+            self.identity.worker_id.encode(),
+            COMMAND.encode(command),
+            partition=target,
+            done=done,
+        )
+
+    def _heartbeat(
+        self, target: int, work_partition: int, leases: tuple[HeldLease, ...], lean: bool
+    ) -> Command:
+        who = self.identity
+        free, received = self._holdings.tell(target)
+        body = Heartbeat(
+            who.worker_id, who.pool, work_partition, free, leases,
+            () if lean else who.handlers, received=received, lean=lean,
+        )  # fmt: skip
+        return _command(body)
+
+    def _farewell(self, target: int, work_partition: int) -> Letter:
+        who, (_, received) = self.identity, self._holdings.word(target)
+        body = Heartbeat(
+            who.worker_id, who.pool, work_partition, 0, (), (),
+            received=received, lean=True, leaving=True,
+        )  # fmt: skip
+        key, value = who.worker_id.encode(), COMMAND.encode(_command(body))
+        return Letter("jobs.commands", key, value, target, "the last heartbeat")
+
+    def _remember(self, heartbeat_id: str, now: float) -> None:
+        self._sent[heartbeat_id] = now
+        while next(iter(self._sent.values())) < now - self._policy.term_seconds:
+            self._sent.popitem(last=False)
+
+
+def _command(body: Heartbeat) -> Command:
+    return Command(new_id("cmd"), "", "", 0, time.time_ns() // 10**6, body)

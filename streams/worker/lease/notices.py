@@ -1,0 +1,77 @@
+"""What dispatchers say that concerns no run: who is there, who can take more, which pool is not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from streams.serde.records import Reply, ReplyKind
+from streams.worker.lease.heartbeater import FULL_SECONDS, Pulse
+from streams.worker.lease.held_leases import Holdings
+
+log = structlog.get_logger(__name__)
+
+_UNDECLARED_SECONDS = 2.5 * FULL_SECONDS
+"""How long one `no_pool` counts: its dispatcher says it again when it hears the worker."""
+
+_SAY_SECONDS = 60.0
+
+
+class Notices:
+    """Handles them in the reader's thread, so that a blocked event loop delays none."""
+
+    def __init__(self, pulse: Pulse, holdings: Holdings, clock: Callable[[], float]) -> None:
+        self._pulse = pulse
+        self._holdings = holdings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._undeclared = ""
+        self._undeclared_until = float("-inf")
+        self._said_at = float("-inf")
+
+    def by_kind(self) -> Mapping[ReplyKind, Callable[[Reply], None]]:
+        """The method for each kind of reply that is a notice."""
+        return {"wanted": self._wanted, "who": self._who, "no_pool": self._no_pool}
+
+    @property
+    def undeclared(self) -> str | None:
+        """What to mend if a dispatcher said lately that this worker's pool gets no jobs."""
+        return self._undeclared if self._clock() < self._undeclared_until else None
+
+    def _wanted(self, reply: Reply) -> None:
+        """A partition has ready jobs and no credits here."""
+        self._pulse.knows_lean(home_of(reply))
+        with self._holdings.lock:
+            self._holdings.credits.want(home_of(reply))
+            self._pulse.tell()
+
+    def _who(self, reply: Reply) -> None:
+        """A dispatcher took a partition, or does not know this process."""
+        self._pulse.knows_lean(home_of(reply))
+        self._undeclared_until = float("-inf")
+        self._pulse.introduce(home_of(reply))
+
+    def _no_pool(self, reply: Reply) -> None:
+        now = self._clock()
+        with self._lock:
+            self._undeclared = reply.message or self._remedy()
+            self._undeclared_until = now + _UNDECLARED_SECONDS
+            if now - self._said_at < _SAY_SECONDS:
+                return
+            self._said_at = now
+        log.error("idle: no lease can be made", reason=self._undeclared)
+
+    def _remedy(self) -> str:
+        pool = self._pulse.identity.pool
+        return (
+            f"pool {pool!r} is not declared where the dispatcher runs: add it to `pools` of its "
+            f"topology.yaml, with the topic jobs.work.{pool}, run `tidegate topology apply`, and "
+            "restart the dispatcher"
+        )
+
+
+def home_of(reply: Reply) -> int:
+    """The partition of `jobs.commands` whose dispatcher sent a notice."""
+    return reply.epoch

@@ -1,0 +1,113 @@
+"""The transport over Kafka: a producer, and a thread for each reader."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams.errors import Fenced, KafkaUnavailable
+from streams.kafka.clients import producer_config
+from streams.kafka.payload_reader import PayloadReader
+from streams.serde.records import PayloadRef
+from streams.settings import Settings
+from streams.worker.transport.contract import Done, Inbox
+from streams.worker.transport.messages import is_fatal
+from streams.worker.transport.reply_reader import ReplyReader
+from streams.worker.transport.work_reader import WorkReader
+from streams.worker.worker import Place
+
+log = structlog.get_logger(__name__)
+
+_SEND_TIMEOUT_MS = 10_000
+"""After it a send counts as failed; what is still worth it is repeated under the same id."""
+
+
+class KafkaTransport:
+    """Threads: `sender` runs the producer's callbacks, the readers call the inbox.
+
+    Whatever a thread cannot go on after ends the process: a new one starts with new clients.
+    """
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self._settings = settings
+        self._place = place
+        self._inbox: Inbox | None = None
+        self._producer = Producer(
+            producer_config(
+                settings,
+                **{
+                    "linger.ms": 1,
+                    "message.timeout.ms": _SEND_TIMEOUT_MS,
+                    "error_cb": self._end_if_fatal,
+                },
+            )
+        )
+        self._closed = threading.Event()
+        self._payloads = PayloadReader(settings)
+        self._threads: list[threading.Thread] = []
+
+    def start(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        replies = ReplyReader(self._settings, inbox)
+        work = WorkReader(self._settings, self._place, inbox, replies)
+        for reader in (self._payloads, replies, work):
+            self._spawn(type(reader).__name__, partial(reader.run, self._closed))
+        self._spawn("sender", self._send_callbacks)
+
+    def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error:
+                self._end_if_fatal(error)
+            done(KafkaUnavailable(f"{topic}: {error}") if error else None)
+
+        try:
+            self._producer.produce(
+                self._settings.topic_prefix + topic, value, key, partition, on_delivery=delivered
+            )
+        except (BufferError, KafkaException) as error:
+            if isinstance(error, KafkaException):
+                self._end_if_fatal(error.args[0])
+            done(KafkaUnavailable(f"{topic}: {error}"))
+
+    def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
+        return self._payloads.fetch(ref)
+
+    def close(self) -> None:
+        self._producer.flush(5)
+        self._closed.set()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _spawn(self, name: str, body: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                body()
+            except Exception as error:
+                log.exception("a thread of the worker ended", thread=name)
+                self._fail(error)
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _send_callbacks(self) -> None:
+        while not self._closed.is_set():
+            self._producer.poll(0.1)
+
+    def _end_if_fatal(self, error: KafkaError) -> None:
+        if is_fatal(error):
+            self._fail(
+                Fenced(
+                    f"the worker's producer cannot go on ({error.str()}): the process ends, and "
+                    "whoever started it starts it again"
+                )
+            )
+
+    def _fail(self, error: Exception) -> None:
+        if self._inbox is not None:
+            self._inbox.failed(error)

@@ -1,0 +1,106 @@
+"""Brings the dispatcher's replies to the runs they are for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from streams.errors import DecodeError
+from streams.serde.codec import REPLY
+from streams.serde.records import Reply, ReplyKind
+from streams.worker.handler.run_result import Ending
+from streams.worker.handler.session import Session
+from streams.worker.lease.refusal import refuse
+from streams.worker.transport.contract import Incoming
+from streams.worker.transport.retrying_sender import Outbox
+
+Notices = Mapping[ReplyKind, Callable[[Reply], None]]
+"""What is done with a reply that concerns no run, by its kind."""
+
+_REMEMBERED = 10_000
+
+
+class Replies:
+    """Fed by the reader's thread, which also handles notices: they wait for no handler.
+
+    Everything else happens in the handlers' event loop.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        partitions: int,
+        outbox: Outbox,
+        loop: asyncio.AbstractEventLoop,
+        notices: Notices,
+    ) -> None:
+        self._worker_id = worker_id
+        self._partitions = partitions
+        self._outbox = outbox
+        self._loop = loop
+        self._notices = notices
+        self._sessions: dict[tuple[str, int], Session] = {}
+        self._expected: dict[str, asyncio.Future[Reply]] = {}
+        self._early: OrderedDict[tuple[str, int], Reply] = OrderedDict()
+
+    def deliver(self, record: Incoming) -> None:
+        """One record of `jobs.replies`; those for another worker are passed over."""
+        try:
+            reply = REPLY.decode(record.value)
+        except DecodeError as error:
+            refuse(record, error, self._partitions, self._outbox)
+            return
+        if reply.worker_id not in ("", self._worker_id):
+            return
+        notice = self._notices.get(reply.kind)
+        if notice is not None:
+            notice(reply)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._route, reply)
+
+    def attend(self, session: Session) -> None:
+        """Bring the session its replies, first one that overtook its lease."""
+        self._sessions[session.held.id] = session
+        early = self._early.pop(session.held.id, None)
+        if early is not None:
+            _end(session, early)
+
+    def leave(self, session: Session) -> None:
+        self._sessions.pop(session.held.id, None)
+
+    def sessions(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def expect(self, claim_id: str) -> asyncio.Future[Reply]:
+        """The answer to a claim; a cancelled future is forgotten by `dismiss`."""
+        return self._expected.setdefault(claim_id, self._loop.create_future())
+
+    def dismiss(self, claim_id: str) -> None:
+        self._expected.pop(claim_id).cancel()
+
+    def _route(self, reply: Reply) -> None:
+        if reply.claim_id:
+            # The answer to a claim that was given up says nothing of the run.
+            expected = self._expected.get(reply.claim_id)
+            if expected is not None and not expected.done():
+                expected.set_result(reply)
+        elif reply.kind in ("cancel", "lost"):
+            self._end_run(reply)
+
+    def _end_run(self, reply: Reply) -> None:
+        place = reply.job_id, reply.epoch
+        session = self._sessions.get(place)
+        if session is not None:
+            _end(session, reply)
+            return
+        self._early[place] = reply
+        if len(self._early) > _REMEMBERED:
+            self._early.popitem(last=False)
+
+
+def _end(session: Session, reply: Reply) -> None:
+    if reply.kind == "cancel":
+        session.stop(Ending("cancelled", error=reply.message or "cancelled"))
+    else:
+        session.lose(reply.message or "the dispatcher gave the job to another run")

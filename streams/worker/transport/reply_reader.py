@@ -1,0 +1,87 @@
+"""Reads the dispatcher's replies on the partitions that this worker has announced."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from streams.kafka.clients import consumer_config
+from streams.settings import Settings
+from streams.worker.transport.contract import Inbox
+from streams.worker.transport.messages import incoming, is_fatal
+
+log = structlog.get_logger(__name__)
+
+_TOPIC = "jobs.replies"
+_TIMEOUT_SECONDS = 5.0
+
+
+class ReplyReader:
+    """No group: it starts where the topic ends before the partition is announced.
+
+    A partition once announced is read on after a rebalance, for replies still on their way.
+    """
+
+    def __init__(self, settings: Settings, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._topic = settings.topic_prefix + _TOPIC
+        self._consumer = Consumer(consumer_config(settings, "worker-replies"))
+        self._followed: set[int] = set()
+        self._said: set[str] = set()
+        self._asked: queue.SimpleQueue[tuple[int, Future[bool]]] = queue.SimpleQueue()
+
+    def follow(self, partition: int) -> bool:
+        """Read a partition from its present end; False if the broker does not tell it now.
+
+        The reader's thread does it: while it polls, a second thread would wait for ever for
+        the end of the partition.
+        """
+        if partition in self._followed:
+            return True
+        answer: Future[bool] = Future()
+        self._asked.put((partition, answer))
+        try:
+            return answer.result(2 * _TIMEOUT_SECONDS)
+        except TimeoutError:
+            return False
+
+    def run(self, closed: threading.Event) -> None:
+        """Read until closed; the body of the reader's thread."""
+        try:
+            while not closed.is_set():
+                if not self._asked.empty():
+                    partition, answer = self._asked.get()
+                    answer.set_result(self._begin(partition))
+                message = self._consumer.poll(0.1)
+                if message is not None and self._sound(message):
+                    self._inbox.replied(incoming(message, _TOPIC))
+        finally:
+            self._consumer.close()
+
+    def _sound(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if is_fatal(error):
+            raise KafkaException(error)
+        if error.name() not in self._said:
+            self._said.add(error.name())
+            log.warning("cannot read replies: trying on", error=error.str())
+        return False
+
+    def _begin(self, partition: int) -> bool:
+        if partition in self._followed:
+            return True
+        place = TopicPartition(self._topic, partition)
+        try:
+            _, place.offset = self._consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS)
+            self._consumer.incremental_assign([place])
+        except KafkaException as error:
+            log.warning("cannot follow replies: trying on", partition=partition, error=str(error))
+            return False
+        self._followed.add(partition)
+        return True

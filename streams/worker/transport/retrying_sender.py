@@ -1,0 +1,104 @@
+"""Sends records until they are acknowledged, or until there is no point any more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from streams.errors import LeaseLost
+from streams.serde.codec import COMMAND
+from streams.serde.ids import new_id
+from streams.serde.records import Command, CommandBody, Lease
+from streams.worker import metrics
+from streams.worker.transport.contract import Done, Transport
+
+log = structlog.get_logger(__name__)
+
+_PAUSE_SECONDS = 0.2
+
+Deadline = Callable[[], float]
+"""A moment on the monotonic clock, asked anew before each repetition: heartbeats move it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One record to be sent; `what` names it in log lines."""
+
+    topic: str
+    key: bytes
+    value: bytes = field(repr=False)
+    partition: int
+    what: str
+
+
+class Outbox:
+    """Safe in threads; a record's repetitions have the same bytes, so the same ids."""
+
+    def __init__(self, transport: Transport, clock: Callable[[], float]) -> None:
+        self._transport = transport
+        self._clock = clock
+
+    def post(self, letter: Letter, until: Deadline, done: Done | None = None) -> None:
+        """Send, and repeat on failure; `done` gets LeaseLost where the deadline ends that."""
+
+        def attempt() -> None:
+            if self._clock() >= until():
+                log.warning("not sent: too late", record=letter.what, partition=letter.partition)
+                if done:
+                    done(LeaseLost(f"{letter.what} could not be sent in time: nothing more is"))
+                return
+            self._transport.send(
+                letter.topic, letter.key, letter.value, partition=letter.partition, done=finished
+            )
+
+        def finished(error: Exception | None) -> None:
+            if error is None:
+                if done:
+                    done(None)
+                return
+            log.warning("not acknowledged: sent again", record=letter.what, error=str(error))
+            metrics.RESENT.inc()
+            timer = threading.Timer(_PAUSE_SECONDS, attempt)
+            timer.daemon = True
+            timer.start()
+
+        attempt()
+
+    def send(self, letter: Letter, until: Deadline) -> asyncio.Future[None]:
+        """`post` at once; the future is done when the record is acknowledged.
+
+        Raises (in the future):
+            LeaseLost: the deadline passed first; a copy may still have been written.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def resolve(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        def done(error: Exception | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(resolve, error)
+
+        self.post(letter, until, done)
+        return future
+
+
+def command(lease: Lease, body: CommandBody) -> Letter:
+    """A command that speaks for a lease, to the partition that owns its job."""
+    value = Command(
+        new_id("cmd"), lease.tenant_id, lease.job_id, lease.epoch, time.time_ns() // 10**6, body
+    )
+    what = f"{type(body).__name__} of {lease.job_id}"
+    key = lease.tenant_id.encode()
+    return Letter("jobs.commands", key, COMMAND.encode(value), lease.home_partition, what)

@@ -1,0 +1,110 @@
+"""Reads the work partitions of this worker and has one of them announced."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from streams.errors import Fenced
+from streams.kafka.clients import consumer_config
+from streams.settings import Settings
+from streams.worker.transport.contract import Inbox
+from streams.worker.transport.messages import incoming, is_fatal
+from streams.worker.transport.reply_reader import ReplyReader
+from streams.worker.worker import Place
+
+log = structlog.get_logger(__name__)
+
+
+class WorkReader:
+    """A static member of the pool's group: restarted within the session it keeps its place."""
+
+    def __init__(
+        self, settings: Settings, place: Place, inbox: Inbox, replies: ReplyReader
+    ) -> None:
+        self._topic = f"jobs.work.{place.pool}"
+        self._inbox = inbox
+        self._replies = replies
+        self._announced: int | None = None
+        self._said: set[str] = set()
+        group = f"worker-{place.pool}"
+        self._consumer = Consumer(
+            consumer_config(
+                settings,
+                group,
+                **{
+                    "group.instance.id": f"{group}-{place.instance}",
+                    "partition.assignment.strategy": "cooperative-sticky",
+                },
+            )
+        )
+        self._subscription = settings.topic_prefix + self._topic
+
+    def run(self, closed: threading.Event) -> None:
+        """Read until closed; the body of the reader's thread."""
+        try:
+            self._consumer.subscribe(
+                [self._subscription],
+                on_assign=self._rebalanced,
+                on_revoke=self._rebalanced,
+                on_lost=self._rebalanced,
+            )
+            while not closed.is_set():
+                self._read()
+        finally:
+            self._consumer.close()
+
+    def _read(self) -> None:
+        message = self._consumer.poll(0.1)
+        self._announce()
+        read: dict[int, int] = {}
+        while message is not None:
+            if self._sound(message):
+                self._inbox.leased(incoming(message, self._topic))
+                read[message.partition() or 0] = (message.offset() or 0) + 1
+            message = self._consumer.poll(0)
+        if read:
+            self._commit(read)
+
+    def _announce(self) -> None:
+        """Name the partition already announced as long as it is ours: leases are on their way."""
+        mine = sorted(tp.partition for tp in self._consumer.assignment())
+        if self._announced in mine or (not mine and self._announced is None):
+            return
+        partition = mine[0] if mine else None
+        if partition is None:
+            log.warning("no work partition: idle until one is assigned", topic=self._topic)
+        elif not self._replies.follow(partition):
+            return
+        else:
+            log.info("work partition assigned", topic=self._topic, partition=partition)
+        self._announced = partition
+        self._inbox.assigned(partition)
+
+    def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """`_announce` looks at the assignment itself; leases in hand outlive any rebalance."""
+
+    def _commit(self, read: dict[int, int]) -> None:
+        """Not waited for: a lease read twice is known by its epoch, or declined."""
+        offsets = [TopicPartition(self._subscription, p, offset) for p, offset in read.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            log.warning("offsets not committed", error=str(error))
+
+    def _sound(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if is_fatal(error):
+            # The one fatal error of a static member that reads only.
+            raise Fenced(
+                f"{error.str()}: another worker runs under this instance name; "
+                "give each process its own TIDEGATE_INSTANCE"
+            )
+        if error.name() not in self._said:
+            self._said.add(error.name())
+            log.warning("cannot read work: trying on", topic=self._topic, error=error.str())
+        return False
