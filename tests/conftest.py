@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from dedup_under_load import DedupUnderLoad
-    from edge import Edge
+    from support.dedup_under_load import DedupUnderLoad
+    from support.edge import Edge
 
     from streams.broker.embedded import EmbeddedKafka
 
@@ -124,7 +124,7 @@ def new_topic(kafka: KafkaUnderTest) -> NewTopic:
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
     """An ingress with its log in memory; a module with other needs has an `edge` of its own."""
-    from edge import running
+    from support.edge import running
 
     async with running() as found:
         yield found
@@ -133,7 +133,7 @@ async def edge() -> AsyncIterator[Edge]:
 @pytest.fixture
 def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
     """Dedup's topics and a flood on them; a module with other needs has a `dedup` of its own."""
-    from dedup_under_load import DedupUnderLoad
+    from support.dedup_under_load import DedupUnderLoad
 
     with DedupUnderLoad(kafka, tmp_path) as running:
         yield running

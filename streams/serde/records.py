@@ -1,7 +1,8 @@
 """The values that travel on topics, one frozen dataclass for each Avro record.
 
 Field names and meanings stand in `schemas/*.avsc`; times are integer milliseconds since the
-epoch in UTC, JSON travels as text. `tests/unit/test_schemas.py` holds the two against each other.
+epoch in UTC, JSON travels as text. `tests/unit/serde/test_schemas.py` holds the two against each
+other.
 """
 
 from __future__ import annotations

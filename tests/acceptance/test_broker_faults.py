@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from fault_points import STEPS, Place
-from faulty_process import frozen
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.fault_points import STEPS, Place
+from support.faulty_process import frozen
 
 from streams.broker.embedded import EmbeddedKafka
 

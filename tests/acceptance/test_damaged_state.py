@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import state_files
-from conditions import eventually
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from faulty_process import FaultyProcess
+from support import state_files
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.faulty_process import FaultyProcess
 
 from streams.state.rocksdb import FORMAT
 

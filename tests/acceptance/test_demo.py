@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from demo_process import TIDEGATE, DemoRun, environment, run_demo
+from support.conditions import eventually
 
 KEYS = [
     "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",

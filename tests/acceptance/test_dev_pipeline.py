@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from conditions import eventually
+from support.conditions import eventually
 
 from streams.broker.ports import pick_free
 

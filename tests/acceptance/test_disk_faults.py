@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from faulty_process import FaultyProcess
-from slow_disk import WRITE_GATE, waits_at
-from small_disk import MIB, SmallDisk, small_disk
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.faulty_process import FaultyProcess
+from support.slow_disk import WRITE_GATE, waits_at
+from support.small_disk import MIB, SmallDisk, small_disk
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.kafka.clients import SESSION_TIMEOUT_MS

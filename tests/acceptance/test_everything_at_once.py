@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from fault_points import STEPS
-from faulty_process import FaultyProcess
+from support.dedup_under_load import DedupUnderLoad
+from support.fault_points import STEPS
+from support.faulty_process import FaultyProcess
 
 from streams.broker.embedded import EmbeddedKafka
 

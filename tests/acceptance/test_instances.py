@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
-from conditions import eventually
-from dedup_under_load import DedupUnderLoad
-from fault_points import STEPS
-from faulty_process import FaultyProcess
-from group_progress import RECOVERY_SECONDS
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.fault_points import STEPS
+from support.faulty_process import FaultyProcess
+from support.group_progress import RECOVERY_SECONDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

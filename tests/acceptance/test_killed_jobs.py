@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import KafkaUnderTest
-from fault_points import LEAVING_STEPS, STEPS, WORKER_STEPS
-from jobs_under_load import JobsUnderLoad
+from support.fault_points import LEAVING_STEPS, STEPS, WORKER_STEPS
+from support.jobs_under_load import JobsUnderLoad
 
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 

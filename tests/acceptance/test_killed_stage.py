@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from dedup_under_load import DedupUnderLoad
-from fault_points import STEPS
+from support.dedup_under_load import DedupUnderLoad
+from support.fault_points import STEPS
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from conditions import eventually
 from confluent_kafka import KafkaError
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from kafka_proxy import Api, Fault, KafkaProxy
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.kafka_proxy import Api, Fault, KafkaProxy
 
 from streams.kafka.clients import SESSION_TIMEOUT_MS
 

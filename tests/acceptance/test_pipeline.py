@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from secured import self_signed
+from support.secured import self_signed
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.dev.layout import Layout

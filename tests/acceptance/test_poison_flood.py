@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Producer
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
-from flood import delivery
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.flood import delivery
 
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE
 from streams.serde.records import Cancel, Command

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conditions import eventually
-from dedup_under_load import DedupUnderLoad
-from stage_process import StageProcess
+from support.conditions import eventually
+from support.dedup_under_load import DedupUnderLoad
+from support.stage_process import StageProcess
 
 LEFT = "tidegate_stage_restore_records_left"
 LONG_SESSION = {"TIDEGATE_KAFKA_SESSION_TIMEOUT_MS": "60000"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from conftest import KafkaUnderTest
-from dedup_under_load import DedupUnderLoad
 from rocksdict import Options, Rdict
+from support.dedup_under_load import DedupUnderLoad
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

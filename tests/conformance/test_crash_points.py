@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from granting import granting_stage, granting_topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_beds import on_disk
+from support.granting import granting_stage, granting_topology
+from support.runtime_beds import on_disk
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint

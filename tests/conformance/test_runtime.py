@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conditions import eventually
-from runtime_beds import Bed, BrokerBed, DriverBed, Step, on_disk
+from support.conditions import eventually
+from support.runtime_beds import Bed, BrokerBed, DriverBed, Step, on_disk
 
 COUNT = (b"a", b"count")
 STEPS: tuple[Step, ...] = get_args(Step)

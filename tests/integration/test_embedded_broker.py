@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from secured import self_signed
+from support.conditions import eventually
+from support.secured import self_signed
 from typer.testing import CliRunner
 
 from streams.broker import jars

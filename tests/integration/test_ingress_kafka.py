@@ -9,9 +9,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conditions import eventually
-from ingress_world import PARTITIONS, Hooks, World, given, started
-from webhooks import VAULT, signed, source, tenant, ticket, topology
+from support.conditions import eventually
+from support.ingress_world import PARTITIONS, Hooks, World, given, started
+from support.webhooks import VAULT, signed, source, tenant, ticket, topology
 
 from ingress.http.server import IngressServer
 from streams.errors import ConfigError

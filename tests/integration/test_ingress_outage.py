@@ -8,8 +8,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from ingress_world import Hooks, World, started
-from webhooks import source, ticket, zendesk_signed
+from support.ingress_world import Hooks, World, started
+from support.webhooks import source, ticket, zendesk_signed
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.serde.codec import ENVELOPE

@@ -19,9 +19,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conditions import eventually
-from ingress_world import Hooks, World, given
-from webhooks import signed, source
+from support.conditions import eventually
+from support.ingress_world import Hooks, World, given
+from support.webhooks import signed, source
 
 from streams.broker.ports import pick_free
 from streams.serde.codec import ENVELOPE
@@ -39,7 +39,7 @@ def world(kafka: Any) -> World:
 
 PROGRAM = """
 import sys, pathlib
-from webhooks import topology
+from support.webhooks import topology
 from ingress import server
 from streams.settings import Settings
 server.DRAIN_SECONDS = 3  # who watches readiness may be slow, and is to see it end

@@ -17,12 +17,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from operator_cluster import TOKEN, RunningOperator, running
 from pydantic import SecretStr
-from stage_process import Cluster, StageProcess
-from webhooks import signed
+from support.conditions import eventually
+from support.operator_cluster import TOKEN, RunningOperator, running
+from support.stage_process import Cluster, StageProcess
+from support.webhooks import signed
 
 from streams.settings import Settings
 from streams.topology.load import load
@@ -55,7 +55,7 @@ class Edge:
             "HOOK_SECRET": "from-env",
         }
         log = self.folder / f"ingress-{uuid.uuid4().hex[:6]}.log"
-        self.processes[index:] = [StageProcess("ingress_stage.py", log, environ),
+        self.processes[index:] = [StageProcess("ingress_stage", log, environ),
                                   *self.processes[index + 1:]]  # fmt: skip
         self.ports[index:] = [port, *self.ports[index + 1 :]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from stage_process import Cluster
+from support.stage_process import Cluster
 
 from streams.errors import ConfigError
 from streams.runtime.layouts import (

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 from conftest import KafkaUnderTest
-from operator_cluster import (
+from support.operator_cluster import (
     TOKEN,
     Cluster,
     RunningOperator,

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Message
 from conftest import KafkaUnderTest
-from operator_cluster import (
+from support.conditions import eventually
+from support.operator_cluster import (
     TOKEN,
     Cluster,
     RunningOperator,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from operator_cluster import (
+from support.conditions import eventually
+from support.operator_cluster import (
     TOKEN,
     Cluster,
     RunningOperator,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from operator_cluster import (
+from support.conditions import eventually
+from support.operator_cluster import (
     Cluster,
     make_cluster,
     make_entry,

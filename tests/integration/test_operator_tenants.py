@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import KafkaUnderTest
-from operator_cluster import Cluster, RunningOperator, make_cluster, running
+from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
 from streams.cli.api_client import CallFailed
 from streams.serde.codec import TENANT

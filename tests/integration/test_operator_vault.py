@@ -14,11 +14,18 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import KafkaUnderTest
-from operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, make_job, running
+from support.conditions import eventually
+from support.operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_job,
+    running,
+)
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.cli.api_client import CallFailed

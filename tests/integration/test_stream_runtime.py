@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from counting import counting_topology
-from faulty_process import FaultyProcess
-from granting import granting_topology
-from stage_process import Cluster
+from support.conditions import eventually
+from support.counting import counting_topology
+from support.faulty_process import FaultyProcess
+from support.granting import granting_topology
+from support.stage_process import Cluster
 
 from streams.serde.codec import DEAD_LETTER
 
@@ -39,7 +39,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     def start_(instance: str = "0", **environ: str) -> FaultyProcess:
         settings = {**cluster.environ(tmp_path / "data", instance), **environ}
         log = tmp_path / f"{instance}-{len(running)}.log"
-        running.append(FaultyProcess("counting_stage.py", log, settings))
+        running.append(FaultyProcess("counting_stage", log, settings))
         return running[-1]
 
     yield start_

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Producer
-from counting import counting_topology
-from stage_process import QUIET, Cluster, StageProcess, counting
+from support.conditions import eventually
+from support.counting import counting_topology
+from support.stage_process import QUIET, Cluster, StageProcess, counting
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
-from counting import counting_topology
-from faulty_process import FaultyProcess
-from group_progress import RECOVERY_SECONDS, GroupProgress
-from stage_process import Cluster
+from support.conditions import eventually
+from support.counting import counting_topology
+from support.faulty_process import FaultyProcess
+from support.group_progress import RECOVERY_SECONDS, GroupProgress
+from support.stage_process import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -41,7 +41,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
         settings = cluster.environ(tmp_path / name, name)
         settings |= {"PARTITIONS": str(PARTITIONS), "INPUTS": " ".join(INPUTS)}
         log = tmp_path / f"{name}-{len(running)}.log"
-        running.append(FaultyProcess("counting_stage.py", log, settings))
+        running.append(FaultyProcess("counting_stage", log, settings))
         return running[-1]
 
     yield start_

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conditions import eventually
 from conftest import KafkaUnderTest
-from counting import counting_topology
-from stage_process import Cluster, StageProcess, counting
+from support.conditions import eventually
+from support.counting import counting_topology
+from support.stage_process import Cluster, StageProcess, counting
 
 from streams.broker.embedded import EmbeddedKafka
 

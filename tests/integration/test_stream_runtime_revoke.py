@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Consumer, TopicPartition
-from counting import counting_stage, counting_topology
-from stage_process import Cluster
+from support.conditions import eventually
+from support.counting import counting_stage, counting_topology
+from support.stage_process import Cluster
 
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage

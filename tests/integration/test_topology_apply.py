@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import eventually
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -17,6 +16,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
+from support.conditions import eventually
 from typer.testing import CliRunner, Result
 
 from streams.errors import TidegateError

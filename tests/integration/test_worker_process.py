@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from conditions import eventually
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from conftest import KafkaUnderTest
-from leasing import CLUSTER_KEY
+from support.conditions import eventually
+from support.leasing import CLUSTER_KEY
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import pick_free

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conditions import POLL_SECONDS, eventually
 from confluent_kafka import Message
-from counting import counting_topology
-from dispatching import CLUSTER_KEY, DIGEST
-from stage_process import Cluster, StageProcess
+from support.conditions import POLL_SECONDS, eventually
+from support.counting import counting_topology
+from support.dispatching import CLUSTER_KEY, DIGEST
+from support.stage_process import Cluster, StageProcess
 
 from streams.errors import ConfigError
 from streams.runtime.broker_time import broker_clock
@@ -81,7 +81,7 @@ class Machine:
     @contextmanager
     def stage(self, name: str, wall_clock_off: float) -> Iterator[StageProcess]:
         environ = self.environ(name, wall_clock_off)
-        running = StageProcess("skewed_stage.py", self.log(name, wall_clock_off), environ)
+        running = StageProcess("skewed_stage", self.log(name, wall_clock_off), environ)
         try:
             running.wait_for('"running"')
             yield running
@@ -222,9 +222,7 @@ def test_a_stage_that_finds_the_brokers_clock_moved_ends_until_a_person_takes_th
     moved = {name: known[name] - HALF_A_DAY * 1000 for name in ("low", "high")}
     kept.write_text(json.dumps(known | moved))
     for ends in (1, 2):
-        ended = StageProcess(
-            "skewed_stage.py", machine.log("moved", 0), machine.environ("scheduler")
-        )
+        ended = StageProcess("skewed_stage", machine.log("moved", 0), machine.environ("scheduler"))
         assert ended.exit_code() == 1
         assert ended.lines.count("ClockStepped: the broker's clock moved by +432") == ends
     assert '"running"' not in machine.log("moved", 0).read_text()

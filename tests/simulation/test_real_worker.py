@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from whole_flow import STAGES, STORES, TICKETS, Flow, flow
+from support.whole_flow import STAGES, STORES, TICKETS, Flow, flow
 
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.records import TERMINAL

@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import starved_dedup
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import starved_dedup
 
 from streams.dedup import processor as dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
 from streams.errors import PoisonRecord
 from streams.serde.lease_mac import open_lease

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from dispatching import Desk, ScriptedWorker
 from prometheus_client import REGISTRY
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.dispatcher import live_index
 from streams.dispatcher.processor import Dispatcher

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dispatching import Desk, ScriptedWorker
 from prometheus_client import REGISTRY
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import JobStatus
 from streams.topology.model import JobType, Topic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
 

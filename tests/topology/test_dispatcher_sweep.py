@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from dispatching import Desk, ScriptedWorker
 from prometheus_client import REGISTRY
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.runtime.executor import OutputRefused
 from streams.serde.codec import COMMAND

@@ -6,7 +6,7 @@ What every runtime promises is in `tests/conformance/test_runtime.py`.
 from __future__ import annotations
 
 import pytest
-from counting import counting_stage, counting_topology
+from support.counting import counting_stage, counting_topology
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.poison import KEY_CAP, VALUE_CAP

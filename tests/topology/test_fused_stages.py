@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from dispatching import CLUSTER_KEY, ROUTES, envelope
+from support.dispatching import CLUSTER_KEY, ROUTES, envelope
 
 from streams import dispatcher, pipeline, scheduler
 from streams.dedup import processor as dedup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.dispatcher.run_queue import Board
 from streams.dispatcher.worker_registry import Roster

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
 from prometheus_client import REGISTRY
+from support.dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
 
 from streams import dispatcher
 from streams.dedup import processor as dedup

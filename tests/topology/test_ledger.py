@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Cancel, Replay, Submit
 

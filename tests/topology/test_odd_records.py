@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatching import CLUSTER_KEY, envelope, topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
+from support.dispatching import CLUSTER_KEY, envelope, topology
+from support.odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
 
 from streams import dispatcher, scheduler
 from streams.dedup import processor as dedup

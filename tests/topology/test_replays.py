@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dispatching import ROUTES, Desk, ScriptedWorker
+from support.dispatching import ROUTES, Desk, ScriptedWorker
 
 from streams.serde.codec import DEAD_LETTER, JOB, LEDGER_ENTRY
 from streams.serde.ids import scope_of, scope_owner

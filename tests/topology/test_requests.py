@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.codec import COMMAND, SCHEDULE
 from streams.serde.ids import new_id

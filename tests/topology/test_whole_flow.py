@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-import whole_flow
-from whole_flow import LATER, STAGES, STORES, TICKETS, WORK, Flow, Story, flow, play
+from support import whole_flow
+from support.whole_flow import LATER, STAGES, STORES, TICKETS, WORK, Flow, Story, flow, play
 
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.codec import SCHEDULE

@@ -95,7 +95,7 @@ def store_edited(module: ModuleType) -> None:
 PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "ledger_skipped": ("worker", "streams.worker.handler.effects", ledger_skipped),
     "dedup_forgets": ("dedup", "streams.dedup.processor", dedup_forgets),
-    "tenant_from_body": ("ingress", "ingress.receiver", tenant_from_body),
+    "tenant_from_body": ("ingress", "ingress.receive.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
     "job_dropped": ("dispatcher", "streams.dispatcher.events", job_dropped),
     "store_edited": ("demo", "streams.demo.verdict.fold", store_edited),

@@ -1,0 +1,1 @@
+"""What tests share: worlds to test in, processes, faults, and verdicts."""

@@ -1,0 +1,34 @@
+"""A stage of the job path as a process whose steps a test may end: `python -m support.job_stage`.
+
+STAGE names it; the real stage, topology and settings (TIDEGATE_*), as `tidegate dispatcher` has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from streams import dispatcher, pipeline, scheduler
+from streams.dedup import processor as dedup
+from streams.runtime.processor import AnyStage
+from streams.runtime.runner import run_stage
+from streams.settings import load_settings
+from streams.telemetry import configure_logging
+from streams.topology.load import load
+from streams.vault.key_encryption import read_key
+from support import fault_points
+
+if __name__ == "__main__":
+    fault_points.install()
+    settings = load_settings()
+    name = os.environ["STAGE"]
+    configure_logging(settings, stage=name, instance=settings.instance)
+    topology = load(settings.topology)
+    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    made: dict[str, Callable[[], AnyStage]] = {
+        "dedup": lambda: dedup.stage(topology),
+        "scheduler": lambda: scheduler.stage(topology),
+        "dispatcher": lambda: dispatcher.stage(topology, key),
+        "pipeline": lambda: pipeline.stage(topology, key),
+    }
+    run_stage(made[name](), topology, settings)

@@ -1,0 +1,357 @@
+"""A running operator and what stands around it, for tests on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from aiohttp import web
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pydantic import SecretStr
+
+from ingress.receive.admission import SideDoor
+from streams.cli.api_client import CallFailed, call
+from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
+from streams.operator.http import app_state as parts
+from streams.operator.run import build
+from streams.serde import ids, keys
+from streams.serde.codec import (
+    COMMAND,
+    DEAD_LETTER,
+    HELD,
+    JOB,
+    LEDGER_ENTRY,
+    PROGRESS,
+    QUARANTINED,
+    REJECTION,
+)
+from streams.serde.records import (
+    Command,
+    DeadLetter,
+    Held,
+    Job,
+    LedgerEntry,
+    PayloadRef,
+    Progress,
+    Quarantined,
+    Rejection,
+)
+from streams.settings import Settings
+from streams.topology.cluster import topic_config
+from streams.topology.load import load
+from streams.topology.model import Topology
+from support.conditions import eventually
+
+TOKEN = "an-operator-s-token"
+FOLLOWED = (
+    "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
+    "duplicates", "dispatcher.checkpoints.changelog",
+)  # fmt: skip
+
+
+def make_job(job_id: str = "job_a", tenant_id: str = "acme", **fields: Any) -> Job:
+    """A job with a value in every field that matters, to be overridden by name."""
+    given: dict[str, Any] = {
+        "job_id": job_id, "tenant_id": tenant_id, "incarnation": 1, "type": "draft_reply",
+        "pool": "default", "priority": "webhook", "status": "pending", "scope": f"{job_id}.1",
+        "attempts": 0, "max_attempts": 5, "backoff": (10.0, 30.0), "timeout_seconds": 300.0,
+        "epoch": 0, "run_id": None, "worker_id": None, "event": None, "payload_ref": None,
+        "input": "{}", "request_hash": None, "event_time": 1_700_000_000_000,
+        "scheduled_at": None, "next_retry_at": None, "last_error": None, "result": None,
+        "cancel_requested": False, "workflow_id": None, "callback_url": None,
+        "replay_of": None, "replay_note": None, "submitted_by": None,
+        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "created_at": 1_700_000_000_000,
+        "updated_at": 1_700_000_000_500, "ready_at": 1_700_000_000_000,
+    }  # fmt: skip
+    return Job(**(given | fields))
+
+
+def make_entry(job: Job, action: str, **fields: Any) -> LedgerEntry:
+    """A done effect of a job."""
+    given: dict[str, Any] = {
+        "tenant_id": job.tenant_id, "scope": job.scope, "action": action, "status": "done",
+        "job_id": job.job_id, "epoch": 1, "run_id": "run_1", "claim_id": "clm_1",
+        "digest": b"\1" * 32, "idempotency_key": "idk_1", "key_lifetime_ms": 0, "claims": 1,
+        "first_claimed_at": 1_700_000_001_000, "updated_at": 1_700_000_002_000,
+        "result": '{"sent":true}', "error": None,
+    }  # fmt: skip
+    return LedgerEntry(**(given | fields))
+
+
+def make_letter(job: Job, **fields: Any) -> DeadLetter:
+    """The dead letter of a job."""
+    given: dict[str, Any] = {
+        "id": job.job_id, "kind": "job", "tenant_id": job.tenant_id,
+        "reason": "attempts_exhausted", "detail": "TimeoutError: slow", "stage": "dispatcher",
+        "at": int(time.time() * 1000), "job_id": job.job_id, "type": job.type,
+        "status": job.status, "attempts": job.attempts, "value": JOB.encode(job),
+    }  # fmt: skip
+    return DeadLetter(**(given | fields))
+
+
+def make_quarantined(body: bytes, ref: PayloadRef, tenant_id: str = "acme") -> Quarantined:
+    """A body of source `shop` that waits in the quarantine."""
+    digest = hashlib.sha256(body).digest()
+    return Quarantined(
+        ids.quarantined_event_id(tenant_id, "shop", digest), tenant_id, "shop", "dedup_key",
+        "mapping.dedup_key ('id') finds nothing usable in it", int(time.time() * 1000), digest, ref,
+        "application/json", "r-1", {}, f"00-{'a' * 32}-{'b' * 16}-01",
+    )  # fmt: skip
+
+
+@dataclass
+class Cluster:
+    """Topics under a prefix of their own, and a transactional writer in the dispatcher's place."""
+
+    settings: Settings
+    topology: Topology
+    vault_key: bytes
+    _writer: Producer = field(init=False)
+    _admin: AdminClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = f"{self.settings.topic_prefix}writer"
+        self._writer = Producer(self.settings.client(**{"transactional.id": name}))
+        self._writer.init_transactions(30)
+        self._admin = offsets_admin(self.settings)
+
+    def write(self, *records: Any, commit: bool = True) -> None:
+        """Records in one transaction, each a value of a topic or (topic, partition, key, value)."""
+        self._writer.begin_transaction()
+        for record in records:
+            topic, partition, key, value = self._addressed(record)
+            self._writer.produce(self.settings.topic_prefix + topic, value, key, partition)
+        self._writer.flush(30)
+        if commit:
+            self._writer.commit_transaction(30)
+        else:
+            self._writer.abort_transaction(30)
+
+    def read(self, topic: str) -> list[Message]:
+        """All that stands on a topic now, committed."""
+        # Not to where a committed reader is told it ends: just after a commit that may be before
+        # its records.
+        ends = eventually(lambda: self._ends(topic), 30, what=f"the ends of {topic}")
+        consumer = Consumer(self.settings.client(**{
+            "group.id": f"{self.settings.topic_prefix}reader",
+            "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+        }))  # fmt: skip
+        name = self.settings.topic_prefix + topic
+        places = [TopicPartition(name, p, 0) for p, end in ends.items() if end]
+        consumer.assign(places)
+        found: list[Message] = []
+
+        def complete() -> bool:
+            found.extend(m for m in consumer.consume(1000, 0.1) if m.error() is None)
+            return all(tp.offset >= ends[tp.partition] for tp in consumer.position(places))
+
+        eventually(complete, 30, what=f"{topic} read to {ends}")
+        consumer.close()
+        return found
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        """The end of each partition, with what is not committed; empty if not answered."""
+        places = [(topic, p) for p in range(self.topology.partitions)]
+        answers = request_offsets(self._admin, self.settings.topic_prefix, places, latest(), 10)
+        try:
+            return {p: offset_in(answer) for (_, p), answer in answers.items()}
+        except KafkaException:
+            return {}
+
+    def home(self, tenant_id: str) -> int:
+        return ids.partition_for(tenant_id, self.topology.partitions)
+
+    def _addressed(self, record: Any) -> tuple[str, int, bytes, bytes | None]:
+        match record:
+            case Job():
+                address = ("jobs", record.job_id.encode(), JOB.encode(record))
+            case LedgerEntry():
+                key = keys.ledger_key(record.tenant_id, record.scope, record.action)
+                address = ("ledger", key, LEDGER_ENTRY.encode(record))
+            case DeadLetter(kind="record"):
+                value = DEAD_LETTER.encode(record)
+                return "dlq", record.partition or 0, record.id.encode(), value
+            case DeadLetter():
+                address = ("dlq", record.id.encode(), DEAD_LETTER.encode(record))
+            case Held():
+                key = keys.held_key(record.partition, record.pool, record.type, record.tenant_id)
+                return "jobs.held", record.partition, key, HELD.encode(record)
+            case Progress():
+                address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
+            case Quarantined():
+                key = keys.quarantine_key(record.tenant_id, record.source, record.payload_hash)
+                address = ("quarantine", key, QUARANTINED.encode(record))
+            case Rejection():
+                address = ("rejections", record.id.encode(), REJECTION.encode(record))
+            case _:
+                return record  # type: ignore[no-any-return]
+        topic, key, value = address
+        return topic, self.home(record.tenant_id or ""), key, value
+
+
+@contextmanager
+def obeying(cluster: Cluster, obey: Callable[[Command, Message], list[Any]]) -> Iterator[None]:
+    """Take commands in a dispatcher's place, and write what `obey` makes of each."""
+    stop = threading.Event()
+    consumer = Consumer(cluster.settings.client(**{"group.id": "d", "enable.auto.commit": False}))
+    topic = cluster.settings.topic_prefix + "jobs.commands"
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.topology.partitions)])
+
+    def live() -> None:
+        while not stop.is_set():
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                made = obey(COMMAND.decode(message.value()), message)
+                if made:
+                    cluster.write(*made)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+def refusal(message: Message, reason: str, detail: str = "no") -> DeadLetter:
+    """The dead letter of a command that a dispatcher turns down."""
+    partition, offset = message.partition() or 0, message.offset() or 0
+    return DeadLetter(
+        f"dispatcher:jobs.commands:{partition}:{offset}", "record", "", reason, detail,
+        "dispatcher", int(time.time() * 1000), "jobs.commands", partition, offset,
+        message.key(), message.value(),
+    )  # fmt: skip
+
+
+@dataclass
+class RunningOperator:
+    """The API of an operator that runs in a thread of this process."""
+
+    url: str
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        return call(self.url, TOKEN, "GET", path, query=query)
+
+    def plain(
+        self,
+        path: str,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        body: bytes | None = b"",
+    ) -> tuple[int, str]:
+        """Status and text of a request that is exactly as given: no token is added."""
+        request = Request(self.url + path, body, headers or {}, method=method)
+        try:
+            with urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+    def send(
+        self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        return call(self.url, TOKEN, method, path, body=body or {}, idempotency_key=key)
+
+    def shows(self, path: str, **expected: Any) -> dict[str, Any]:
+        """The object at a path, once its members are as expected."""
+
+        def matching() -> dict[str, Any] | None:
+            try:
+                found = self.get(path)
+            except CallFailed:
+                return None
+            return found if found.items() >= expected.items() else None
+
+        return eventually(matching, what=f"{path} shows {expected}")
+
+
+@contextmanager
+def running(
+    settings: Settings, topology: Topology, *, ready: bool = True
+) -> Iterator[RunningOperator]:
+    """The operator, caught up unless `ready` is False; stopped in order at the end."""
+    loop, bound = asyncio.new_event_loop(), threading.Event()
+    stop, port, failures = asyncio.Event(), [0], []
+
+    async def serve() -> None:
+        runner = web.AppRunner(build(settings, topology, SideDoor), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port[0] = runner.addresses[0][1]
+        bound.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    def live() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except BaseException as error:
+            failures.append(error)
+            bound.set()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        assert bound.wait(30), "the operator does not listen"
+        assert not failures, failures
+        operator = RunningOperator(f"http://127.0.0.1:{port[0]}")
+        if ready:
+            eventually(lambda: _answers(operator), 30, what="the operator is ready")
+        # On a busy machine the operator's own bound passes, and calls answer without their effect.
+        with patch.object(parts, "SHOWN_WITHIN_SECONDS", 30.0):
+            yield operator
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def make_cluster(
+    bootstrap: str, client: dict[str, str], data_dir: Path, compaction_minutes: float = 60
+) -> Cluster:
+    """New topics under a new prefix, `tenants` compacted so soon."""
+    topology = load()
+    prefix = f"op-{uuid.uuid4().hex[:10]}."
+    key = data_dir / "vault.key"
+    key.write_bytes(uuid.uuid4().bytes * 2)
+    settings = Settings(
+        bootstrap=bootstrap, kafka={"log_level": "0", **client}, topic_prefix=prefix,
+        data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=(key,),
+    )  # fmt: skip
+    wanted = [
+        topology.topics[name]
+        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received", "events")
+    ]
+    lag = round(compaction_minutes * 60_000)
+    wanted = [replace(t, compaction_lag_ms=lag) if t.name == "tenants" else t for t in wanted]
+    topics = [
+        NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
+        for t in wanted
+    ]
+    admin = AdminClient(settings.client())
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    return Cluster(settings, topology, key.read_bytes())
+
+
+def _answers(operator: RunningOperator) -> bool:
+    try:
+        operator.get("/v1/jobs", limit="1")
+    except CallFailed:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""The root of the command line: what it imports, and how it tells errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from streams.cli import main as cli
+from streams.errors import ConfigError, TidegateError
+from streams.serde.records import JobStatus
+
+HEAVY = {"aiohttp", "confluent_kafka", "rocksdict", "cryptography", "fastavro", "pydantic"}
+
+
+def tidegate(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streams.cli", *arguments],
+        capture_output=True, text=True, check=False, env={**os.environ, **env},
+    )  # fmt: skip
+
+
+Raising = Callable[[BaseException], int]
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch) -> Raising:
+    """Make a stage raise, and run its command."""
+
+    def run(error: BaseException) -> int:
+        def fail(settings: object, topology: object) -> None:
+            raise error
+
+        monkeypatch.setitem(cli._STAGES, "dedup", ("", cli._stream_command, fail))
+        monkeypatch.setattr(cli, "_prepare", lambda *_, **__: (None, None))
+        monkeypatch.setattr(sys, "argv", ["tidegate", "dedup"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(TidegateError("broke: mend it"), 1), (ConfigError("bad key: set it"), 2)],
+)
+def test_errors_of_our_own_are_one_line_and_an_exit_code(
+    raising: Raising, capsys: pytest.CaptureFixture[str], error: TidegateError, code: int
+) -> None:
+    assert raising(error) == code
+    assert capsys.readouterr().err == f"error: {error}\n"
+
+
+def test_an_interrupt_is_130_without_a_word(
+    raising: Raising, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert raising(KeyboardInterrupt()) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_every_command_of_the_contract_is_listed() -> None:
+    listed = tidegate("--help", COLUMNS="200").stdout
+    for name in (
+        "dev", "demo", "broker", "topology", "jobs", "dlq",
+        "ingress", "dedup", "scheduler", "dispatcher", "worker", "operator",
+    ):  # fmt: skip
+        assert f" {name} " in listed
+
+
+@pytest.mark.parametrize("stage", ["ingress", "dedup", "dispatcher", "worker", "operator"])
+def test_a_stage_takes_the_common_options(stage: str) -> None:
+    shown = tidegate(stage, "--help", COLUMNS="200").stdout
+    port = "--port" if stage in ("ingress", "operator") else "--probe-port"
+    for option in ("--bootstrap", "--topology", "--data-dir", "--instance", "--host", port):
+        assert option in shown
+
+
+@pytest.mark.parametrize(
+    ("stage", "needed"),
+    [
+        ("ingress", {"TIDEGATE_VAULT_KEY_FILE"}),
+        ("dedup", set()),
+        ("dispatcher", {"TIDEGATE_CLUSTER_KEY_FILE"}),
+        ("worker", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_CLUSTER_KEY_FILE"}),
+        ("operator", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_ADMIN_TOKEN"}),
+    ],
+)
+def test_a_stage_names_the_keys_that_it_needs(stage: str, needed: set[str]) -> None:
+    shown = tidegate(stage, "--help", COLUMNS="200").stdout
+    assert set(re.findall(r"TIDEGATE_\w+", shown)) == needed
+
+
+def test_the_states_that_jobs_are_listed_by_are_named() -> None:
+    shown = tidegate("jobs", "list", "--help", COLUMNS="300").stdout
+    assert ", ".join(get_args(JobStatus)) in shown
+
+
+def test_asking_for_one_command_imports_no_other() -> None:
+    code = (
+        "import sys, json; from streams.cli.main import application;"
+        "application(['dedup', '--help']);"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert not loaded & HEAVY
+    assert not {name for name in loaded if name.startswith("streams.broker")}
+
+
+def test_a_near_miss_is_suggested() -> None:
+    done = tidegate("brokr")
+    assert done.returncode == 2
+    assert "broker" in done.stderr
+
+
+def test_a_wrong_setting_is_exit_code_2_and_named(tmp_path: Path) -> None:
+    done = tidegate("dedup", "--probe-port", "99999999")
+    assert (done.returncode, "probe_port" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_parent_that_is_none_is_told() -> None:
+    done = tidegate("dedup", TIDEGATE_PARENT_FD="77")
+    assert (done.returncode, "TIDEGATE_PARENT_FD" in done.stderr) == (2, True)
+
+
+def test_the_version_is_told() -> None:
+    done = tidegate("--version")
+    assert (done.returncode, done.stdout.strip()[0].isdigit()) == (0, True)

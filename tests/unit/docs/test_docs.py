@@ -1,0 +1,130 @@
+"""The documents name what is there: topics, states, settings, metrics, commands, each other."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+from prometheus_client import REGISTRY
+
+from ingress.http import problems
+from ingress.schemes.presets import PRESETS
+from streams.cli.main import application
+from streams.operator import metrics as operator_metrics
+from streams.operator.read_model.queries import Counts
+from streams.serde.records import JobStatus
+from streams.settings import Settings
+from streams.tenants.signature_options import OPTIONS
+from streams.topology.load import load
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+_DAY_MS = 86_400_000
+_METRIC_MODULES = (
+    "ingress.receive.quarantine", "ingress.receive.receiver", "ingress.tenants.references",
+    "ingress.http.router", "streams.dedup.processor",
+    "streams.dispatcher.metrics", "streams.runtime.metrics", "streams.worker.metrics",
+)  # fmt: skip
+
+
+def first_cells(document: str, heading: str) -> list[str]:
+    """Code in the first column of the first table below a heading."""
+    text = f"\n{(ROOT / document).read_text()}".split(f"\n{heading}\n", 1)[1]
+    rows = re.search(r"^\|.*?(?=^[^|])", text, re.DOTALL | re.MULTILINE)
+    assert rows is not None
+    return re.findall(r"^\| `([^`]+)`", rows.group(), re.MULTILINE)
+
+
+def test_the_flow_names_every_topic_with_its_retention() -> None:
+    rows = dict(
+        re.findall(
+            r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|",
+            (ROOT / "docs/flow.md").read_text(), re.MULTILINE,
+        )
+    )  # fmt: skip
+    kept = {
+        topic.name: "last value of each key"
+        if topic.retention_ms is None
+        else f"{topic.retention_ms // _DAY_MS} day" + "s" * (topic.retention_ms > _DAY_MS)
+        for topic in load().topics.values()
+    }
+    assert rows == kept
+
+
+def test_the_states_of_a_job_are_those_of_its_record() -> None:
+    assert set(first_cells("docs/jobs.md", "# The life of a job")) == set(get_args(JobStatus))
+
+
+def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
+    rows = (ROOT / "docs/answers.md").read_text()
+    listed = set(re.findall(r"^\| (\d{3}) `([^`]+)`", rows, re.MULTILINE))
+    declared = {
+        (str(each.status), each.name)
+        for each in vars(problems).values()
+        if isinstance(each, problems.Problem)
+    }
+    assert listed == declared | {("202", "accepted"), ("202", "quarantined"), ("200", "duplicate")}
+
+
+def test_every_setting_is_listed() -> None:
+    listed = first_cells("docs/operating.md", "## Settings")
+    assert {name.strip("[]") for name in listed} == set(Settings.model_fields)
+
+
+def test_every_metric_is_listed_and_no_other() -> None:
+    for module in _METRIC_MODULES:
+        importlib.import_module(module)
+    declared = {
+        family.name + "_total" * (family.type == "counter")
+        for family in REGISTRY.collect()
+        if family.name.startswith("tidegate_")
+    }
+    declared |= {family.name for family in operator_metrics._of_counts(Counts({}, 0, None))}
+    declared |= {"tidegate_operator_ready", "tidegate_up"}
+    assert set(first_cells("docs/operating.md", "## Metrics")) == declared
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text())
+    for path, anchor in links:
+        target = document if not path else (document.parent / path).resolve()
+        assert target.exists(), f"{document.name}: {path}"
+        assert not anchor or anchor in _anchors(target), f"{document.name}: {path}#{anchor}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_exist(document: Path) -> None:
+    root = typer.main.get_command(application([]))
+    for line in re.findall(r"^ {4,}(?:\S+/)?tidegate (.*)$", document.read_text(), re.MULTILINE):
+        command: Any = root
+        words = line.split()
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        assert not getattr(command, "commands", {}), f"tidegate {line}"
+        flags = {flag for option in command.params for flag in option.opts}
+        assert {word for word in words if word.startswith("--")} <= flags, f"tidegate {line}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_scheme_is_listed_with_its_preset() -> None:
+    text = (ROOT / "docs/ingress.md").read_text()
+    assert first_cells("docs/ingress.md", "## Schemes") == list(OPTIONS)
+    presets = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|", text.split("## Presets")[1], re.M)
+    assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(PRESETS)
+
+
+def test_every_option_of_a_scheme_is_listed() -> None:
+    text = (ROOT / "docs/ingress.md").read_text().split("## Options")[1].split("## Presets")[0]
+    options = {name for model in OPTIONS.values() for name in model.model_fields}
+    cells = re.findall(r"^\|[^|]*\| ((?:`[a-z_]+`(?:, )?)+) \|", text, re.M)
+    assert set(re.findall(r"`([^`]+)`", " ".join(cells))) == options

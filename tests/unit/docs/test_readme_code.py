@@ -1,0 +1,100 @@
+"""What README and docs/handlers.md show is true: applications run, topologies load, tests exist."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from support.leasing import bench, payload_ref
+
+from streams.serde.records import Ended, EventInfo, Outcome
+from streams.topology.load import load
+from streams.worker.app import App, load_app
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+HANDLERS = (ROOT / "docs/handlers.md").read_text()
+
+
+def block(language: str, document: str = README) -> str:
+    """A document's only code block of a language."""
+    blocks = rf"^```{language}\n(.*?)^```$"
+    found: list[str] = re.findall(blocks, document, re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"it has {len(found)} blocks of {language}"
+    return found[0]
+
+
+@pytest.fixture(params=[README])
+def app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[App]:
+    """A document's desk.py, the README's by default, as `tidegate dev --app desk:app` loads it."""
+    (tmp_path / "desk.py").write_text(block("python", request.param))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield load_app("desk:app")
+    sys.modules.pop("desk", None)
+
+
+async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
+    body = orjson.dumps({"type": "ticket.created", "subject": "printer", "from": "a@example.com"})
+    event = EventInfo("evt_1", "helpdesk", "ticket.created", None, None, 1, "application/json",
+                      None, None, "e1", {})  # fmt: skip
+    async with bench(app) as at:
+        ref = payload_ref(at, "acme", "evt_1", body)
+        ended: Ended = await at.ended(at.give("answer_ticket", event=event, payload_ref=ref))
+        outcomes = at.bodies(Outcome)
+    assert (ended.status, ended.error) == ("succeeded", None)
+    assert orjson.loads(ended.result or "null") == {
+        "draft": "Thank you for writing about 'printer'."
+    }
+    assert [(o.action, o.status, orjson.loads(o.result or "null")) for o in outcomes] == [
+        ("email:send/reply", "done", {"sent_to": "a@example.com"})
+    ]
+
+
+def test_the_topology_routes_the_curls_event_to_the_application(app: App, tmp_path: Path) -> None:
+    overlay = tmp_path / "desk.yaml"
+    overlay.write_text(block("yaml"))
+    topology = load(overlay)
+    route = topology.route("helpdesk", "ticket.created")
+    assert route is not None
+    assert route.job in app.jobs
+    assert [(limit.scope, limit.concurrency) for limit in topology.limits] == [("tenant", 12)]
+
+
+@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
+async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(app: App) -> None:
+    order = '{"order_id": "4711", "email": "a@example.com"}'
+    withdrawn = EventInfo("evt_1", "shop", "order.refund_asked", None, None, 1, "application/json",
+                          None, None, "e1", {"status": "withdrawn"})  # fmt: skip
+    async with bench(app) as at:
+        done: Ended = await at.ended(at.give("refund_order", input=order))
+        outcomes = at.bodies(Outcome)
+        refused: Ended = await at.ended(at.give("refund_order", input="{}"))
+        stopped: Ended = await at.ended(at.give("refund_order", event=withdrawn))
+    assert orjson.loads(done.result or "null") == {"text": "Order 4711 is paid back."}
+    assert [(o.action, o.status) for o in outcomes] == [
+        ("payment:refund/4711", "done"), ("email:send/refunded", "done"),
+    ]  # fmt: skip
+    assert (refused.status, stopped.status) == ("failed", "cancelled")
+
+
+@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
+def test_the_handlers_pages_topology_names_its_job(app: App, tmp_path: Path) -> None:
+    overlay = tmp_path / "pools.yaml"
+    overlay.write_text(block("yaml", HANDLERS))
+    topology = load(overlay)
+    assert set(topology.job_types) == set(app.jobs)
+    assert {job.pool for job in topology.job_types.values()} <= set(topology.pools)
+
+
+def test_every_test_that_is_named_exists() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", README))
+    assert named
+    assert {name for name in named if f"def {name}(" not in sources} == set()

@@ -1,0 +1,158 @@
+"""The example's tools say what is known of an effect, and no more."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+from multidict import CIMultiDict
+from support.leasing import bench, payload_ref
+
+from ingress.schemes import SignedRequest, verifier
+from streams.serde.records import Ended, EventInfo, Outcome
+from streams.topology.load import load
+from streams.worker.app import App, load_app
+
+ROOT = Path(__file__).parents[3]
+TICKET = orjson.dumps({"detail": {"id": 7, "subject": "Late", "order_id": 12}})
+
+
+@dataclass
+class Services:
+    """The mail and payment services; answers are (status, headers)."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, str, object]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        key = request.headers["Idempotency-Key"]
+        self.calls.append((request.path, key, await request.json()))
+        return web.json_response({"ok": True}, status=self.status, headers=self.headers)
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    monkeypatch.chdir(ROOT)
+    return load_app("examples.support.app:app")
+
+
+@pytest.fixture
+async def services(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
+    found, server = Services(), web.Application()
+    server.router.add_post("/{any}", found.answer)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    monkeypatch.setenv("SUPPORT_TOOLS_URL", f"http://{host}:{port}")
+    yield found
+    await runner.cleanup()
+
+
+async def run(app: App, type: str, status: str = "OPEN") -> tuple[Ended, list[Outcome]]:
+    event = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "application/json",
+                      None, None, "k", {"status": status})  # fmt: skip
+    async with bench(app) as at:
+        ref = payload_ref(at, "acme", "evt_1", TICKET)
+        ended = await at.ended(at.give(type, event=event, payload_ref=ref))
+        return ended, at.bodies(Outcome)
+
+
+async def test_a_ticket_gets_a_draft_and_one_email_under_its_key(
+    app: App, services: Services
+) -> None:
+    ended, _ = await run(app, "draft_reply")
+    assert ended.status == "succeeded"
+    ((path, key, body),) = services.calls
+    assert (path, key) == ("/email", "idk of email:send/reply")
+    assert body == {"ticket_id": "7", "text": orjson.loads(ended.result or "")["draft"]}
+
+
+async def test_a_refund_names_its_order(app: App, services: Services) -> None:
+    ended, _ = await run(app, "refund")
+    assert ended.status == "succeeded"
+    assert services.calls == [("/refund", "idk of payment:refund/12", {"order_id": "12"})]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "ended_as", "after", "outcome"),
+    [
+        (503, {}, "retry", None, "failed"),
+        (429, {"Retry-After": "7"}, "retry", 7, "failed"),
+        (422, {}, "failed", None, "failed"),
+        (500, {}, "retry", None, "unknown"),
+    ],
+)
+async def test_an_answer_decides_what_is_known_of_the_effect(
+    app: App, services: Services, status: int, headers: dict[str, str], ended_as: str,
+    after: float | None, outcome: str,
+) -> None:  # fmt: skip
+    services.status, services.headers = status, headers
+    ended, outcomes = await run(app, "refund")
+    assert (ended.status, ended.retry_after_seconds) == (ended_as, after)
+    assert [o.status for o in outcomes] == [outcome]
+
+
+async def test_a_service_that_is_not_there_did_nothing(
+    app: App, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    monkeypatch.setenv("SUPPORT_TOOLS_URL", f"http://127.0.0.1:{unused_tcp_port}")
+    ended, outcomes = await run(app, "refund")
+    assert (ended.status, [o.status for o in outcomes]) == ("retry", ["failed"])
+
+
+async def test_a_solved_ticket_is_not_answered(app: App, services: Services) -> None:
+    ended, _ = await run(app, "draft_reply", status="SOLVED")
+    assert (ended.status, services.calls) == ("cancelled", [])
+
+
+_CURL = """#!{python}
+import sys
+words = sys.argv[1:]
+if "-d" in words and "/v1/hooks/shop/zendesk" in " ".join(words):
+    headers = [h for flag, h in zip(words, words[1:]) if flag == "-H"]
+    sys.stdout.write(chr(0).join([*headers, words[words.index("-d") + 1]]) + chr(1))
+"""
+
+
+def test_the_readmes_commands_sign_events_that_its_routes_take(tmp_path: Path) -> None:
+    """Its shell block as it stands, with a `curl` that prints what it would deliver."""
+    text = (ROOT / "examples/support/README.md").read_text()
+    (commands,) = (b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "curl" in b)
+    for name, program in {
+        "curl": _CURL.format(python=sys.executable), "tidegate": "#!/bin/sh", "sleep": "#!/bin/sh",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".tidegate").mkdir()
+    (tmp_path / ".tidegate/admin.token").write_text("t")
+    script = commands.replace("$PWD/.venv/bin", str(tmp_path))
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    topology = load(ROOT / "examples/support/topology.yaml")
+    jobs = []
+    for delivery in done.stdout.rstrip("\1").split("\1"):
+        *lines, body = delivery.split("\0")
+        headers = CIMultiDict([(line.split(": ", 1)[0], line.split(": ", 1)[1]) for line in lines])
+        signed = SignedRequest(headers, body.encode(), "", "POST", time.time())
+        verifier("zendesk", {})((b"s3cret",), signed)
+        event_type = orjson.loads(body)["type"].removeprefix("zen:event-type:")
+        route = topology.route("zendesk", event_type)
+        jobs.append(route and route.job)
+    assert jobs == ["draft_reply", "refund"]
+
+
+def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
+    topology = load(ROOT / "examples" / "support" / "topology.yaml")
+    assert {route.job for route in topology.routes} <= set(app.jobs)
+    assert topology.routes

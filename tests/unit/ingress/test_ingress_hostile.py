@@ -1,0 +1,373 @@
+"""What hostile bytes get: a clear 4xx or a closed connection, soon, and nothing of our inside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+import pytest
+import structlog
+from aiohttp import web
+from prometheus_client import REGISTRY
+from support.edge import Edge, running
+from support.webhooks import SilentLog, signed
+
+from ingress.http import connection
+from ingress.http.body import BODY_SECONDS
+from ingress.http.server import KEEPALIVE_SECONDS, LINGERING_SECONDS
+from streams.serde.codec import REJECTION
+
+BODY = b'{"id":"e1"}'
+HOOK = b"POST /v1/hooks/acme/shop HTTP/1.1\r\nHost: x\r\n"
+SIGNED = b"X-Signature: " + signed(BODY)["X-Signature"].encode() + b"\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CLOSE = b"Connection: close\r\n"
+WHOLE = HOOK + LENGTH + SIGNED + b"\r\n" + BODY
+
+
+@pytest.fixture
+async def edge() -> AsyncIterator[Edge]:
+    async with running(keepalive_seconds=0.3) as found:
+        yield found
+
+
+async def exchange(edge: Edge, raw: bytes) -> bytes:
+    """All that is answered until the connection is closed, which must be soon."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    try:
+        writer.write(raw)
+        async with asyncio.timeout(10):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+def statuses(answers: bytes) -> list[int]:
+    return [int(code) for code in re.findall(rb"HTTP/1\.[01] (\d{3}) ", answers)]
+
+
+def problem(answer: bytes) -> tuple[int, str]:
+    """Status and name of the one problem that was answered, of which nothing else is told."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    told = orjson.loads(body)
+    assert set(told) <= {"type", "title", "detail", "status"}
+    assert b"application/problem+json" in head
+    assert b"Server: tidegate\r\n" in head
+    assert b"Traceback" not in answer
+    return told["status"], told["type"].removeprefix("urn:tidegate:problem:")
+
+
+MALFORMED = {
+    "a length given twice": HOOK + LENGTH + LENGTH + SIGNED + b"\r\n" + BODY,
+    "two lengths": HOOK + LENGTH + b"Content-Length: 5\r\n" + SIGNED + b"\r\n" + BODY,
+    "a list of lengths": HOOK + b"Content-Length: 11, 11\r\n" + SIGNED + b"\r\n" + BODY,
+    "a negative length": HOOK + b"Content-Length: -1\r\n\r\n",
+    "a signed length": HOOK + b"Content-Length: +11\r\n" + SIGNED + b"\r\n" + BODY,
+    "a length of 5,000 digits": HOOK + b"Content-Length: " + b"0" * 5_000 + b"11\r\n\r\n" + BODY,
+    "a length past 64 bits": HOOK + b"Content-Length: 99999999999999999999999\r\n\r\n",
+    "length and chunks": HOOK + LENGTH + CHUNKED + SIGNED + b"\r\n0\r\n\r\n",
+    "chunked twice": HOOK + CHUNKED + CHUNKED + SIGNED + b"\r\n0\r\n\r\n",
+    "an unknown transfer coding": HOOK + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "two hosts": HOOK + b"Host: y\r\n" + LENGTH + SIGNED + b"\r\n" + BODY,
+    "no host": WHOLE.replace(b"Host: x\r\n", b""),
+    "a broken chunk": HOOK + CHUNKED + SIGNED + b"\r\nzz\r\n",
+    "a folded header": HOOK + LENGTH + SIGNED + b"X-A: a\r\n b\r\n\r\n" + BODY,
+    "a space before the colon": HOOK + b"X-A : a\r\n\r\n",
+    "a zero byte": HOOK + b"X-A: a\0b\r\n\r\n",
+    "bare line feeds": WHOLE.replace(b"\r\n", b"\n"),
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "no HTTP": b"\xff\xfe\xfd\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "an unknown method": b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "an unknown version": b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+    "no URL": b"POST http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
+    "junk behind a request": WHOLE + b"\0\0\0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+async def test_malformed_http_is_a_400_and_a_closed_connection(edge: Edge, case: str) -> None:
+    answer = await exchange(edge, MALFORMED[case])
+    assert problem(answer) == (400, "malformed-request")
+    assert edge.log.records == []
+
+
+TOO_LARGE = {
+    "a long header": (431, HOOK + b"X-A: " + b"a" * 9_000 + b"\r\n\r\n"),
+    "one that does not end": (431, HOOK + b"X-A: " + b"a" * 9_000),
+    "a long name": (431, HOOK + b"a" * 9_000 + b": a\r\n\r\n"),
+    "large headers together": (
+        431,
+        HOOK + b"".join(b"X-%d: " % n + b"a" * 1_000 + b"\r\n" for n in range(100)),
+    ),
+    "many headers": (431, HOOK + b"".join(b"X-%d: a\r\n" % n for n in range(200)) + b"\r\n"),
+    "a long target": (414, b"POST /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+async def test_a_head_too_large_is_refused_before_its_end(edge: Edge, case: str) -> None:
+    status, raw = TOO_LARGE[case]
+    name = "headers-too-large" if status == 431 else "uri-too-long"
+    assert problem(await exchange(edge, raw)) == (status, name)
+
+
+async def test_a_malformed_request_shows_nothing_of_itself_and_logs_no_traceback(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await exchange(edge, HOOK + b"hunter2\0: a\r\n\r\n")
+    assert b"hunter2" not in answer
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_every_malformed_request_is_counted(edge: Edge) -> None:
+    for _ in range(3):
+        await exchange(edge, b"\0\r\n\r\n")
+    await edge.rejections.flush()
+    [counted] = [REJECTION.decode(each.value) for each in edge.log.on("rejections")]
+    assert (counted.tenant_id, counted.reason, counted.count) == (None, "malformed-request", 3)
+
+
+async def test_pipelined_requests_are_answered_in_order(edge: Edge) -> None:
+    other = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"
+    answers = await exchange(edge, WHOLE + other + WHOLE * 100 + last)
+    assert statuses(answers) == [202, 200, *[200] * 100, 404]
+    assert len(edge.log.on("events.received")) == 1
+
+
+async def test_a_second_signature_in_another_case_smuggles_nothing(edge: Edge) -> None:
+    for order in (SIGNED + b"x-signature: 00\r\n", b"x-signature: 00\r\n" + SIGNED):
+        raw = HOOK + LENGTH + order + CLOSE + b"\r\n" + BODY
+        assert problem(await exchange(edge, raw)) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"deflate,chunked"])
+async def test_a_compressed_transfer_is_refused(edge: Edge, coding: bytes) -> None:
+    raw = HOOK + b"Transfer-Encoding: " + coding + b"\r\n" + SIGNED + b"\r\n0\r\n\r\n"
+    assert problem(await exchange(edge, raw)) == (415, "unsupported-media")
+
+
+async def test_headers_that_trickle_in_do_not_hold_a_connection(edge: Edge) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    writer.write(HOOK + b"X-Slow: ")
+    started = time.monotonic()
+
+    async def trickle() -> None:
+        while True:
+            writer.write(b"a")
+            await asyncio.sleep(0.02)
+
+    trickling = asyncio.create_task(trickle())
+    async with asyncio.timeout(10):
+        with suppress(ConnectionResetError):  # what is sent to a closed connection resets it
+            assert await reader.read() == b""
+    trickling.cancel()
+    assert time.monotonic() - started >= 0.25
+    writer.close()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 500000\r\n", CHUNKED])
+async def test_a_body_that_trickles_in_is_a_408(framing: bytes) -> None:
+    async with running(body_seconds=0.3) as edge:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(HOOK + framing + SIGNED + b"\r\n")
+
+        async def trickle() -> None:
+            while True:
+                writer.write(b"1\r\na\r\n")
+                await asyncio.sleep(0.02)
+
+        trickling = asyncio.create_task(trickle())
+        async with asyncio.timeout(10):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            trickling.cancel()  # what is sent to a closed connection resets it, answer and all
+            answer += await reader.readuntil(b"}")
+        writer.close()
+    assert problem(answer) == (408, "slow-body")
+
+
+async def connections(edge: Edge, count: int) -> list[web.RequestHandler]:
+    """The open connections, once there are so many."""
+    async with asyncio.timeout(10):
+        while len(edge.listener.connections) != count:
+            await asyncio.sleep(0.02)
+    return edge.listener.connections
+
+
+@pytest.mark.parametrize("requests", [3, 100], ids=["few, then silent", "many"])
+async def test_who_does_not_read_its_answers_holds_no_connection(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    monkeypatch.setattr(connection, "STALLED_SECONDS", 0.3)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(("127.0.0.1", edge.port))
+        [ours] = await connections(edge, 1)
+        assert ours.transport is not None
+        ours.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * requests)
+        await connections(edge, 0)
+
+
+async def test_who_reads_its_answers_may_send_ahead_without_end(edge: Edge) -> None:
+    request = HOOK + LENGTH + SIGNED + b"X-A: " + b"a" * 2_000 + b"\r\n\r\n" + BODY
+    last = b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"
+    count = 2 * connection.MAX_AHEAD_BYTES // len(request)
+    assert statuses(await exchange(edge, request * count + last)) == [
+        202,
+        *[200] * (count - 1),
+        404,
+    ]
+
+
+async def test_requests_ahead_of_an_answer_are_held_up_to_a_bound() -> None:
+    head = HOOK + b"".join(b"X-%d: " % n + b"a" * 8_000 + b"\r\n" for n in range(7)) + b"\r\n"
+    async with running(sender=SilentLog(), deadline_seconds=60.0) as edge:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(WHOLE)
+        await connections(edge, 1)
+        with suppress(ConnectionError):
+            for _ in range(31):
+                writer.write(head)
+                await writer.drain()
+                await asyncio.sleep(0.01)  # a read of its own
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 500\r\n", CHUNKED])
+async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_no_fault(
+    edge: Edge, framing: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = disconnected()
+    with structlog.testing.capture_logs() as told:
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(HOOK + framing + SIGNED + b"Expect: 100-continue\r\n\r\n")
+        async with asyncio.timeout(10):
+            await reader.readuntil(b"100 Continue\r\n\r\n")
+            writer.write(b"5\r\nhello\r\n")
+            writer.close()
+            await edge.router.idle()
+    assert disconnected() == before + 1
+    assert told == []
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def disconnected() -> float:
+    labels = {"outcome": "disconnected"}
+    return REGISTRY.get_sample_value("tidegate_ingress_requests_total", labels) or 0.0
+
+
+def test_nobody_holds_a_connection_for_30_seconds() -> None:
+    assert KEEPALIVE_SECONDS + BODY_SECONDS + LINGERING_SECONDS < 30
+
+
+async def test_a_declared_length_above_the_cap_is_refused_without_its_body(edge: Edge) -> None:
+    for expect in (b"", b"Expect: 100-continue\r\n"):
+        raw = HOOK + b"Content-Length: 99999999\r\n" + expect + SIGNED + b"\r\n"
+        assert problem(await exchange(edge, raw)) == (413, "too-large")
+
+
+async def test_an_endless_chunked_body_is_refused_at_the_cap_and_its_connection_closed(
+    edge: Edge,
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    writer.write(HOOK + CHUNKED + SIGNED + b"\r\n")
+    piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+    async def pour() -> None:
+        while True:
+            writer.write(piece)
+            await writer.drain()
+
+    pouring = asyncio.create_task(pour())
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            await pouring
+    assert statuses(head) == [413]
+    assert b"Connection: close" in head
+    writer.close()
+
+
+JSON = b"Content-Type: application/json\r\n"
+BOMBS = {
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "a number of 100,000 digits": b'{"id":' + b"9" * 100_000 + b"}",
+    "an infinite number": b'{"id":1e400}',
+    "NaN": b'{"id":NaN}',
+    "a lone surrogate": b'{"id":"\\ud800"}',
+    "no UTF-8": b'{"id":"\xff"}',
+    "UTF-16": '{"id":"e1"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "cut off": b'{"id":"e1"',
+    "two documents": b"{}{}",
+    "nothing": b"",
+    "zeros": b"\0" * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", BOMBS)
+async def test_a_signed_body_that_is_no_json_but_says_so_is_a_400(edge: Edge, case: str) -> None:
+    body = BOMBS[case]
+    signature = b"X-Signature: " + signed(body)["X-Signature"].encode() + b"\r\n"
+    head = HOOK + b"Content-Length: %d\r\n" % len(body) + signature + JSON + CLOSE
+    assert problem(await exchange(edge, head + b"\r\n" + body)) == (400, "malformed-body")
+    assert edge.log.records == []
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_memory_stays_flat_under_hostile_bodies(edge: Edge) -> None:
+    mib = 1024 * 1024
+    bodies = [
+        b"[" * mib, b"[" + b"{}," * (mib // 3 - 2) + b"{}]", b'{"id":' + b"9" * (mib - 8) + b"}",
+        b"\0" * mib, b'["' + b"\\n" * (mib // 2 - 3) + b'"]', b"x" * (mib + 1),
+    ]  # fmt: skip
+
+    async def all_of_them() -> None:
+        for body in bodies:
+            json = {**signed(body, b"wrong"), "Content-Type": "application/json"}
+            await edge.post("/v1/hooks/acme/shop", body, json)
+            right = {**signed(body), "Content-Type": "application/json"}
+            status, _, _ = await edge.post("/v1/hooks/acme/shop", body, right)
+            assert status in {200, 202, 400, 413}
+
+    await all_of_them()
+    before = resident_bytes()
+    for _ in range(10):
+        await all_of_them()
+    assert resident_bytes() - before < 32 * mib
+
+
+ODD = {
+    "a million small values": b'{"id":"e1","a":[' + b"1," * 400_000 + b"1]}",
+    "many keys": b"{" + b",".join(b'"k%d":1' % n for n in range(60_000)) + b"}",
+    "one key many times": b"{" + b'"id":"a",' * 50_000 + b'"id":"b"}',
+    "a fraction of 100,000 digits": b'{"id":0.' + b"9" * 100_000 + b"}",
+    "an integer past 64 bits": b'{"id":18446744073709551616}',
+    "1,000 levels": b'{"id":' + b"[" * 1_000 + b"]" * 1_000 + b"}",
+    "no object": b'"text"',
+    "types that do not fit": b'{"id":{},"type":[],"subject":{},"time":{"a":1}}',
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_odd_but_valid_json_is_an_event(edge: Edge, case: str) -> None:
+    body = ODD[case]
+    status, _, _ = await edge.post("/v1/hooks/acme/shop", body, signed(body))
+    assert status == 202

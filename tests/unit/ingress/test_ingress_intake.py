@@ -1,0 +1,222 @@
+"""What is written of an event, under which key, and how much of it is held at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from support.webhooks import VAULT, MemoryLog
+
+from ingress.receive.event import Event
+from ingress.receive.intake import Intake
+from ingress.receive.key_maker import KeyMaker
+from ingress.receive.normalize import Normalized
+from ingress.receive.window import Window
+from streams.errors import Erased, KafkaUnavailable
+from streams.serde.codec import ENVELOPE, TENANT
+from streams.serde.keys import tenant_key
+from streams.serde.records import TenantRecord
+from streams.vault.data_key import CHUNK_BYTES
+from streams.vault.key_encryption import Vault
+from streams.vault.keyring import KeyBook
+
+
+def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
+    normalized = Normalized("t", None, None, "k", b"h" * 32, None, {})
+    return Event(
+        id_, b"f" * 16, None, tenant_id, "shop", normalized, 1, "text/plain", None, "", "webhook",
+        None, body,
+    )  # fmt: skip
+
+
+def intake(log: MemoryLog, **options: Any) -> Intake:
+    return Intake(log, KeyMaker(log, VAULT, log.book, 4), 4, **options)
+
+
+def bodies(log: MemoryLog) -> list[bytes]:
+    return [log.body(ENVELOPE.decode(record.value)) for record in log.on("events.received")]
+
+
+async def test_a_tenants_first_event_makes_a_key_that_the_next_ones_use() -> None:
+    log = MemoryLog()
+    kept = intake(log)
+    await asyncio.gather(*(kept.store(event(b"%d" % n, f"evt_{n}")) for n in range(20)))
+    await kept.store(event(b"later", "evt_later"))
+    [made] = log.on("tenants")
+    assert log.records[0] == made
+    assert {ENVELOPE.decode(r.value).payload_ref.key_id for r in log.on("events.received")} == {
+        TENANT.decode(made.value).id
+    }
+    assert bodies(log) == [*(b"%d" % n for n in range(20)), b"later"]
+
+
+async def test_each_tenant_has_a_key_of_its_own() -> None:
+    log = MemoryLog()
+    for tenant_id in ("acme", "bolt"):
+        await intake(log).store(event(tenant_id=tenant_id))
+    assert {TENANT.decode(r.value).tenant_id for r in log.on("tenants")} == {"acme", "bolt"}
+
+
+class SlowToWrap:
+    """A key-encryption key on another host, which answers when it is let."""
+
+    key_id = "kms/slow"
+
+    def __init__(self) -> None:
+        self.asked, self.through = threading.Event(), threading.Event()
+
+    def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
+        self.asked.set()
+        assert self.through.wait(10), "the event loop waits for it"
+        return secret
+
+    def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
+        return wrapped
+
+
+async def test_a_slow_key_encryption_key_holds_nobody_else_up() -> None:
+    slow, log = SlowToWrap(), MemoryLog()
+    vault = Vault(slow)
+    log.book = KeyBook(vault)
+    store = asyncio.create_task(Intake(log, KeyMaker(log, vault, log.book, 4), 4).store(event()))
+    while not slow.asked.is_set():
+        await asyncio.sleep(0.001)  # as everybody else's requests go on
+    slow.through.set()
+    await store
+    assert bodies(log) == [b"{}"]
+
+
+async def test_two_processes_at_once_make_two_keys_that_both_hold() -> None:
+    log = MemoryLog()
+    one, two = KeyMaker(log, VAULT, log.book, 4), KeyMaker(log, VAULT, log.book, 4)
+    for keys in (one, two):
+        key = await keys.make("acme")
+        await log.send("payloads", b"", key.seal("evt_1", 0, b"x"), partition=0)
+        assert (await asyncio.wrap_future(log.book.find("acme", key.key_id))).key_id == key.key_id
+    assert len(log.on("tenants")) == 2
+
+
+async def test_without_a_durable_key_nothing_is_sealed() -> None:
+    log = MemoryLog(down=True)
+    with pytest.raises(KafkaUnavailable):
+        await intake(log).store(event())
+    assert log.records == []
+    log.down = False
+    await intake(log).store(event())
+    assert bodies(log) == [b"{}"]
+
+
+async def test_a_key_that_is_not_read_back_seals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingress.receive.key_maker._MADE_SECONDS", 0.05)
+    log, elsewhere = MemoryLog(), MemoryLog()
+    keys = KeyMaker(log, VAULT, elsewhere.book, 4)
+    with pytest.raises(KafkaUnavailable, match="not read back"):
+        await Intake(log, keys, 4).store(event())
+    assert log.on("payloads") == []
+    assert not elsewhere.book._waiting
+
+
+async def test_one_who_gives_up_waiting_for_a_key_does_not_end_it_for_the_others() -> None:
+    class Slow(MemoryLog):
+        async def send(self, topic: str, *record: Any, **more: Any) -> int:
+            if topic == "tenants":
+                await go_on.wait()
+            return await super().send(topic, *record, **more)
+
+    go_on, log = asyncio.Event(), Slow()
+    kept = intake(log)
+    hasty = asyncio.create_task(kept.store(event(id_="evt_1")))
+    patient = asyncio.create_task(kept.store(event(id_="evt_2")))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    await asyncio.wait([hasty])
+    go_on.set()
+    await patient
+    assert len(log.on("tenants")) == 1
+    assert bodies(log) == [b"{}"]
+
+
+async def test_a_late_event_of_an_erased_tenant_brings_no_key_back() -> None:
+    """The erasure comes between the making of the key and its record, as on the real topic."""
+
+    class Erasing(MemoryLog):
+        async def send(self, topic: str, key: Any, value: Any, **more: Any) -> int:
+            if topic == "tenants" and not self.on("tenants"):
+                erasure = TENANT.encode(TenantRecord("acme", "erasure", "", True, "{}"))
+                await super().send(topic, tenant_key("acme", "erasure", ""), erasure, **more)
+            return await super().send(topic, key, value, **more)
+
+    log = Erasing()
+    with pytest.raises(Erased):
+        await intake(log).store(event())
+    assert log.on("payloads") == []
+    assert log.on("events.received") == []
+    _, made, deleted = log.on("tenants")
+    assert (made.key, deleted.value) == (deleted.key, None)
+
+
+async def test_a_body_of_25_mib_is_stored_in_50_chunks_that_open_in_order() -> None:
+    log, body = MemoryLog(), bytes(range(256)) * (25 * 4096)
+    await intake(log).store(event(body))
+    [envelope] = [ENVELOPE.decode(record.value) for record in log.on("events.received")]
+    assert envelope.payload_ref.offsets == tuple(range(50))
+    assert envelope.payload_ref.size == 25 * 1024 * 1024
+    assert bodies(log) == [body]
+
+
+async def test_an_empty_body_is_stored_without_a_chunk() -> None:
+    log = MemoryLog()
+    await intake(log).store(event(b""))
+    assert log.on("payloads") == []
+    assert bodies(log) == [b""]
+
+
+async def test_sealed_copies_are_bounded_over_all_bodies_and_everyones_turn_comes() -> None:
+    class Counting(MemoryLog):
+        held = most = 0
+
+        async def send(self, topic: str, key: Any, value: Any, **more: Any) -> int:
+            if topic != "payloads":
+                return await super().send(topic, key, value, **more)
+            self.held += len(value)
+            self.most = max(self.most, self.held)
+            await asyncio.sleep(0)
+            offset = await super().send(topic, key, value, **more)
+            self.held -= len(value)
+            return offset
+
+    log = Counting()
+    kept = intake(log, window=Window(3 * CHUNK_BYTES))
+    large, small = bytes(5 * CHUNK_BYTES), b"small"
+    await asyncio.gather(
+        *(kept.store(event(large, f"evt_{n}")) for n in range(8)), kept.store(event(small, "evt_s"))
+    )
+    assert log.most <= 3 * (CHUNK_BYTES + 28)
+    assert sorted(map(len, bodies(log))) == [5, *[5 * CHUNK_BYTES] * 8]
+
+
+async def test_who_leaves_the_queue_for_the_window_blocks_nobody_behind() -> None:
+    window = Window(10)
+    await window.enter(6)
+    large = asyncio.create_task(window.enter(8))
+    small = asyncio.create_task(window.enter(2))
+    await asyncio.sleep(0)
+    assert not window.try_enter(1)  # nobody overtakes
+    large.cancel()
+    await asyncio.wait_for(small, 10)
+    window.leave(6)
+    window.leave(2)
+    assert window.try_enter(10)
+
+
+async def test_who_is_let_in_and_cancelled_at_once_gives_its_bytes_back() -> None:
+    window = Window(10)
+    await window.enter(10)
+    waiting = asyncio.create_task(window.enter(4))
+    await asyncio.sleep(0)
+    window.leave(10)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert window.try_enter(10)

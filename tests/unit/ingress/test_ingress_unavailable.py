@@ -1,0 +1,78 @@
+"""What is answered while an event cannot be stored for certain."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import structlog
+from support.edge import Edge, running
+from support.webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
+
+from ingress.receive.receiver import Receiver
+
+
+async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:
+    async with running(wait=lambda tenant_id: None) as edge:
+        status, answer = await edge.deliver("acme", ticket("e1"))
+        assert (status, answer["detail"]) == (503, "the tenant's rate cannot be kept for now")
+
+
+async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_time(
+    edge: Edge,
+) -> None:
+    edge.log.down = True
+    body = ticket("e1")
+    path = "/v1/hooks/acme/zendesk"
+    status, answer, headers = await edge.post(path, body, zendesk_signed(body))
+    assert (status, answer["type"]) == (503, "urn:tidegate:problem:unavailable")
+    assert int(headers["Retry-After"]) > 0
+    edge.log.down = False
+    assert (await edge.deliver("acme", body))[0] == 202
+
+
+async def test_a_lost_kafka_is_told_once_and_so_is_its_return(edge: Edge) -> None:
+    with structlog.testing.capture_logs() as lines:
+        for down in (True, True, False, False):
+            edge.log.down = down
+            for number in range(2):
+                await edge.deliver("acme", ticket(f"{down}-{number}"))
+    assert [line["event"] for line in lines if "kafka" in line["event"]] == [
+        "kafka does not acknowledge: answering 503",
+        "kafka acknowledges again",
+    ]
+
+
+def test_kafka_is_waited_for_five_seconds_unless_set() -> None:
+    assert inspect.signature(Receiver).parameters["deadline_seconds"].default == 5.0
+
+
+@pytest.mark.parametrize("silent", ["payloads", "events.received"])
+async def test_without_both_acknowledgements_in_time_it_is_answered_503(silent: str) -> None:
+    async with running(deadline_seconds=0.05, sender=SilentLog(silent=silent)) as edge:
+        status, answer = await edge.deliver("acme", ticket("e1"))
+        assert (status, answer["detail"]) == (503, "no acknowledgement within the deadline")
+
+
+async def test_until_the_sources_are_known_deliveries_are_sent_back_and_it_is_not_ready(
+    edge: Edge,
+) -> None:
+    edge.sources.ready = False
+    status, _ = await edge.deliver("acme", ticket("e1"))
+    codes = {}
+    for path in ("/healthz", "/readyz"):
+        async with edge.client.get(edge.url + path) as response:
+            codes[path] = response.status
+    assert (status, codes) == (503, {"/healthz": 200, "/readyz": 503})
+
+
+async def test_a_fault_of_our_own_is_a_problem_that_shows_nothing() -> None:
+    class Broken(MemoryLog):
+        async def send(self, *args: Any, **kwargs: Any) -> int:
+            raise RuntimeError("hunter2")
+
+    async with running(sender=Broken()) as edge:
+        status, answer = await edge.deliver("acme", ticket("e1"))
+        assert (status, answer["type"]) == (500, "urn:tidegate:problem:internal")
+        assert "hunter2" not in str(answer)

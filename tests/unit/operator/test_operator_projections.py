@@ -1,0 +1,125 @@
+"""Records become rows, the last of a batch alone; what cannot be read changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.operator_cluster import make_entry, make_job, make_letter, make_quarantined
+
+from streams.errors import DecodeError
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import PROJECTIONS, Changes, project
+from streams.runtime.processor import Record
+from streams.serde.codec import (
+    DEAD_LETTER,
+    DUPLICATE,
+    HELD,
+    JOB,
+    LEDGER_ENTRY,
+    PROGRESS,
+    QUARANTINED,
+    REJECTION,
+    TENANT,
+)
+from streams.serde.keys import checkpoint_key, held_key, ledger_key, quarantine_key, tenant_key
+from streams.serde.records import Duplicate, Held, PayloadRef, Progress, Rejection, TenantRecord
+
+JOB_A = make_job()
+ENTRY = make_entry(JOB_A, "email:send/reply")
+KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
+HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
+VALUES: dict[str, tuple[bytes, bytes]] = {
+    "jobs": (b"job_a", JOB.encode(JOB_A)),
+    "jobs.held": (held_key(0, "default", "draft_reply", None), HELD.encode(HELD_JOBS)),
+    "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
+    "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
+    "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
+    "quarantine": (
+        quarantine_key("acme", "shop", KEPT.payload_hash),
+        QUARANTINED.encode(KEPT),
+    ),
+    "rejections": (
+        b"rej_1",
+        REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2)),
+    ),
+    # A fingerprint is no text: it may hold any byte, that between the parts of other keys too.
+    "duplicates": (b"\xff\0" * 8, DUPLICATE.encode(Duplicate("acme", 2, 1, 2, None))),
+    "tenants": (
+        tenant_key("acme", "tenant", ""),
+        TENANT.encode(TenantRecord("acme", "tenant", "", False, "{}")),
+    ),
+    "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), b'"text"'),
+}
+
+
+def record(topic: str, key: bytes | None, value: bytes | None) -> Record:
+    return Record(topic, 0, 0, 1, key, value)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Any:
+    opened = Database(tmp_path / "m.sqlite").open_writer()
+    yield opened
+    opened.close()
+
+
+def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
+    for changes in batch.values():
+        connection.executemany(changes.projection.upsert, changes.upserts())
+        connection.executemany(changes.projection.delete, changes.deletions())
+
+
+def test_every_followed_topic_has_a_sample_here() -> None:
+    assert set(VALUES) == set(PROJECTIONS)
+
+
+@pytest.mark.parametrize("topic", VALUES)
+def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
+    key, value = VALUES[topic]
+    table = PROJECTIONS[topic].table
+    for content, rows in ((value, 1), (value, 1), (None, 0)):
+        batch: dict[str, Changes] = {}
+        project(record(topic, key, content), batch)
+        write(connection, batch)
+        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        assert count == rows
+
+
+def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connection) -> None:
+    batch: dict[str, Changes] = {}
+    running = JOB.encode(make_job(status="running"))
+    for job_id, value in (
+        (b"job_a", JOB.encode(JOB_A)), (b"job_a", running),
+        (b"job_b", JOB.encode(make_job("job_b"))), (b"job_b", None),
+    ):  # fmt: skip
+        project(record("jobs", job_id, value), batch)
+    write(connection, batch)
+    assert connection.execute("SELECT job_id, status FROM jobs").fetchall() == [
+        ("job_a", "running")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value"),
+    [
+        ("jobs", b"job_a", b""),
+        ("jobs", b"job_a", b"\0\0\0\0\1rest"),
+        ("jobs", b"\xff", None),
+        ("ledger", b"one part", None),
+        ("jobs.held", b"one\0default\0t\0", None),
+        ("dispatcher.checkpoints.changelog", b"job_a", b"1"),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"{"),
+        ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", b"1"),
+        ("tenants", b"acme", None),
+    ],
+)
+def test_what_cannot_be_read_leaves_the_batch_as_it_was(
+    topic: str, key: bytes, value: bytes | None
+) -> None:
+    batch: dict[str, Changes] = {}
+    with pytest.raises(DecodeError):
+        project(record(topic, key, value), batch)
+    assert not any(changes.rows for changes in batch.values())

@@ -1,0 +1,322 @@
+"""Lists: newest first, whole over pages while jobs arrive, one tenant's alone (G3)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.operator_cluster import make_entry, make_job, make_letter
+
+from streams.operator.read_model import (
+    letter_queries,
+    paging,
+    queries,
+    replay_queries,
+    waiting_queries,
+)
+from streams.operator.read_model.cursor import Cursor, parse_cursor
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.read_model.queries import JobFilter
+from streams.runtime.processor import Record
+from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
+from streams.serde.ids import fingerprint
+from streams.serde.keys import checkpoint_key
+from streams.serde.records import (
+    TERMINAL,
+    DeadLetter,
+    Duplicate,
+    EventInfo,
+    Job,
+    JobStatus,
+    LedgerEntry,
+)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = Database(tmp_path / "m.sqlite").open_writer()
+    yield opened
+    opened.close()
+
+
+CODECS: dict[type, tuple[str, Any]] = {
+    Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY), DeadLetter: ("dlq", DEAD_LETTER),
+}  # fmt: skip
+
+
+def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter) -> None:
+    batch: dict[str, Changes] = {}
+    for value in values:
+        topic, codec = CODECS[type(value)]
+        project(Record(topic, 0, 0, 0, b"", codec.encode(value)), batch)
+    write(connection, batch)
+
+
+def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
+    for changes in batch.values():
+        connection.executemany(changes.projection.upsert, changes.upserts())
+
+
+def all_pages(connection: sqlite3.Connection, only: JobFilter, limit: int) -> list[str]:
+    seen, cursor = [], None
+    while True:
+        page = queries.jobs_page(connection, only, limit, cursor)
+        assert len(page.items) <= limit
+        seen += [each["job_id"] for each in page.items]
+        assert len(seen) == len(set(seen)), "a page repeats a job"
+        if page.next is None:
+            return seen
+        cursor = parse_cursor(str(page.next))
+
+
+def test_pages_show_every_job_once_newest_first(connection: sqlite3.Connection) -> None:
+    # Five share a moment: the id decides between them.
+    jobs = [make_job(f"job_{n:02}", created_at=1_000 + n // 5) for n in range(23)]
+    fold(connection, *jobs)
+    expected = [f"job_{n:02}" for n in reversed(range(23))]
+    for limit in (1, 5, 22, 23, 24):
+        assert all_pages(connection, JobFilter(), limit) == expected
+
+
+def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection) -> None:
+    fold(connection, *(make_job(f"job_{n}", created_at=n) for n in range(6)))
+    first = queries.jobs_page(connection, JobFilter(), 3, None)
+    fold(connection, *(make_job(f"job_new{n}", created_at=100 + n) for n in range(4)))
+    second = queries.jobs_page(connection, JobFilter(), 3, first.next)
+    assert [each["job_id"] for each in second.items] == ["job_2", "job_1", "job_0"]
+    assert second.next is None
+
+
+@pytest.mark.parametrize("large", ["record", "effects"])
+def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, large: str
+) -> None:
+    monkeypatch.setattr(paging, "PAGE_BYTES", 10_000)
+    text = json.dumps("x" * 4_000)
+    in_record = {"input": text} if large == "record" else {}
+    jobs = [make_job(f"job_{n}", created_at=n, **in_record) for n in range(7)]
+    fold(connection, *jobs, make_job("job_8", created_at=8, input=json.dumps("x" * 90_000)))
+    if large == "effects":
+        fold(connection, *(make_entry(job, "a/1", result=text) for job in jobs))
+    expected = ["job_8", *(f"job_{n}" for n in reversed(range(7)))]
+    assert all_pages(connection, JobFilter(), 200) == expected
+    first = queries.jobs_page(connection, JobFilter(), 200, Cursor(7, ""))
+    assert len(first.items) == 2
+
+
+def test_filters_combine(connection: sqlite3.Connection) -> None:
+    fold(
+        connection,
+        make_job("a1", "acme", status="dead", type="t1"),
+        make_job("a2", "acme", status="dead", type="t2"),
+        make_job("a3", "acme", status="running", type="t1"),
+        make_job("g1", "globex", status="dead", type="t1"),
+    )
+    assert all_pages(connection, JobFilter("acme", "dead", "t1"), 10) == ["a1"]
+    assert all_pages(connection, JobFilter("acme", "dead"), 10) == ["a2", "a1"]
+    assert all_pages(connection, JobFilter(status="dead", type="t1"), 10) == ["g1", "a1"]
+    assert all_pages(connection, JobFilter(tenant_id=""), 10) == []
+
+
+def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection) -> None:
+    ours, theirs = make_job("job_a", "acme", scope="s"), make_job("job_g", "globex", scope="s")
+    fold(
+        connection, ours, theirs, make_letter(ours), make_letter(theirs),
+        make_entry(ours, "email/x", result='"ours"'),
+        make_entry(theirs, "email/x", result='"theirs"'),
+    )  # fmt: skip
+    for tenant, job_id, result in (("acme", "job_a", "ours"), ("globex", "job_g", "theirs")):
+        (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
+        assert shown["job_id"] == job_id
+        assert [effect["result"] for effect in shown["effects"]] == [result]
+        letters, _ = letter_queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
+        assert [letter["id"] for letter in letters] == [job_id]
+
+
+def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", "acme"))
+    connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 1, '50')")
+    shown = queries.shown_job(connection, "job_a")
+    assert shown is not None
+    assert shown["progress"] is None
+
+
+def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", incarnation=2))
+    batch: dict[str, Changes] = {}
+    steps = [(1, "old", 1), (2, "b", 5), (2, "a", 6), (10, "x", 1)]
+    for incarnation, name, at in steps:
+        key = checkpoint_key("job_a", incarnation, name)
+        project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, b"1"), batch)
+    write(connection, batch)
+    shown = queries.shown_job(connection, "job_a")
+    assert shown is not None
+    assert [step["name"] for step in shown["steps"]] == ["b", "a"]
+
+
+def test_effects_at_stake_are_those_of_the_whole_family_of_replays(
+    connection: sqlite3.Connection,
+) -> None:
+    root = make_job("root")
+    middle = make_job("middle", replay_of="root")
+    leaf, other = make_job("leaf", replay_of="middle"), make_job("other")
+    theirs = make_job("theirs", "globex", replay_of="root", scope="root.1")
+    fold(
+        connection, root, middle, leaf, other, theirs,
+        make_entry(root, "mail", status="done"), make_entry(root, "lookup", status="failed"),
+        make_entry(middle, "refund", status="claimed"), make_entry(leaf, "sms", status="unknown"),
+        make_entry(other, "call", status="done"), make_entry(theirs, "theirs", status="done"),
+    )  # fmt: skip
+    for job in (root, middle, leaf):
+        begun = replay_queries.begun_effects(connection, job)
+        assert {entry.action for entry in begun} == {"mail", "refund", "sms"}, job.job_id
+    assert [e.action for e in replay_queries.begun_effects(connection, theirs)] == ["theirs"]
+    # A ring of replays, which nobody makes, ends all the same.
+    fold(connection, make_job("root", replay_of="leaf"))
+    assert len(replay_queries.begun_effects(connection, root)) == 3
+
+
+@pytest.mark.parametrize("status", get_args(JobStatus))
+def test_a_scope_is_shared_with_a_live_job_of_the_same_tenant_alone(
+    connection: sqlite3.Connection, status: JobStatus
+) -> None:
+    job = make_job("job_a", scope="s")
+    fold(
+        connection, job, make_job("job_b", scope="s", status=status),
+        make_job("job_g", "globex", scope="s"), make_job("job_c", scope="t"),
+    )  # fmt: skip
+    found = replay_queries.sharing(connection, job)
+    assert (found is None) == (status in TERMINAL)
+    assert found is None or found.job_id == "job_b"
+
+
+def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Connection) -> None:
+    job = make_job("job_a", status="dead")
+    fold(
+        connection, job, make_letter(job, replayed_as="r2"), make_job("r1", replay_of="job_a"),
+        make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000),
+        make_job("r3", "globex", replay_of="job_a"),
+    )  # fmt: skip
+    ((shown,), _) = letter_queries.dead_letters_page(connection, {}, 10, None)
+    assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
+    assert [(each["job_id"], each["status"]) for each in shown["replays"]] == [
+        ("r2", "succeeded"), ("r1", "pending"),
+    ]  # fmt: skip
+
+
+def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -> None:
+    fold(connection, *(make_job(f"job_{n}", created_at=9 - n) for n in range(5)))
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    wanted = waiting_queries.Waiting("draft_reply", "gpu", None)
+    first = waiting_queries.selected(connection, wanted, 2, None)
+    connection.set_trace_callback(None)
+    second = waiting_queries.selected(connection, wanted, 9, first.next)
+    assert [id_ for id_, _ in (*first.jobs, *second.jobs)] == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
+    assert (first.matched, second.matched, second.next) == (5, 3, None)
+    for statement in statements:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+        text = " ".join(row[3] for row in plan)
+        assert "jobs_waiting" in text
+        assert "TEMP B-TREE" not in text
+
+
+EVENT = EventInfo(
+    "evt_1", "zendesk", "ticket", None, None, 1, "application/json", None, None, "t1", {}
+)
+
+
+def fold_duplicates(connection: sqlite3.Connection, key: bytes, counted: Duplicate) -> None:
+    batch: dict[str, Changes] = {}
+    project(Record("duplicates", 0, 0, 0, key, DUPLICATE.encode(counted)), batch)
+    write(connection, batch)
+
+
+def shown_duplicates(connection: sqlite3.Connection, job: Job) -> object:
+    fold(connection, job)
+    shown = queries.shown_job(connection, job.job_id)
+    assert shown is not None
+    return shown["duplicates"]
+
+
+def test_a_job_shows_how_often_and_when_last_its_event_came_again(
+    connection: sqlite3.Connection,
+) -> None:
+    job = make_job(event=EVENT, event_time=1_000)
+    assert shown_duplicates(connection, job) is None
+    assert shown_duplicates(connection, make_job(event=None)) is None
+    key = fingerprint("acme", "zendesk", "t1")
+    for count, at in ((1, 1_500), (2, 2_000)):
+        fold_duplicates(connection, key, Duplicate("acme", count, 1_000, at, "evt_2"))
+    assert shown_duplicates(connection, job) == {"count": 2, "last_at": "1970-01-01T00:00:02.000Z"}
+
+
+def test_a_jobs_duplicates_are_those_of_its_own_window_and_tenant(
+    connection: sqlite3.Connection,
+) -> None:
+    fold_duplicates(
+        connection, fingerprint("acme", "zendesk", "t1"), Duplicate("acme", 3, 500, 900, None)
+    )
+    later = make_job(event=EVENT, event_time=1_000, incarnation=2)
+    assert shown_duplicates(connection, later) is None, "of the window before"
+    replay = make_job("job_r", event=EVENT, event_time=1_000, replay_of="job_a")
+    assert shown_duplicates(connection, replay) is not None
+    theirs = make_job("job_g", "globex", event=EVENT, event_time=0)
+    assert shown_duplicates(connection, theirs) is None
+    foreign = fingerprint("globex", "zendesk", "t1")
+    fold_duplicates(connection, foreign, Duplicate("acme", 9, 500, 2_000, None))
+    assert shown_duplicates(connection, theirs) is None, "another tenant's record under its key"
+
+
+def test_duplicates_are_listed_newest_first_a_tenants_alone(connection: sqlite3.Connection) -> None:
+    for n, tenant in enumerate(("acme", "globex", "acme", "acme")):
+        fold_duplicates(connection, bytes([n] * 16), Duplicate(tenant, 1, 1, 10 + n, None))
+    first, after = queries.duplicates_page(connection, "acme", 2, None)
+    assert [(key[:2], each.last_at) for key, each in first] == [("03", 13), ("02", 12)]
+    second, end = queries.duplicates_page(connection, "acme", 2, after)
+    assert ([key[:2] for key, _ in second], end) == (["00"], None)
+    everyone, _ = queries.duplicates_page(connection, None, 9, None)
+    assert [key[:2] for key, _ in everyone] == ["03", "02", "01", "00"]
+
+
+LISTS = {
+    "all": ("", "jobs_newest"),
+    "a tenant's": ("WHERE tenant_id = 'a'", "jobs_of_tenant"),
+    "a tenant's by status": (
+        "WHERE tenant_id = 'a' AND status = 'dead'", "jobs_of_tenant_by_status"
+    ),
+    "by status": ("WHERE status = 'dead'", "jobs_by_status"),
+    "by type": ("WHERE type = 't'", "jobs_by_type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_every_list_walks_an_index_and_sorts_nothing(
+    connection: sqlite3.Connection, case: str
+) -> None:
+    where, index = LISTS[case]
+    plan = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT created_at, job_id, record FROM jobs "
+        f"{where} ORDER BY created_at DESC, job_id DESC LIMIT 51"
+    ).fetchall()
+    text = " ".join(row[3] for row in plan)
+    assert f"{index} " in text or text.endswith(index)
+    assert "TEMP B-TREE" not in text
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.text().filter(lambda t: t.isascii()))
+def test_a_cursor_comes_back_as_it_went(at: int, id_: str) -> None:
+    assert parse_cursor(str(Cursor(at, id_))) == Cursor(at, id_)
+
+
+@pytest.mark.parametrize("text", ["", "x", "W10", "WzEsMl0", "e30", "é", "bnVsbA", "WyIxIiwiYSJd"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        parse_cursor(text)

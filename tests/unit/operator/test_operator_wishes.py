@@ -1,0 +1,165 @@
+"""What a person decides reaches the dispatcher, or is refused for what is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from support.operator_cluster import make_entry, make_job
+from support.webhooks import tenant
+from yarl import URL
+
+from streams.operator.http import dead_letters as api_dead_letters
+from streams.operator.http import effects as api_effects
+from streams.operator.http import jobs as api_jobs
+from streams.operator.http.app_state import PARTS, Parts
+from streams.operator.http.gate import problems
+from streams.operator.http.job_request import JobRequest
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.turns import Turns
+from streams.runtime.processor import Record
+from streams.serde.codec import JOB, LEDGER_ENTRY
+from streams.serde.ids import replay_job_id, submitted_job_id
+from streams.serde.records import CommandBody, Job, LedgerEntry, Settle
+from streams.topology.load import load
+
+
+class Desk:
+    """Parts over a read model; `coming` is what it shows once it has caught up."""
+
+    home = Parts.home
+
+    def __init__(self, rows: sqlite3.Connection) -> None:
+        self.rows, self.topology, self.turns = rows, load(), Turns()
+        self.coming: list[Job | LedgerEntry] = []
+        self.sent: list[CommandBody] = []
+
+    def fold(self, *values: Job | LedgerEntry) -> None:
+        batch: dict[str, Changes] = {}
+        for each in values:
+            topic, value = (
+                ("jobs", JOB.encode(each))
+                if isinstance(each, Job)
+                else ("ledger", LEDGER_ENTRY.encode(each))
+            )
+            project(Record(topic, 0, 0, 0, b"", value), batch)
+        for changes in batch.values():
+            self.rows.executemany(changes.projection.upsert, changes.upserts())
+
+    async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        return query(self.rows)
+
+    async def once(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
+        return query(self.rows)
+
+    async def recent(self, *_: Any) -> None:
+        self.fold(*self.coming)
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+        self.sent.append(body)
+        return len(self.sent)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    rows = Database(tmp_path / "m.sqlite").open_writer()
+    yield Desk(rows)
+    rows.close()
+
+
+@pytest.fixture
+async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
+    app = web.Application(middlewares=[problems])
+    app[PARTS] = desk  # type: ignore[misc]
+    app.add_routes(api_effects.routes)
+    app.add_routes(api_jobs.routes)
+    app.add_routes(api_dead_letters.routes)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+def settlement(action: str) -> URL:
+    return URL(f"/v1/jobs/job_a/effects/{action}/settle", encoded=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "quoted"), [("two\nlines", "two%0Alines"), ("a/settle", "a%2Fsettle"), ("%", "%25")]
+)
+async def test_an_effect_is_settled_whatever_its_key(
+    desk: Desk, api: TestClient[Any, Any], key: str, quoted: str
+) -> None:
+    job = make_job("job_a", status="needs_review")
+    desk.fold(job, make_entry(job, f"refund/{key}", status="review"))
+    body = {"status": "not_done", "note": "asked the bank"}
+    answer = await api.post(settlement(f"refund%2F{quoted}"), json=body)
+    assert answer.status == 202, await answer.text()
+    (settle,) = desk.sent
+    assert isinstance(settle, Settle)
+    assert settle.action == f"refund/{key}"
+
+
+async def test_a_result_nested_deeper_than_can_be_kept_is_refused(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    job = make_job("job_a", status="needs_review")
+    desk.fold(job, make_entry(job, "refund/1", status="review"))
+    body: dict[str, Any] = {"status": "done", "note": "asked the bank", "result": 1}
+    for _ in range(300):
+        body["result"] = [body["result"]]
+    answer = await api.post(settlement("refund%2F1"), json=body)
+    told = await answer.json()
+    assert (answer.status, told["errors"][0]["field"]) == (422, "result")
+    assert desk.sent == []
+
+
+async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_same_one(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    """That one may have been killed before it answered, and the read model be a little late."""
+    old, new_id = make_job("job_a", status="dead"), replay_job_id("acme", "job_a", "k1")
+    desk.fold(old)
+    made = make_job(new_id, scope=old.scope, replay_of="job_a", replay_note="mended")
+    desk.coming = [replace(old, replayed_as=new_id), made]
+    answer = await api.post(
+        "/v1/dlq/job_a/replay", json={"incident_note": "mended"}, headers={"Idempotency-Key": "k1"}
+    )
+    told = await answer.json()
+    assert (answer.status, told.get("job_id"), desk.sent) == (202, new_id, []), told
+    another = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
+    assert (another.status, (await another.json())["type"].rpartition(":")[2]) == (
+        409, "already-replayed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [b"another body", None])
+async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_waits(
+    desk: Desk, api: TestClient[Any, Any], before: bytes | None
+) -> None:
+    """No dispatcher has taken it yet: it is neither refused nor done, and will be a job."""
+    request = JobRequest(type="t")
+    over = make_job(
+        submitted_job_id("acme", "k1"), status="succeeded", event_time=1,
+        request_hash=before or request.request_hash(),
+    )  # fmt: skip
+    desk.fold(over)
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', ?)", tenant("acme")[1:])
+    told = await submit(api)
+    assert told == (503, "urn:tidegate:problem:not-shown")
+    assert await submit(api) == told, "it may be sent again"
+    desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.request_hash()))
+    assert await submit(api) == (202, over.type)
+
+
+async def submit(api: TestClient[Any, Any]) -> tuple[int, str]:
+    """Status and type of an answer."""
+    answer = await api.post(
+        "/v1/tenants/acme/jobs", json={"type": "t"}, headers={"Idempotency-Key": "k1"}
+    )
+    return answer.status, (await answer.json())["type"]

@@ -1,0 +1,439 @@
+"""The broker's time: from what it appends, over a clock that no one sets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+from support.counting import counting_stage, counting_topology
+
+from streams import ledger
+from streams.errors import ClockStepped, ConfigError, TidegateError
+from streams.runtime import broker_time
+from streams.runtime.broker_time import STEP_MS, BrokerClock
+from streams.runtime.clock_memory import ClockMemory
+from streams.runtime.runner import StageLoop
+from streams.runtime.time_estimate import DRIFT, Estimate, Reading
+from streams.settings import Settings
+
+BROKER_MS = 1_750_000_000_000
+HOUR = 3_600_000
+NOWHERE = Path("/nowhere/clock")
+
+
+class Broker:
+    """A broker and a machine, whose clocks a test moves; `boot` counts seconds, the rest is in ms.
+
+    A record is appended after `there`, and acknowledged `back` later.
+    """
+
+    def __init__(self) -> None:
+        self.boot_ms = 5_000.0
+        self.ahead_ms = BROKER_MS - self.boot_ms
+        self.there, self.back = 1.0, 1.0
+        self.kind = TIMESTAMP_LOG_APPEND_TIME
+        self.refusal: KafkaError | None = None
+        self.produced: list[str] = []
+        self._delivered: Callable[[Any, Any], None] | None = None
+
+    @property
+    def now(self) -> float:
+        return self.boot_ms + self.ahead_ms
+
+    def boot(self) -> float:
+        return self.boot_ms / 1000
+
+    def clock(self, topic: str = "clock", memory: Path = NOWHERE) -> BrokerClock:
+        """A clock of this machine that asks this broker."""
+        remembering = ClockMemory(memory, boot_id=memory.parent.parent / "boot_id")
+        return BrokerClock(cast(Producer, self), topic, "counting", remembering, self.boot)
+
+    def produce(self, topic: str, value: bytes, key: str, partition: int, on_delivery: Any) -> None:
+        if self.refusal is not None and self.refusal.code() == KafkaError._QUEUE_FULL:
+            raise KafkaException(self.refusal)
+        self.produced.append(topic)
+        self._delivered = on_delivery
+
+    def poll(self, timeout: float) -> None:
+        assert self._delivered is not None
+        self.boot_ms += self.there
+        at = int(self.now)
+        self.boot_ms += self.back
+        self._delivered(self.refusal, SimpleNamespace(timestamp=lambda: (self.kind, at)))
+
+    def passes(self, ms: float) -> None:
+        self.boot_ms += ms
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def clock(broker: Broker) -> BrokerClock:
+    found = broker.clock("t-clock")
+    found.read()
+    return found
+
+
+def test_the_time_is_the_brokers_less_at_most_a_round_trip(
+    broker: Broker, clock: BrokerClock
+) -> None:
+    assert broker.produced == ["t-clock"]
+    assert 0 <= broker.now - clock.now() <= 2 + 1
+
+
+@pytest.mark.parametrize("step", [-12 * HOUR, 12 * HOUR])
+def test_a_step_of_the_wall_clock_changes_nothing(
+    broker: Broker, clock: BrokerClock, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = time.time()
+    before = clock.now()
+    monkeypatch.setattr(time, "time", lambda: wall + step / 1000)
+    monkeypatch.setattr(time, "time_ns", lambda: int(wall * 1e9) + step * 1_000_000)
+    assert clock.now() == before
+    broker.passes(10_000)
+    clock.read()
+    assert 0 <= broker.now - clock.now() <= 3
+    clock.check()
+
+
+def test_a_suspended_machine_finds_the_time_as_it_is(broker: Broker, clock: BrokerClock) -> None:
+    """The boot clock goes on meanwhile; the next reading agrees with it."""
+    broker.passes(8 * HOUR)
+    assert 0 <= broker.now - clock.now() <= 8 * HOUR * DRIFT + 3
+    clock.read()
+    assert 0 <= broker.now - clock.now() <= 3
+
+
+def test_while_the_broker_is_away_the_time_goes_on(broker: Broker, clock: BrokerClock) -> None:
+    broker.refusal = KafkaError(KafkaError._MSG_TIMED_OUT)
+    before = clock.now()
+    for _ in range(6):
+        broker.passes(10_000)
+        clock.read()
+    assert 60_000 * (1 - DRIFT) - 1 <= clock.now() - before <= 60_000 + 12
+    clock.check()
+
+
+@pytest.mark.parametrize(("step", "told"), [(12 * HOUR, "+43200.0 s"), (-12 * HOUR, "-43200.0 s")])
+def test_a_step_of_the_brokers_clock_is_told_and_not_followed(
+    broker: Broker, clock: BrokerClock, step: int, told: str
+) -> None:
+    before = clock.now()
+    broker.ahead_ms += step
+    with pytest.raises(ClockStepped) as stepped:
+        clock.read()
+    assert f"the broker's clock moved by {told}" in str(stepped.value)
+    assert "Mend the time service of the brokers" in str(stepped.value)
+    assert 0 <= clock.now() - before <= 3
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """Where a process keeps what it knows of the time, on a machine that names its boots."""
+    (tmp_path / "boot_id").write_text("one\n")
+    return tmp_path / "state" / "clock"
+
+
+@pytest.mark.parametrize("step", [-12 * HOUR, 12 * HOUR])
+def test_a_step_is_not_forgotten_by_starting_again(broker: Broker, memory: Path, step: int) -> None:
+    """Something starts the stage at once: that alone must not make the new time the right one."""
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += step
+    for _ in range(2):
+        broker.passes(60_000)
+        with pytest.raises(ClockStepped, match=f"delete {memory} and start it"):
+            broker.clock(memory=memory).read()
+
+
+def test_a_clock_that_was_mended_is_believed_again(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += 12 * HOUR
+    with pytest.raises(ClockStepped):
+        broker.clock(memory=memory).read()
+    broker.passes(HOUR)
+    broker.ahead_ms -= 12 * HOUR
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+def test_a_new_process_does_not_run_behind_the_one_before(broker: Broker, memory: Path) -> None:
+    before = broker.clock(memory=memory)
+    before.read()
+    latest = before.now()
+    broker.ahead_ms -= 800
+    again = broker.clock(memory=memory)
+    again.read()
+    assert latest <= again.now() <= latest + 3
+
+
+def test_who_deletes_what_was_kept_takes_the_time_as_it_is(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    broker.ahead_ms += 12 * HOUR
+    memory.unlink()
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+def test_after_another_boot_what_was_kept_says_nothing(broker: Broker, memory: Path) -> None:
+    broker.clock(memory=memory).read()
+    (memory.parent.parent / "boot_id").write_text("two")
+    broker.boot_ms, broker.ahead_ms = HOUR, broker.ahead_ms - 12 * HOUR
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+@pytest.mark.parametrize(
+    "kept", ["", "[]", "{}", '{"boot": "one", "low": "x"}', '{"boot": "one", "at": 1}']
+)
+def test_a_damaged_memory_is_none(broker: Broker, memory: Path, kept: str) -> None:
+    memory.parent.mkdir()
+    memory.write_text(kept)
+    broker.clock(memory=memory).read()
+    assert '"boot": "one"' in memory.read_text()
+
+
+def test_what_is_not_yet_over_was_kept_by_another_clock(broker: Broker, memory: Path) -> None:
+    """A container may have a boot clock of its own."""
+    broker.passes(HOUR)
+    broker.clock(memory=memory).read()
+    broker.boot_ms, broker.ahead_ms = 1_000, broker.ahead_ms + 12 * HOUR
+    again = broker.clock(memory=memory)
+    again.read()
+    assert 0 <= broker.now - again.now() <= 3
+
+
+def test_a_clock_that_is_set_bit_by_bit_has_stepped_as_well(
+    broker: Broker, clock: BrokerClock
+) -> None:
+    def creeps() -> None:
+        for _ in range(20):
+            broker.passes(10_000)
+            broker.ahead_ms += 0.9 * STEP_MS
+            clock.read()
+
+    with pytest.raises(ClockStepped):
+        creeps()
+    assert broker.now - clock.now() < 2 * STEP_MS
+
+
+def test_brokers_that_lead_in_turn_make_no_step(broker: Broker, clock: BrokerClock) -> None:
+    for turn in range(40):
+        broker.passes(10_000)
+        broker.ahead_ms += 3_000 if turn % 2 else -3_000
+        clock.read()
+        assert abs(broker.now - clock.now()) <= 3_100
+
+
+@pytest.mark.parametrize("ppm", [-400, -50, 50, 400])
+def test_drift_is_followed(broker: Broker, clock: BrokerClock, ppm: int) -> None:
+    for _ in range(10_000):
+        broker.passes(10_000)
+        broker.ahead_ms += 10_000 * ppm / 1e6
+        clock.read()
+        assert 0 <= broker.now - clock.now() <= 3 + 10_000 * DRIFT
+
+
+def test_a_correction_back_is_waited_out(broker: Broker, clock: BrokerClock) -> None:
+    before = clock.now()
+    broker.ahead_ms -= 800
+    clock.read()
+    assert clock.now() == before, "it ran backwards"
+    broker.passes(700)
+    assert clock.now() == before, "it ran on before the broker's time was reached"
+    broker.passes(200)
+    assert before < clock.now() <= broker.now
+
+
+def test_a_slow_answer_is_not_believed(broker: Broker, clock: BrokerClock) -> None:
+    broker.passes(10_000)
+    broker.back = 5_001
+    with capture_logs() as logs:
+        clock.read()
+    assert 0 <= broker.now - clock.now() <= 15_003 * DRIFT + 3
+    assert logs == []
+
+
+def test_a_slow_answer_is_not_believed_at_the_start_either(broker: Broker) -> None:
+    broker.back = 5_001
+    clock = broker.clock()
+    clock.read()
+    with pytest.raises(TidegateError, match="not known yet"):
+        clock.now()
+
+
+def test_of_two_answers_the_quicker_one_decides(broker: Broker) -> None:
+    broker.there, broker.back = 40, 2_000
+    clock = broker.clock()
+    clock.read()
+    assert 2_000 <= broker.now - clock.now() <= 2_001
+    broker.back = 1
+    clock.read()
+    assert 0 <= broker.now - clock.now() <= 3
+    broker.there, broker.back = 40, 2_000
+    clock.read()
+    assert 0 <= broker.now - clock.now() <= 5
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.floats(0, 600_000),  # ms that pass
+            st.floats(-DRIFT / 2, DRIFT / 2),  # drift meanwhile
+            st.floats(-400, 400),  # a correction of the broker's clock, in ms
+            st.floats(0, 3_000),  # to the broker
+            st.floats(0, 3_000),  # and back
+        ),
+        max_size=20,
+    )
+)
+def test_it_never_runs_backwards_whatever_the_broker_says(
+    steps: list[tuple[float, float, float, float, float]],
+) -> None:
+    """Nor is it ahead of the broker by more than the broker's clock was ever put back."""
+    broker = Broker()
+    clock = broker.clock()
+    clock.read()
+    latest, put_back = clock.now(), 0.0
+    for passed, drift, correction, broker.there, broker.back in steps:
+        broker.passes(passed)
+        broker.ahead_ms += passed * drift + correction
+        put_back += max(0.0, -correction)
+        for reads in range(2):
+            if reads:
+                clock.read()
+            assert latest <= clock.now() <= broker.now + put_back
+            latest = clock.now()
+
+
+@given(
+    readings=st.lists(
+        st.tuples(st.floats(0, 60_000), st.floats(-DRIFT, DRIFT), st.floats(0, 4_000)), max_size=30
+    )
+)
+def test_a_broker_that_only_drifts_is_never_overtaken_and_never_suspected(
+    readings: list[tuple[float, float, float]],
+) -> None:
+    broker = Broker()
+    clock = broker.clock()
+    clock.read()
+    for passed, drift, broker.back in readings:
+        broker.passes(passed)
+        broker.ahead_ms += passed * drift
+        assert clock.now() <= broker.now
+        clock.read()
+        assert clock.now() <= broker.now
+        assert broker.now - clock.now() <= 4_003 + 64_000 * DRIFT * 2
+
+
+def test_without_a_reading_there_is_no_time(broker: Broker) -> None:
+    clock = broker.clock()
+    with pytest.raises(TidegateError, match="not known yet"):
+        clock.now()
+
+
+def test_a_topic_without_append_times_is_refused(broker: Broker) -> None:
+    broker.kind = TIMESTAMP_CREATE_TIME
+    clock = broker.clock()
+    with pytest.raises(ConfigError, match=r"LogAppendTime\. Run `tidegate topology apply`"):
+        clock.read()
+
+
+@pytest.mark.parametrize("code", [KafkaError._MSG_TIMED_OUT, KafkaError._QUEUE_FULL])
+def test_a_broker_that_is_not_heard_is_told_once_and_waited_for(
+    broker: Broker, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_time, "_RETRY_SECONDS", 0.001)
+    broker.refusal = KafkaError(code)
+    asked = []
+
+    def pause() -> bool:
+        asked.append(True)
+        if len(asked) == 5:
+            broker.refusal = None
+        time.sleep(0.001)
+        return False
+
+    with (
+        capture_logs() as logs,
+        broker.clock() as clock,
+    ):
+        assert clock.awaited(pause)
+        assert clock.now() <= broker.now
+    assert [line["event"] for line in logs] == ["the broker's time cannot be read: trying on"]
+
+
+def test_the_wait_for_the_first_reading_can_be_given_up(broker: Broker) -> None:
+    broker.refusal = KafkaError(KafkaError._MSG_TIMED_OUT)
+    with broker.clock() as clock:
+        assert not clock.awaited(lambda: True)
+
+
+def test_the_stage_ends_with_what_its_clock_found(broker: Broker) -> None:
+    """Found on the clock's own thread, raised on the stage's; the thread ends."""
+    broker.kind = TIMESTAMP_CREATE_TIME
+    clock = broker.clock()
+    with clock, pytest.raises(ConfigError, match="LogAppendTime"):
+        clock.awaited(lambda: False)
+    assert not any(thread.name == "broker clock" for thread in threading.enumerate())
+
+
+def test_a_stage_whose_clock_stepped_closes_its_state_and_processes_nothing(
+    tmp_path: Path,
+) -> None:
+    def stepped() -> None:
+        raise ClockStepped("moved")
+
+    settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
+    loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
+    done: list[str] = []
+    loop._connect = lambda _: done.append("connected")
+    loop._round = loop._stop.set
+    loop._assignment = loop._source = SimpleNamespace(close=lambda: done.append("closed"))
+    loop._clock = SimpleNamespace(check=stepped)
+    with pytest.raises(ClockStepped):
+        loop._serve({})
+    assert done == ["connected", "closed", "closed"]
+
+
+def test_a_wall_clock_that_is_off_is_shown(
+    broker: Broker, clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: broker.now / 1000 + 43_200)
+    clock.read()
+    shown = REGISTRY.get_sample_value(
+        "tidegate_stage_wall_clock_ahead_seconds", {"stage": "counting"}
+    )
+    assert shown == pytest.approx(43_200, abs=0.1)
+
+
+def test_what_the_clock_lets_pass_is_within_the_margin_of_the_ledgers_keys() -> None:
+    assert STEP_MS + broker_time._PATIENCE_MS < ledger._KEY_MARGIN_MS / 2
+
+
+def test_two_readings_bound_the_time_together() -> None:
+    early = Reading(sent=0, answered=100, appended=1_090)  # 990 to 1091 ahead
+    late = Reading(sent=100, answered=200, appended=1_110)  # 910 to 1011 ahead
+    both = Estimate.first(early).after(late)
+    assert (both.low, both.high) == pytest.approx((990, 1_011), abs=0.1)

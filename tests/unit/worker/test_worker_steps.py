@@ -1,0 +1,188 @@
+"""A step runs once a job; its value is what JSON gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from support.leasing import bench
+
+from streams import App, Context
+from streams.errors import LeaseLost
+from streams.serde.records import Checkpoint, Ended
+from streams.worker.handler.values import MAX_BYTES
+
+
+async def ended_of(handler: Any, **lease: Any) -> tuple[Ended, list[Checkpoint]]:
+    app = App("test")
+    app.job("job")(handler)
+    async with bench(app) as at:
+        ended = await at.ended(at.give(**lease))
+        return ended, at.bodies(Checkpoint)
+
+
+async def test_a_value_is_kept_before_the_step_returns_and_reads_as_json() -> None:
+    async def handler(ctx: Context) -> Any:
+        return [
+            await ctx.step("draft", lambda a, *, b: (a, b), 1, b=2),
+            await ctx.step("d2", nothing),
+        ]
+
+    async def nothing() -> None: ...
+
+    ended, kept = await ended_of(handler)
+    assert ended.result == "[[1,2],null]"
+    assert [(c.name, c.value) for c in kept] == [("draft", "[1,2]"), ("d2", "null")]
+
+
+async def test_a_kept_step_is_not_run_again() -> None:
+    calls: list[str] = []
+
+    async def handler(ctx: Context) -> Any:
+        values = [await ctx.step("draft", calls.append, "x")]
+        for text in "yz":
+            values.append(await ctx.step("new", calls.append, text))
+        return values
+
+    ended, kept = await ended_of(handler, checkpoints={"draft": '{"from": "an earlier run"}'})
+    assert orjson.loads(ended.result or "") == [{"from": "an earlier run"}, None, None]
+    assert calls == ["y"]
+    assert [c.name for c in kept] == ["new"]
+
+
+async def test_a_step_s_arguments_may_have_any_names() -> None:
+    async def handler(ctx: Context) -> Any:
+        given = {"name": 1, "function": 2, "args": 3, "kwargs": 4, "self": 5}
+        return await ctx.step("draft", lambda **named: sum(named.values()), **given)
+
+    ended, _ = await ended_of(handler)
+    assert (ended.status, ended.result) == ("succeeded", "15")
+
+
+async def test_one_name_twice_at_once_runs_once() -> None:
+    calls: list[int] = []
+
+    async def work() -> int:
+        calls.append(1)
+        await asyncio.to_thread(lambda: None)
+        return len(calls)
+
+    async def handler(ctx: Context) -> Any:
+        return await asyncio.gather(ctx.step("s", work), ctx.step("s", work))
+
+    ended, kept = await ended_of(handler)
+    assert (ended.result, len(kept)) == ("[1,1]", 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [({1}, "set"), ("x" * MAX_BYTES, "262,146 bytes"), (b"raw", "bytes")],
+)
+async def test_a_value_that_cannot_be_kept_names_its_step(value: Any, named: str) -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.step("draft", lambda: value)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.status, kept) == ("failed", [])
+    assert "'draft'" in (ended.error or "")
+    assert named in (ended.error or "")
+
+
+async def test_the_steps_of_a_job_fit_into_one_lease() -> None:
+    async def handler(ctx: Context) -> None:
+        for number in range(3):
+            await ctx.step(f"s{number}", lambda: "x" * 200_000)
+
+    ended, kept = await ended_of(handler)
+    assert [c.name for c in kept] == ["s0", "s1"]
+    assert "'s2'" in (ended.error or "")
+
+
+async def test_an_error_in_a_thread_is_the_steps() -> None:
+    def fail() -> None:
+        raise StopIteration
+
+    async def handler(ctx: Context) -> None:
+        await ctx.step("s", fail)
+
+    ended, _ = await ended_of(handler)
+    assert ended.status == "retry"
+    assert "StopIteration" in (ended.error or "")
+
+
+async def test_the_cap_of_all_steps_counts_the_bytes_of_values_and_names() -> None:
+    async def wide(ctx: Context) -> None:
+        for number in range(3):
+            await ctx.step(f"s{number}", lambda: "语" * 60_000)
+
+    async def named(ctx: Context) -> None:
+        for number in range(100):
+            await ctx.step(f"{number:04}" + "语" * 250, lambda: "x" * 8_000)
+
+    for handler in (wide, named):
+        ended, kept = await ended_of(handler)
+        assert (ended.status, "524,288 bytes" in (ended.error or "")) == ("failed", True)
+        assert sum(len(c.name.encode()) + len(c.value.encode()) for c in kept) <= 524_288
+
+
+async def test_steps_that_end_together_share_one_limit() -> None:
+    async def handler(ctx: Context) -> list[Any]:
+        steps = (ctx.step(f"s{n}", lambda: "x" * 200_000) for n in range(8))
+        done = await asyncio.gather(*steps, return_exceptions=True)
+        return [type(value).__name__ for value in done]
+
+    ended, kept = await ended_of(handler)
+    assert orjson.loads(ended.result or "") == ["str", "str", *["PermanentError"] * 6]
+    assert len(kept) == 2
+
+
+async def test_steps_that_are_kept_already_count_as_well() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.step("more", lambda: "x" * 100_000)
+
+    ended, kept = await ended_of(handler, checkpoints={"a": '"' + "x" * 450_000 + '"'})
+    assert (ended.status, kept) == ("failed", [])
+    assert "step 'more' has 100,014 bytes" in (ended.error or "")
+    assert "the 450,011 of the others" in (ended.error or "")
+    assert "more than 524,288 bytes" in (ended.error or "")
+
+
+async def test_a_step_that_could_not_be_said_gives_its_bytes_back() -> None:
+    async def refuse(*_: Any) -> None:
+        raise LeaseLost("the broker is away")
+
+    async def handler(ctx: Context) -> None:
+        session = ctx._session
+        say, session.say = session.say, refuse  # type: ignore[method-assign,assignment]
+        with pytest.raises(LeaseLost):
+            await ctx.step("s", lambda: "x" * 250_000)
+        session.say = say  # type: ignore[method-assign]
+        for number in range(2):
+            await ctx.step(f"s{number}", lambda: "x" * 250_000)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.status, [c.name for c in kept]) == ("succeeded", ["s0", "s1"])
+
+
+async def test_many_small_steps_fit_the_lease_with_their_frames() -> None:
+    """Empty values cost bytes, too: 100,000 of them would make a lease that no topic takes."""
+    names = {f"{number:05}": "0" for number in range(100_000)}
+
+    async def handler(ctx: Context) -> None:
+        await ctx.step("one more", lambda: 0)
+
+    ended, kept = await ended_of(handler, checkpoints=names)
+    assert (ended.status, kept) == ("failed", [])
+
+
+async def test_a_number_is_measured_as_it_is_stored() -> None:
+    """As given, `1e15` has 4 bytes; as stored it has 18."""
+
+    async def handler(ctx: Context) -> None:
+        await ctx.step("numbers", lambda: [1e15] * 20_000)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.status, kept) == ("failed", [])
+    assert "'numbers' has 380,001 bytes of JSON, more than 262,144" in (ended.error or "")
