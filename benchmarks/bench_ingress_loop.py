@@ -36,7 +36,7 @@ from streams.serde.keys import tenant_key
 from streams.tenants.settings import SourceSettings, source_record
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 REQUESTS, CONNECTIONS, ROUNDS = 8_000, 64, 5
 PARTS = {
@@ -56,7 +56,7 @@ class Sources:
 
     def __init__(self) -> None:
         vault = local_vault(b"b" * 32)
-        self.table, self.book = SourceTable(vault, References()), KeyBook(vault)
+        self.table, self.book = SourceTable(vault, References()), DataKeyring(vault)
         for tenant in TENANTS:
             settings = SourceSettings(scheme="hmac-sha256")
             record = source_record(vault, tenant, "bench", settings, [SECRET], 1)
@@ -70,7 +70,7 @@ class Sources:
 class Acknowledged:
     """A sender whose records are acknowledged together, a millisecond after the first of them."""
 
-    def __init__(self, book: KeyBook) -> None:
+    def __init__(self, book: DataKeyring) -> None:
         self._book = book
         self._sent = 0
         self._waiting: list[asyncio.Future[int]] = []

@@ -32,10 +32,10 @@ from scale_heartbeats import heartbeats
 from scale_schedule import schedule
 
 from streams.dispatcher import live_index
-from streams.dispatcher.leases import Running
+from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.processor import Dispatcher
 from streams.dispatcher.routing import digest
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.context import TaskContext
 from streams.runtime.driver import VirtualClock
@@ -156,10 +156,10 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded
 
 def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
     """The first worker comes, and punctuations follow until every lane has its place."""
-    hear(dispatcher._roster, "w/1", free=0)
+    hear(dispatcher._registry, "w/1", free=0)
     ctx.store("jobs").put(b"R", digest(TOPOLOGY))  # the topology is the one of before
     dispatcher._sweep.restored(ctx.store("jobs"))
-    queue = dispatcher._board.queues["default"]
+    queue = dispatcher._run_queue.queues["default"]
     took = timed(lambda: punctuate(dispatcher, ctx), 1)
     while queue._opening:
         took += timed(lambda: punctuate(dispatcher, ctx), 1)
@@ -170,7 +170,7 @@ def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounde
 
 
 def served(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
-    queue = dispatcher._board.queues["default"]
+    queue = dispatcher._run_queue.queues["default"]
     idle = timed(lambda: punctuate(dispatcher, ctx), 300)
     leases = timed(lambda: lease(queue, ctx.now), LEASES)
     pushes = timed(lambda: push(queue, ctx.now, next(_NUMBERS)), LEASES)
@@ -216,33 +216,35 @@ def timed(call: Callable[[], object], times: int) -> list[float]:
     return took
 
 
-def hear(roster: Roster, worker: str, *, free: int, leases: tuple[HeldLease, ...] = ()) -> None:
+def hear(
+    registry: WorkerRegistry, worker: str, *, free: int, leases: tuple[HeldLease, ...] = ()
+) -> None:
     handlers = tuple(Handler(type_, 5, (10.0, 30.0), 300) for type_ in TYPES)
     heartbeat = Heartbeat(worker, "default", 3, free, leases, handlers)
-    roster.heard(heartbeat, "cmd", NOW / 1000)
+    registry.heard(heartbeat, "cmd", NOW / 1000)
 
 
 def heard(workers: int) -> list[Bounded]:
     """One heartbeat, decoded and taken in, among so many workers that have two leases each."""
-    roster = Roster(TOPOLOGY.leases)
+    registry = WorkerRegistry(TOPOLOGY.leases)
     words = []
     for number in range(workers):
         leases = tuple(HeldLease(f"job_{number:025d}{n}", 1) for n in range(2))
-        hear(roster, f"w{number}/1", free=2)
+        hear(registry, f"w{number}/1", free=2)
         for held in leases:
-            lease = Running(held.job_id, 1, f"w{number}/1", "t", TYPES[0], "default", NOW)
-            roster.resume(lease, NOW / 1000)
+            lease = ActiveLease(held.job_id, 1, f"w{number}/1", "t", TYPES[0], "default", NOW)
+            registry.resume(lease, NOW / 1000)
         body = Heartbeat(f"w{number}/1", "default", 3, 2, leases, (), lean=True)
         words.append(COMMAND.encode(Command("cmd_" + "0" * 36, "", "", 0, NOW, body)))
-    took = [timed(partial(take_in, roster, word), 5) for word in words]
+    took = [timed(partial(take_in, registry, word), 5) for word in words]
     median = statistics.median(one for each in took for one in each)
     return [(Result(f"{workers:,} workers", "one heartbeat heard", median * 1e6, "us"), 200.0)]
 
 
-def take_in(roster: Roster, word: bytes) -> None:
+def take_in(registry: WorkerRegistry, word: bytes) -> None:
     command = COMMAND.decode(word)
     if isinstance(command.body, Heartbeat):
-        roster.heard(command.body, command.command_id, NOW / 1000)
+        registry.heard(command.body, command.command_id, NOW / 1000)
 
 
 def resident() -> int:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dedup_contenders import Contender, Place, stage_command
+from dedup_contenders import Contender, Wiring, stage_command
 from dedup_speed import Process, Speed, measure, memory_mib, running
 from dedup_topic import (
     INPUT,
@@ -55,7 +55,7 @@ class Stand:
 
     @contextmanager
     def contender(self, who: Contender) -> Iterator[Process]:
-        place = Place(self.bootstrap, INPUT, OUTPUT, who.name, self.folder / "state")
+        place = Wiring(self.bootstrap, INPUT, OUTPUT, who.name, self.folder / "state")
         with running(who.command(place, who.settings), self.log()) as process:
             yield process
 

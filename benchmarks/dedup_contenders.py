@@ -18,7 +18,7 @@ SCHEMA = HERE.parent / "schemas" / "envelope.avsc"
 
 
 @dataclass(frozen=True)
-class Place:
+class Wiring:
     """Where a contender works: its group and output are new, its state an empty folder."""
 
     bootstrap: str
@@ -40,7 +40,7 @@ class Contender:
 
     name: str
     promise: str
-    command: Callable[[Place, Settings], list[str]]
+    command: Callable[[Wiring, Settings], list[str]]
     settings: Settings = field(default_factory=dict)
     swept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     share: float = 1.0
@@ -96,13 +96,13 @@ def run(
     return Row(name, contender.promise, given.events, speed, found, str(found))
 
 
-def _place(contender: Contender, bootstrap: str, given: Input, folder: Path) -> Place:
+def _place(contender: Contender, bootstrap: str, given: Input, folder: Path) -> Wiring:
     if contender is TIDEGATE:
-        return Place(bootstrap, given.topic, OUTPUT, "dedup", folder / "state")
+        return Wiring(bootstrap, given.topic, OUTPUT, "dedup", folder / "state")
     number = len(list(folder.glob(f"{contender.name}-*.log")))
     group = f"{contender.name}-{number}"
     create(bootstrap, f"{group}.unique")
-    return Place(bootstrap, given.topic, f"{group}.unique", group, folder / group)
+    return Wiring(bootstrap, given.topic, f"{group}.unique", group, folder / group)
 
 
 def stage_command(bootstrap: str, state: Path, *flags: str) -> list[str]:
@@ -113,27 +113,27 @@ def stage_command(bootstrap: str, state: Path, *flags: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _tidegate(place: Place, settings: Settings) -> list[str]:
+def _tidegate(place: Wiring, settings: Settings) -> list[str]:
     return stage_command(place.bootstrap, place.state)
 
 
-def _bare(place: Place, settings: Settings) -> list[str]:
+def _bare(place: Wiring, settings: Settings) -> list[str]:
     return [sys.executable, str(HERE / "contenders" / "bare.py"), *place.arguments()]
 
 
-def _quix(place: Place, settings: Settings) -> list[str]:
+def _quix(place: Wiring, settings: Settings) -> list[str]:
     program = str(HERE / "contenders" / "quix.py")
     return [str(environments.python("quix")), program, *place.arguments(), *_pairs(settings)]
 
 
-def _faust(place: Place, settings: Settings) -> list[str]:
+def _faust(place: Wiring, settings: Settings) -> list[str]:
     program = str(HERE / "contenders" / "faust_app.py")
     partitions = f"partitions={TOPOLOGY.partitions}"
     own = [*place.arguments(), partitions, *_pairs(settings)]
     return [str(environments.python("faust")), program, *own]
 
 
-def _kafka_streams(place: Place, settings: Settings) -> list[str]:
+def _kafka_streams(place: Wiring, settings: Settings) -> list[str]:
     java, *rest = environments.java()
     machine = settings["java"].split()
     options = {name: value for name, value in settings.items() if name != "java"}

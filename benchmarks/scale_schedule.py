@@ -23,12 +23,12 @@ from streams.serde.ids import new_id, partition_for
 from streams.serde.records import Command, Declined, Ended, Handler, PayloadRef, Submit
 from streams.topology.load import load
 from streams.topology.model import Topology
-from streams.worker.lease.heartbeater import Identity, Pulse
-from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater, Identity
+from streams.worker.lease.held_leases import Held, HeldLeases
 from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import Reception
+from streams.worker.lease.receiver import LeaseReceiver
 from streams.worker.transport.contract import Done, Inbox, Incoming
-from streams.worker.transport.retrying_sender import Outbox, command
+from streams.worker.transport.retrying_sender import RetryingSender, command
 
 WORKERS, SLOTS, JOBS, TENANTS = 4, 8, 200, 20
 KEY = b"k" * 32
@@ -55,36 +55,36 @@ class SimulatedWorker:
         self.shop = shop
         self.number = number
         topology = shop.topology
-        self.holdings = Holdings(SLOTS, 5, topology.partitions, shop.now)
+        self.held_leases = HeldLeases(SLOTS, 5, topology.partitions, shop.now)
         self.id = f"default-w{number}/{new_id('boot')}"
         identity = Identity(self.id, "default", (Handler("sleep", 3, (), 60),))
         wire = Wire(shop)
-        self.pulse = Pulse(
-            identity, self.holdings, wire, topology.partitions, topology.leases, shop.now
+        self.heartbeater = Heartbeater(
+            identity, self.held_leases, wire, topology.partitions, topology.leases, shop.now
         )
-        self.notices = Notices(self.pulse, self.holdings, shop.now).by_kind()
-        self.reception = Reception(
-            KEY, topology.partitions, self.holdings, self.pulse, Outbox(wire, shop.now),
-            self._started, shop.now,
+        self.notices = Notices(self.heartbeater, self.held_leases, shop.now).by_kind()
+        self.receiver = LeaseReceiver(
+            KEY, topology.partitions, self.held_leases, self.heartbeater,
+            RetryingSender(wire, shop.now), self._started, shop.now,
         )  # fmt: skip
         self._runs: list[tuple[float, Held]] = []
-        self.pulse.announce(number)
+        self.heartbeater.announce(number)
 
     def act(self) -> None:
         """End what has slept enough."""
         for due, held in [run for run in self._runs if run[0] <= self.shop.now()]:
             self._runs.remove((due, held))
-            self.holdings.vacate(held)
-            with self.holdings.lock:
-                free, received = self.holdings.tell(held.lease.home_partition)
+            self.held_leases.vacate(held)
+            with self.held_leases.lock:
+                free, received = self.held_leases.tell(held.lease.home_partition)
                 body = Ended(
                     held.lease.worker_id, held.lease.run_id, free, "succeeded", None, None, None,
                     received=received,
                 )  # fmt: skip
                 letter = command(held.lease, body)
             self.shop.sent.append((letter.partition, letter.value))
-            self.holdings.drop(held)
-            self.pulse.tell()
+            self.held_leases.drop(held)
+            self.heartbeater.tell()
 
     def _started(self, held: Held) -> None:
         self._runs.append((self.shop.now() + self.shop.seconds[held.lease.job_id], held))
@@ -145,7 +145,7 @@ class Shop:
             worker.act()
         if round(self.now() / TICK) % round(5 / TICK) == 0:
             for worker in self.workers:
-                worker.pulse.beat()
+                worker.heartbeater.beat()
         with self.driver.together():
             while self.sent:
                 partition, value = self.sent.popleft()
@@ -154,7 +154,7 @@ class Shop:
         self.driver.advance(TICK)
         for worker in self.workers:
             for value in self._news(WORK, worker.number):
-                worker.reception.receive(Incoming(WORK, worker.number, 0, b"", value))
+                worker.receiver.receive(Incoming(WORK, worker.number, 0, b"", value))
             for value in self._news(REPLIES, worker.number):
                 reply = REPLY.decode(value)
                 if reply.kind in worker.notices and reply.worker_id in ("", worker.id):

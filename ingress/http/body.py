@@ -13,20 +13,20 @@ from ingress.http.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refus
 BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 _FOR_SMALL = 8
-"""One part in so many of the room is kept for bodies that are declared to have at most
-`SMALL_BYTES`, as most webhooks are: who fills the rest with others does not shut them out."""
+"""One part in so many of the budget is kept for bodies that are declared to have at most
+`SMALL_BYTES`, as most webhooks are: senders of large bodies do not shut them out."""
 
 
-class Room:
+class MemoryBudget:
     """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
 
     def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
         self._kept = total_bytes // _FOR_SMALL
 
-    def share(self, declared: int | None) -> Share:
+    def reserve(self, declared: int | None) -> Reservation:
         """One request's part; as a context it gives its bytes back at its end."""
-        return Share(self, small=declared is not None and declared <= SMALL_BYTES)
+        return Reservation(self, small=declared is not None and declared <= SMALL_BYTES)
 
     def take(self, count: int, *, small: bool) -> None:
         """Take bytes; raises `Refused`, 429, where they are not free."""
@@ -38,11 +38,11 @@ class Room:
         self._free += count
 
 
-class Share:
-    """What one request holds of the room."""
+class Reservation:
+    """What one request holds of the budget."""
 
-    def __init__(self, room: Room, *, small: bool) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget, *, small: bool) -> None:
+        self._budget = budget
         self._small = small
         self._held = 0
 
@@ -50,7 +50,7 @@ class Share:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._room.give_back(self._held)
+        self._budget.give_back(self._held)
 
     def grow(self, size: int) -> None:
         """Hold `size` bytes in all.
@@ -59,15 +59,15 @@ class Share:
         must send.
 
         Raises:
-            Refused: 429, the room is full.
+            Refused: 429, the budget is spent.
         """
-        self._room.take(size - self._held, small=self._small)
+        self._budget.take(size - self._held, small=self._small)
         self._held = size
 
 
 async def read_body(
     request: web.BaseRequest,
-    share: Share,
+    reservation: Reservation,
     max_bytes: int,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
@@ -75,19 +75,19 @@ async def read_body(
 
     Raises:
         Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
-            400 for a broken transfer encoding, 429 where no room is left for it.
+            400 for a broken transfer encoding, 429 where the budget is spent.
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
     if request.content.is_eof():
         body = request.content.read_nowait()
-        _hold(len(body), share, max_bytes)
+        _hold(len(body), reservation, max_bytes)
         return body
     await ask_for_body(request)
     try:
         async with asyncio.timeout(seconds):
-            return await _streamed(request, share, max_bytes)
+            return await _streamed(request, reservation, max_bytes)
     except TimeoutError:
         raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
     except web.RequestPayloadError:
@@ -102,15 +102,15 @@ async def ask_for_body(request: web.BaseRequest) -> None:
         request.writer.output_size = 0
 
 
-async def _streamed(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
+async def _streamed(request: web.BaseRequest, reservation: Reservation, max_bytes: int) -> bytes:
     with BytesIO() as body:  # it hands out what it has gathered without copying it
         while piece := await request.content.readany():
-            _hold(body.tell() + len(piece), share, max_bytes)
+            _hold(body.tell() + len(piece), reservation, max_bytes)
             body.write(piece)
         return body.getvalue()
 
 
-def _hold(size: int, share: Share, max_bytes: int) -> None:
+def _hold(size: int, reservation: Reservation, max_bytes: int) -> None:
     if size > max_bytes:
         raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
-    share.grow(size)
+    reservation.grow(size)

@@ -33,7 +33,7 @@ from streams.settings import Settings
 from streams.tenants.follower import Failed
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class IngressServer:
     ) -> None:
         self._settings = settings
         self._references = References()
-        table, book = SourceTable(vault, self._references), KeyBook(vault)
+        table, book = SourceTable(vault, self._references), DataKeyring(vault)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates)
         self._directory = Directory(settings, topology, table, book, failed)

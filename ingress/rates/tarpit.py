@@ -15,7 +15,7 @@ _MOST_HELD = 2_000
 """Of all tenants together; further ones are answered at once."""
 
 
-class Holding:
+class Tarpit:
     """How many refusals are held now, by tenant."""
 
     def __init__(self) -> None:

@@ -19,13 +19,13 @@ from streams.tenants.admission import Admitted, NewEvent
 from streams.tenants.settings import SourceSettings
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 
-class SideDoor:
+class DirectAdmission:
     """Writes events as a hook's are written: sealed body first, then its envelope."""
 
-    def __init__(self, sender: Sender, vault: Vault, book: KeyBook, topology: Topology) -> None:
+    def __init__(self, sender: Sender, vault: Vault, book: DataKeyring, topology: Topology) -> None:
         self._topology = topology
         keys = KeyMaker(sender, vault, book, topology.partitions)
         self._intake = Intake(sender, keys, topology.partitions)

@@ -18,7 +18,7 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ _MADE_SECONDS = 10.0
 class KeyMaker:
     """Belongs to one event loop; `book` follows `tenants`."""
 
-    def __init__(self, sender: Sender, vault: Vault, book: KeyBook, partitions: int) -> None:
+    def __init__(self, sender: Sender, vault: Vault, book: DataKeyring, partitions: int) -> None:
         self._sender = sender
         self._vault = vault
         self._book = book

@@ -21,10 +21,10 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from ingress.http import headers as heads
-from ingress.http.body import BODY_SECONDS, Room, read_body
+from ingress.http.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.http.headers import Headers
 from ingress.http.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
-from ingress.rates.tarpit import Holding
+from ingress.rates.tarpit import Tarpit
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
 from ingress.receive.intake import Intake
@@ -114,10 +114,10 @@ class Receiver:
         self._quarantine = quarantine
         self._topology = topology
         self._wait = wait
-        self._holding = Holding()
+        self._tarpit = Tarpit()
         self._deadline = deadline_seconds
         self._body_seconds = body_seconds
-        self._room = Room(in_flight_bytes)
+        self._budget = MemoryBudget(in_flight_bytes)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
         self._unrouted = Unrouted()
         self._acknowledged = True
@@ -132,8 +132,8 @@ class Receiver:
             return await self._receive(request, tenant_id, name)
         except _OverRate as over:
             verified_as, seconds = over.tenant_id, over.seconds
-        # Held out here: the exception's frames have the body, which is in nobody's room any more.
-        left = await self._holding.hold(verified_as, seconds)
+        # Held out here: the exception's frames have the body, which no budget counts any more.
+        left = await self._tarpit.hold(verified_as, seconds)
         headers = {"Retry-After": str(max(1, math.ceil(left)))}
         raise Refused(replace(RATE_LIMITED, headers=headers))
 
@@ -143,10 +143,10 @@ class Receiver:
             raise Refused(UNAVAILABLE, "the sources are not known yet")
         heads.check(request.headers)
         headers = heads.unambiguous(request.headers)
-        with self._room.share(request.content_length) as share:
+        with self._budget.reserve(request.content_length) as reservation:
             known = self._sources.lookup(tenant_id, name)
             cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
-            body = await read_body(request, share, cap, self._body_seconds)
+            body = await read_body(request, reservation, cap, self._body_seconds)
             source, verified = self._authenticate(request, headers, tenant_id, name, body)
             if (asked := handshake(source.settings.scheme, body)) is not None:
                 return _greeting(asked)

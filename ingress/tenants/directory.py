@@ -20,7 +20,7 @@ from streams.serde.records import DeadLetter
 from streams.settings import Settings
 from streams.tenants.follower import TOPIC, Failed, TenantsFollower
 from streams.topology.model import Topology
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Directory:
         settings: Settings,
         topology: Topology,
         table: SourceTable,
-        book: KeyBook,
+        book: DataKeyring,
         failed: Failed,
     ) -> None:
         self._table = table

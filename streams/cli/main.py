@@ -228,10 +228,10 @@ def _pipeline(settings: Settings, topology: Topology) -> None:
 
 
 def _operator(settings: Settings, topology: Topology) -> None:
-    from ingress.receive.admission import SideDoor
+    from ingress.receive.admission import DirectAdmission
     from streams.operator.run import run
 
-    run(settings, topology, SideDoor)
+    run(settings, topology, DirectAdmission)
 
 
 _Run = Callable[["Settings", "Topology"], None]

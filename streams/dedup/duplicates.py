@@ -25,7 +25,7 @@ _MOST = 2**32 - 1
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-Again = tuple[bytes, int, int, Record, bytes | None]
+DuplicateHit = tuple[bytes, int, int, Record, bytes | None]
 """A duplicate: fingerprint, when the event came first, when this delivery did, that delivery, and
 what `seen` held before the batch."""
 
@@ -38,7 +38,7 @@ class Duplicates:
         self._example: tuple[bytes, int, int, Record] | None = None
         self._told_at = -math.inf
 
-    def keep(self, again: Sequence[Again], fresh: Mapping[bytes, int], ctx: Context) -> None:
+    def keep(self, again: Sequence[DuplicateHit], fresh: Mapping[bytes, int], ctx: Context) -> None:
         """Count a batch's duplicates; `fresh` is what came first in the batch, and when.
 
         One put and one record for each event, however many duplicates of it there are.
@@ -73,11 +73,11 @@ class Duplicates:
         self._dropped, self._example, self._told_at = 0, None, now
 
 
-def _by_event(again: Sequence[Again]) -> Iterable[tuple[int, Again]]:
+def _by_event(again: Sequence[DuplicateHit]) -> Iterable[tuple[int, DuplicateHit]]:
     """How many duplicates of each event there are, and the last; an event anew for each window."""
     numbers: dict[bytes, int] = {}
-    last: dict[bytes, Again] = {}
-    ended: list[tuple[int, Again]] = []
+    last: dict[bytes, DuplicateHit] = {}
+    ended: list[tuple[int, DuplicateHit]] = []
     for each in again:
         fingerprint = each[0]
         number = numbers.get(fingerprint, 0)

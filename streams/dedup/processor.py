@@ -15,7 +15,7 @@ from functools import partial
 
 from prometheus_client import Counter
 
-from streams.dedup.duplicates import FIRST_SEEN, Again, Duplicates
+from streams.dedup.duplicates import FIRST_SEEN, DuplicateHit, Duplicates
 from streams.errors import DecodeError
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde import schemas
@@ -70,7 +70,7 @@ class Dedup:
         first: list[Record] = []
         fresh: dict[bytes, int] = {}
         late: dict[bytes, bytes] = {}
-        again: list[Again] = []
+        again: list[DuplicateHit] = []
         for record, fingerprint, stored in zip(
             records, fingerprints, store.get_many(fingerprints), strict=True
         ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams.dispatcher.answers import TOPIC
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.run_queue import RunQueue
 from streams.serde.records import Reply, ReplyKind
 from streams.topology.model import Topology
 
@@ -26,8 +26,8 @@ class Asking:
     A question has no job: its `epoch` is the partition that asks.
     """
 
-    def __init__(self, topology: Topology, board: Board, partition: int) -> None:
-        self._board = board
+    def __init__(self, topology: Topology, run_queue: RunQueue, partition: int) -> None:
+        self._run_queue = run_queue
         self._partition = partition
         self._greet = list(range(topology.topics[TOPIC].partitions))
         self._greeted: list[int] = []  # not yet durable
@@ -45,7 +45,7 @@ class Asking:
         yield from self._strangers(monotonic)
         if monotonic >= self._next_at:
             self._next_at = monotonic + _EVERY_SECONDS
-            for pool in self._board.queues:
+            for pool in self._run_queue.queues:
                 yield from self._wanted(pool, monotonic)
 
     def refused(self, monotonic: float) -> None:
@@ -62,7 +62,7 @@ class Asking:
         self._greeted.clear()
 
     def _strangers(self, monotonic: float) -> Iterator[tuple[Reply, int]]:
-        strangers = self._board.roster.strangers
+        strangers = self._run_queue.registry.strangers
         if not strangers and not self._asked_who:
             return
         recent = {w: at for w, at in self._asked_who.items() if monotonic - at < _WHO_SECONDS}
@@ -72,11 +72,11 @@ class Asking:
             yield self._ask(worker_id, "who"), strangers.pop(worker_id)
 
     def _wanted(self, pool: str, monotonic: float) -> Iterator[tuple[Reply, int]]:
-        types = self._board.starving(pool)
+        types = self._run_queue.starving(pool)
         if not types:
             return
-        most = min(_ASKED_AT_ONCE, len(self._board.queues[pool]))
-        for worker in self._board.roster.to_ask(pool, types, most, monotonic):
+        most = min(_ASKED_AT_ONCE, len(self._run_queue.queues[pool]))
+        for worker in self._run_queue.registry.to_ask(pool, types, most, monotonic):
             yield self._ask(worker.worker_id, "wanted"), worker.work_partition
 
     def _ask(self, worker_id: str, kind: ReplyKind) -> Reply:

@@ -11,7 +11,7 @@ from streams.dispatcher.replays import Replays
 from streams.dispatcher.requests import Requests
 from streams.dispatcher.runs import Runs
 from streams.dispatcher.strangers import Strangers
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,
@@ -43,7 +43,7 @@ class Commands:
     def __init__(
         self,
         life: Lifecycle,
-        roster: Roster,
+        registry: WorkerRegistry,
         topology: Topology,
         parked: set[str],
         strangers: Strangers,
@@ -53,9 +53,9 @@ class Commands:
         self._policy = topology.leases
         self._parked = parked
         self.events = Events(life, topology, self.admit)
-        self._requests = Requests(life, roster, topology, self.admit)
+        self._requests = Requests(life, registry, topology, self.admit)
         self._replays = Replays(life, topology, self.admit)
-        self._runs = Runs(life, roster, topology, strangers)
+        self._runs = Runs(life, registry, topology, strangers)
 
     def apply(self, command: Command, at: int) -> None:
         """Do what a command asks; `at` is the time of its record.

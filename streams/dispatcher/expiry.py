@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context
 from streams.topology.model import LeasePolicy
 
@@ -15,9 +15,9 @@ log = structlog.get_logger(__name__)
 class Expiry:
     """Takes the overdue leases of one partition back, at most so many in one punctuation."""
 
-    def __init__(self, policy: LeasePolicy, roster: Roster, at_once: int) -> None:
+    def __init__(self, policy: LeasePolicy, registry: WorkerRegistry, at_once: int) -> None:
         self._policy = policy
-        self._roster = roster
+        self._registry = registry
         self._at_once = at_once
         self._asking: tuple[float, float] | None = None
         self._silent = False
@@ -29,14 +29,14 @@ class Expiry:
 
     def go_on(self, life: Lifecycle, ctx: Context) -> None:
         """Take back what is overdue, once all that was sent until its deadline is read."""
-        overdue = self._roster.overdue(ctx.monotonic, self._at_once)
+        overdue = self._registry.overdue(ctx.monotonic, self._at_once)
         if not overdue:
             self._asking, self._silent = None, False
             return
         if self._asking is None:
             self._asking = (overdue[-1].ends_at, ctx.monotonic)
         moment, since = self._asking
-        if not ctx.read_through("jobs.commands", moment):
+        if not ctx.caught_up_to("jobs.commands", moment):
             # Behind is not silent: who reads is only late, and hears what was sent.
             waited = ctx.monotonic - since > self._policy.heartbeat_seconds
             self._silent |= waited and self._last_command < since
@@ -45,7 +45,7 @@ class Expiry:
         if self._silent:
             self._silent = False
             log.warning("kafka was silent: every lease gets a fresh term")
-            self._roster.fresh_terms(ctx.monotonic)
+            self._registry.fresh_terms(ctx.monotonic)
             return
         for lease in overdue:
             if lease.ends_at <= moment:

@@ -15,7 +15,7 @@ import structlog
 
 from streams.dispatcher import metrics
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.codec import HELD
 from streams.serde.keys import after, held_key
 from streams.serde.records import Held
@@ -46,9 +46,9 @@ class _Seen:
 class HeldJobs:
     """What is held in one partition, as it was last seen and told."""
 
-    def __init__(self, topology: Topology, roster: Roster, partition: int) -> None:
+    def __init__(self, topology: Topology, registry: WorkerRegistry, partition: int) -> None:
         self._topology = topology
-        self._roster = roster
+        self._registry = registry
         self._partition = partition
         self._seen: dict[bytes, _Seen] = {}
         self._looked_at = float("-inf")
@@ -89,15 +89,15 @@ class HeldJobs:
         self._observe()
 
     def _found(self, life: Lifecycle, without_topic: Collection[str]) -> Iterator[Held]:
-        types = {pool: self._roster.types(pool) for pool in self._topology.pools}
-        for (pool, type_), jobs in life.board.waiting().items():
+        types = {pool: self._registry.types(pool) for pool in self._topology.pools}
+        for (pool, type_), jobs in life.run_queue.waiting().items():
             if jobs and pool not in types:
                 yield self._held(pool, type_, None, "no_pool", jobs, life)
             elif jobs and pool in without_topic:
                 yield self._held(pool, type_, None, "no_topic", jobs, life)
             elif jobs and type_ not in types[pool]:
                 yield self._held(pool, type_, None, "no_worker", jobs, life)
-        for (pool, type_, tenant_id), jobs in life.board.blocked().items():
+        for (pool, type_, tenant_id), jobs in life.run_queue.blocked().items():
             if tenant_id in life.tenants.disabled:
                 yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, life)
 

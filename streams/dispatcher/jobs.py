@@ -25,19 +25,19 @@ from streams.topology.model import Route, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Generation:
     """Where a new job stands among those of its id; `epoch` goes on from the one before."""
 
     incarnation: int
     epoch: int
 
 
-FIRST = Place(1, 0)
+FIRST = Generation(1, 0)
 
 
 def from_event(
     job_id: str, envelope: Envelope, route: Route, topology: Topology, *,
-    place: Place, traceparent: str | None, event_time: int, now: int,
+    place: Generation, traceparent: str | None, event_time: int, now: int,
 ) -> Job:  # fmt: skip
     """The job of an event that a route matches, ready at once."""
     job = _new(
@@ -55,7 +55,7 @@ def from_event(
 
 
 def from_submission(
-    command: Command, submit: Submit, topology: Topology, *, place: Place, at: int, now: int
+    command: Command, submit: Submit, topology: Topology, *, place: Generation, at: int, now: int
 ) -> Job:
     """The job of a direct submission that the broker took `at`: ready at once, or scheduled."""
     job = _new(
@@ -197,7 +197,7 @@ def _wanted_at(submit: Submit, at: int) -> int | None:
 
 def _new(
     job_id: str, tenant_id: str, type_: str, priority: str, topology: Topology, *,
-    place: Place, born: int, now: int,
+    place: Generation, born: int, now: int,
 ) -> Job:  # fmt: skip
     declared = topology.job_type(type_)
     return Job(

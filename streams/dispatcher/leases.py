@@ -13,7 +13,7 @@ from sortedcontainers import SortedList
 
 
 @dataclass(slots=True)
-class Running:
+class ActiveLease:
     """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
 
     It is `accompanied` where the newest heartbeat that lists it lists others, too, and does not
@@ -45,14 +45,14 @@ class Leases:
     """What runs. Every change costs O(log n)."""
 
     def __init__(self) -> None:
-        self.running: dict[str, Running] = {}
-        self._by_worker: dict[str, dict[str, Running]] = {}
+        self.running: dict[str, ActiveLease] = {}
+        self._by_worker: dict[str, dict[str, ActiveLease]] = {}
         self._boots: dict[str, set[str]] = {}  # workers that hold leases, by instance
         self._types: Counter[tuple[str, str]] = Counter()
         self._order = SortedList()  # (`Running.due`, job)
         self._fresh_until = float("-inf")
 
-    def add(self, lease: Running) -> None:
+    def add(self, lease: ActiveLease) -> None:
         """A lease lives."""
         self.remove(lease.job_id)
         lease.due = lease.ends_at
@@ -62,7 +62,7 @@ class Leases:
         self._types[lease.pool, lease.type] += 1
         self._order.add((lease.due, lease.job_id))
 
-    def remove(self, job_id: str) -> Running | None:
+    def remove(self, job_id: str) -> ActiveLease | None:
         """The lease of a job is over; it, if there was one."""
         lease = self.running.pop(job_id, None)
         if lease is None:
@@ -77,7 +77,7 @@ class Leases:
             del self._types[lease.pool, lease.type]
         return lease
 
-    def of(self, worker_id: str) -> list[Running]:
+    def of(self, worker_id: str) -> list[ActiveLease]:
         """The leases of a worker."""
         return list(self._by_worker.get(worker_id, {}).values())
 
@@ -93,9 +93,9 @@ class Leases:
         """No lease ends before that."""
         self._fresh_until = until
 
-    def overdue(self, now: float, limit: int) -> list[Running]:
+    def overdue(self, now: float, limit: int) -> list[ActiveLease]:
         """Leases that have ended, at most so many, those that ended first before others."""
-        found: list[Running] = []
+        found: list[ActiveLease] = []
         while len(found) < min(limit, len(self._order)):
             due, job_id = self._order[len(found)]
             if due > now:

@@ -15,7 +15,7 @@ import structlog
 from streams.dispatcher import attempts, metrics
 from streams.dispatcher.jobs import begun
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.workers import Worker
 from streams.retry_policy import effective_policy
@@ -52,11 +52,16 @@ class Leasing:
     """Sends the leases of one partition."""
 
     def __init__(
-        self, topology: Topology, board: Board, sweep: Sweep, cluster_key: bytes, partition: int
+        self,
+        topology: Topology,
+        run_queue: RunQueue,
+        sweep: Sweep,
+        cluster_key: bytes,
+        partition: int,
     ) -> None:
         self._topology = topology
         self._sweep = sweep
-        self._board = board
+        self._run_queue = run_queue
         self._cluster_key = cluster_key
         self._partition = partition
         self._pauses: dict[str, Pause] = {}
@@ -66,7 +71,7 @@ class Leasing:
         """Lease ready jobs; yields after each job that was leased or buried."""
         now = ctx.monotonic
         closed = {pool for pool, pause in self._pauses.items() if pause.until > now}
-        for entry, worker in self._board.takeable(ctx.now, now, closed):
+        for entry, worker in self._run_queue.takeable(ctx.now, now, closed):
             job = life.store.get(entry.job_id)
             if job is None or job.status != "pending":
                 continue
@@ -113,7 +118,7 @@ class Leasing:
         """Another worker than the one that gave the job back last, if another has credits."""
         if not attempts.was_released_by(job, worker.worker_id):
             return worker
-        return self._board.roster.freest(job.pool, job.type, worker.worker_id) or worker
+        return self._run_queue.registry.freest(job.pool, job.type, worker.worker_id) or worker
 
     def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
         declared = self._topology.job_type(job.type)
@@ -129,7 +134,7 @@ class Leasing:
         topic = _WORK + job.pool
         ctx.forward(topic, job.job_id.encode(), sealed, partition=worker.work_partition)
         life.store.put(job)
-        self._board.grant(job, worker)
+        self._run_queue.grant(job, worker)
         self._sent.add(job.pool)
         metrics.ATTEMPTS.labels(job.type).inc()
 

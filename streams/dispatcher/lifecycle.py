@@ -12,8 +12,8 @@ from streams import dead_letter, ledger
 from streams.dispatcher import attempts, jobs, metrics, routing
 from streams.dispatcher.answers import answer
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.leases import Running
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, release_delay, retry_delay
@@ -30,16 +30,21 @@ class Lifecycle:
     """What can happen to a job in one step of the dispatcher."""
 
     def __init__(
-        self, ctx: Context, store: JobStore, board: Board, topology: Topology, tenants: Tenants
+        self,
+        ctx: Context,
+        store: JobStore,
+        run_queue: RunQueue,
+        topology: Topology,
+        tenants: Tenants,
     ) -> None:
         self.ctx = ctx
         self.store = store
-        self.board = board
+        self.run_queue = run_queue
         self.now = ctx.now
         self.topology = topology
         self.tenants = tenants
 
-    def place(self, job_id: str, at: int) -> jobs.Place | None:
+    def place(self, job_id: str, at: int) -> jobs.Generation | None:
         """Of a job asked for at `at` (milliseconds); None: the one that is known stands for it.
 
         A live job keeps twins out even past the window, a finished one within it. What is older
@@ -50,7 +55,7 @@ class Lifecycle:
             return jobs.FIRST if self.now - at < self.topology.finished_jobs_ms else None
         if jobs.is_live(known) or at - known.event_time < self.topology.window_ms:
             return None
-        return jobs.Place(known.incarnation + 1, known.epoch)
+        return jobs.Generation(known.incarnation + 1, known.epoch)
 
     def enter(self, job: Job) -> None:
         """A new job: to the queue, or to its timer; of an erased tenant to its end."""
@@ -60,7 +65,7 @@ class Lifecycle:
         elif job.status == "scheduled" and job.scheduled_at is not None:
             self._wake_at(job, job.scheduled_at)
         else:
-            self.board.ready(job)
+            self.run_queue.ready(job)
 
     def requeue(self, job: Job, error: str | None = None, *, uncount: bool = False) -> None:
         """Back among the ready jobs of its pool of now; `uncount` gives the attempt back."""
@@ -68,14 +73,14 @@ class Lifecycle:
         job = jobs.ready(job, self.now, error=error, uncount=uncount)
         job = routing.in_pool(job, self.topology)
         self.store.put(job)
-        self.board.ready(job)
+        self.run_queue.ready(job)
 
     def end(
         self, job: Job, status: JobStatus, *, result: str | None = None, error: str | None = None
     ) -> Job:
         """To a final state, or to `needs_review`."""
         self._off(job.job_id)
-        self.board.unready(job)
+        self.run_queue.unready(job)
         job = jobs.ended(job, status, self.now, result=result, error=error)
         self.store.put(job)
         metrics.ENDED.labels(job.type, status).inc()
@@ -92,8 +97,8 @@ class Lifecycle:
         if not job.cancel_requested:
             job = replace(job, cancel_requested=True, cancel_reason=reason, updated_at=self.now)
             self.store.put(job)
-        self.board.roster.cancelled(job)
-        worker = self.board.roster.worker(job.worker_id)
+        self.run_queue.registry.cancelled(job)
+        worker = self.run_queue.registry.worker(job.worker_id)
         if worker is not None:
             told = job.cancel_reason or reason
             reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=told)
@@ -123,7 +128,7 @@ class Lifecycle:
         job = replace(job, status="pending", end_reason=None, updated_at=self.now)
         job = routing.routed(replace(job, ready_at=self.now), self.topology)
         self.store.put(job)
-        self.board.ready(job)
+        self.run_queue.ready(job)
 
     def failed_attempt(self, job: Job, error: str | None, asked_seconds: float | None) -> None:
         """Try again after the backoff, or give up: then a person decides what is unknown."""
@@ -152,7 +157,7 @@ class Lifecycle:
         else:
             self.requeue(job, error, uncount=True)
 
-    def lose(self, lease: Running, why: str, reason: str) -> None:
+    def lose(self, lease: ActiveLease, why: str, reason: str) -> None:
         """A lease is over without a word from its worker."""
         job = self.store.get(lease.job_id)
         if job is None or job.status != "running" or job.epoch != lease.epoch:
@@ -170,15 +175,15 @@ class Lifecycle:
 
     def take_back(self, limit: int) -> None:
         """Some of the leases of processes that are gone."""
-        for each in self.board.roster.take_back(limit):
+        for each in self.run_queue.registry.take_back(limit):
             self.lose(each.lease, each.why, each.reason)
 
     def confirm(self, job_id: str) -> None:
         """The worker that holds the lease spoke for it."""
-        lease = self.board.roster.running.get(job_id)
+        lease = self.run_queue.registry.running.get(job_id)
         if lease is not None and not lease.confirmed:
             lease.confirmed = True
-            self.board.touch(job_id)
+            self.run_queue.touch(job_id)
             self.store.confirm(job_id, lease.epoch)
 
     def reroute(self, job: Job) -> bool:
@@ -187,8 +192,8 @@ class Lifecycle:
         if routed == job:
             return False
         if job.status == "pending":
-            self.board.unready(job)
-            self.board.ready(routed)
+            self.run_queue.unready(job)
+            self.run_queue.ready(routed)
         self.store.put(replace(routed, updated_at=self.now))
         return True
 
@@ -199,7 +204,7 @@ class Lifecycle:
         if job.status in ("pending", "scheduled"):
             self.reroute(job)
 
-    def _lost_with_worker(self, job: Job, why: str, lease: Running) -> None:
+    def _lost_with_worker(self, job: Job, why: str, lease: ActiveLease) -> None:
         job = attempts.lost(job, why, self.now, accompanied=lease.accompanied)
         if attempts.is_given_up(job):
             error = (
@@ -222,14 +227,14 @@ class Lifecycle:
         self._wake_at(job, due)
 
     def _off(self, job_id: str) -> None:
-        lease = self.board.roster.running.get(job_id)
+        lease = self.run_queue.registry.running.get(job_id)
         if lease is not None and lease.confirmed:
             self.store.forget_confirmation(job_id)
-        self.board.off(job_id)
+        self.run_queue.off(job_id)
 
-    def _forget(self, lease: Running) -> None:
+    def _forget(self, lease: ActiveLease) -> None:
         """A lease whose job has gone on: a newer one of the same job stays."""
-        known = self.board.roster.running.get(lease.job_id)
+        known = self.run_queue.registry.running.get(lease.job_id)
         if known is not None and known.epoch == lease.epoch:
             self._off(lease.job_id)
 

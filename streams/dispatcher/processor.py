@@ -21,13 +21,13 @@ from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.parked import ParkedIds
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.strangers import Strangers
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.takeover import take_over
 from streams.dispatcher.tenants import Tenants
 from streams.dispatcher.unhandled import UnhandledTypes
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope
@@ -53,21 +53,21 @@ class Dispatcher:
     def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
         self._topology = topology
         self._partition = partition
-        self._roster = Roster(topology.leases)
-        self._board = Board(topology, self._roster)
+        self._registry = WorkerRegistry(topology.leases)
+        self._run_queue = RunQueue(topology, self._registry)
         self._sweep = Sweep(topology)
-        self._leasing = Leasing(topology, self._board, self._sweep, cluster_key, partition)
-        self._asking = Asking(topology, self._board, partition)
+        self._leasing = Leasing(topology, self._run_queue, self._sweep, cluster_key, partition)
+        self._asking = Asking(topology, self._run_queue, partition)
         self._memo = JobMemo()
         self._parked = ParkedIds()
         self._purged = self._purged_for_good = b""
-        self._expiry = Expiry(topology.leases, self._roster, _ENDED_AT_ONCE)
+        self._expiry = Expiry(topology.leases, self._registry, _ENDED_AT_ONCE)
         self._poisoned = False
         self._unheard_since = 0.0
         self._listens = False
-        self._tenants = Tenants(self._board)
-        self._held = HeldJobs(topology, self._roster, partition)
-        self._unhandled = UnhandledTypes(topology, self._held, self._roster)
+        self._tenants = Tenants(self._run_queue)
+        self._held = HeldJobs(topology, self._registry, partition)
+        self._unhandled = UnhandledTypes(topology, self._held, self._registry)
         self._strangers = Strangers(topology)
 
     def restored(self, ctx: Context) -> Iterator[None]:
@@ -82,21 +82,21 @@ class Dispatcher:
         self._tenants.restored(ctx.store("jobs"))
         self._look_up_rounds(ctx)
         term = self._topology.leases.term_seconds
-        yield from take_over(self._board, store, ctx, term)
+        yield from take_over(self._run_queue, store, ctx, term)
 
     def undone(self, ctx: Context) -> None:
         """Look up again what the record changed that was poison, or all since the last commit."""
-        changed = self._board.recent if self._poisoned else self._board.changed
+        changed = self._run_queue.recent if self._poisoned else self._run_queue.changed
         whole_term = ctx.monotonic + self._topology.leases.term_seconds
         store = self._store(ctx)
         for job_id, live in live_index.look_up(ctx.store("jobs"), list(changed)):
             confirmed = live is not None and store.confirmed(job_id, live.epoch)
-            self._board.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
+            self._run_queue.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
         self._parked.undone(store.parked_for, recent=self._poisoned)
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
-            self._roster.undone()
+            self._registry.undone()
             self._leasing.undone()
             self._asking.undone()
             self._look_up_rounds(ctx)
@@ -105,7 +105,14 @@ class Dispatcher:
     def committed(self) -> None:
         """What was done so far is durable."""
         self._purged_for_good = self._purged
-        parts = self._board, self._roster, self._parked, self._leasing, self._asking, self._tenants
+        parts = (
+            self._run_queue,
+            self._registry,
+            self._parked,
+            self._leasing,
+            self._asking,
+            self._tenants,
+        )
         for part in parts:
             part.committed()
 
@@ -192,7 +199,7 @@ class Dispatcher:
         """Heartbeats and tenants that lay in the logs at the start are read before anything is."""
         since, inputs = self._unheard_since, ("jobs.commands", "tenants")
         if not self._listens:
-            self._listens = all(ctx.read_through(topic, since) for topic in inputs)
+            self._listens = all(ctx.caught_up_to(topic, since) for topic in inputs)
 
     def _ask(self, ctx: Context) -> Iterator[None]:
         for question, partition in self._asking.questions(ctx.monotonic):
@@ -200,21 +207,21 @@ class Dispatcher:
             yield
 
     def _observe(self, now: int) -> None:
-        partition, oldest = str(self._partition), self._board.oldest()
-        metrics.READY.labels(partition).set(self._board.depth())
-        metrics.RUNNING.labels(partition).set(len(self._roster.running))
+        partition, oldest = str(self._partition), self._run_queue.oldest()
+        metrics.READY.labels(partition).set(self._run_queue.depth())
+        metrics.RUNNING.labels(partition).set(len(self._registry.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms, self._memo)
 
     def _commands(self, life: Lifecycle) -> Commands:
-        return Commands(life, self._roster, self._topology, self._parked, self._strangers)
+        return Commands(life, self._registry, self._topology, self._parked, self._strangers)
 
     def _begin(self, ctx: Context) -> Lifecycle:
-        self._board.mark()
+        self._run_queue.mark()
         self._parked.mark()
-        return Lifecycle(ctx, self._store(ctx), self._board, self._topology, self._tenants)
+        return Lifecycle(ctx, self._store(ctx), self._run_queue, self._topology, self._tenants)
 
 
 def _decode(record: Record) -> Input:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.errors import PoisonRecord
 from streams.serde.records import Cancel, Command, Job, Move, Submit, Wake
 from streams.topology.model import Topology
@@ -21,13 +21,13 @@ class Requests:
     def __init__(
         self,
         life: Lifecycle,
-        roster: Roster,
+        registry: WorkerRegistry,
         topology: Topology,
         admitted: Callable[[Job], None],
     ) -> None:
         self._life = life
         self._store = life.store
-        self._roster = roster
+        self._registry = registry
         self._topology = topology
         self._admitted = admitted
 

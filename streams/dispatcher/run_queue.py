@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
 
-from streams.dispatcher.leases import Running
+from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.live_index import Live
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.dispatcher.workers import Worker
 from streams.fairness.limits import Concurrency
 from streams.fairness.ready_queue import Ready, ReadyQueue
@@ -19,15 +19,15 @@ from streams.serde.records import Job
 from streams.topology.model import Topology
 
 
-class Board:
+class RunQueue:
     """The ready queues of all pools, the living leases and the caps they fill.
 
     `recent` are the jobs that were moved since `mark`, and `changed` those since `committed`.
     """
 
-    def __init__(self, topology: Topology, roster: Roster) -> None:
+    def __init__(self, topology: Topology, registry: WorkerRegistry) -> None:
         self._topology = topology
-        self.roster = roster
+        self.registry = registry
         self.queues: dict[str, ReadyQueue] = {}
         """By pool; the one that was served longest ago comes first."""
         self._served: list[str] = []  # pools as they were served since the last commit
@@ -36,7 +36,7 @@ class Board:
         self._caps = Concurrency(topology.limits)
         self.recent: set[str] = set()
         self._earlier: set[str] = set()
-        self._ended: dict[str, Running] = {}  # leases that are over since the last commit
+        self._ended: dict[str, ActiveLease] = {}  # leases that are over since the last commit
 
     @property
     def changed(self) -> set[str]:
@@ -85,12 +85,12 @@ class Board:
     def grant(self, job: Job, worker: Worker) -> None:
         """One of the worker's credits is the job's."""
         self.recent.add(job.job_id)
-        self.roster.granted(job, worker)
-        self._started(self.roster.running[job.job_id])
+        self.registry.granted(job, worker)
+        self._started(self.registry.running[job.job_id])
 
     def off(self, job_id: str) -> None:
         """A lease is over; its caps are free again."""
-        lease = self.roster.over(job_id)
+        lease = self.registry.over(job_id)
         if lease is not None:
             self.recent.add(job_id)
             self._ended.setdefault(job_id, lease)
@@ -105,7 +105,7 @@ class Board:
 
         A lease that was known stays as it was; any other ends at monotonic `whole_term`.
         """
-        known = self.roster.running.get(job_id)
+        known = self.registry.running.get(job_id)
         running = live is not None and live.status == "running"
         for queue in self.queues.values():
             queue.remove(job_id)
@@ -132,12 +132,12 @@ class Board:
         """A lease that is found in the store lives on, until monotonic `whole_term`."""
         lease = self._ended.pop(job_id, None)
         if lease is None or _whose(lease) != (live.epoch, live.worker_id):
-            lease = Running(
+            lease = ActiveLease(
                 job_id, live.epoch, live.worker_id or "", live.tenant_id, live.type, live.pool,
                 whole_term,
             )  # fmt: skip
         _taken_up(lease, confirmed=confirmed)
-        self.roster.resume(lease, now)
+        self.registry.resume(lease, now)
         self._started(lease)
 
     def takeable(
@@ -148,16 +148,16 @@ class Board:
         Pools take turns, so that none has all that caps and the size of a step leave to them.
         `closed` are pools that no lease can be sent to for now.
         """
-        self.roster.pass_time(monotonic)
+        self.registry.pass_time(monotonic)
         for pool, queue in self.queues.items():
             self._handle(pool, queue, now)
         turns = deque(pool for pool in self.queues if pool not in closed)
         self._served.clear()
         while turns:
             pool = turns.popleft()
-            types = filter(self._caps.type_free, self.roster.able(pool))
+            types = filter(self._caps.type_free, self.registry.able(pool))
             entry = self.queues[pool].take(now, types)
-            worker = self.roster.freest(pool, entry.type) if entry else None
+            worker = self.registry.freest(pool, entry.type) if entry else None
             if entry and worker:
                 turns.append(pool)
                 self._served.append(pool)
@@ -165,7 +165,7 @@ class Board:
 
     def starving(self, pool: str) -> set[str]:
         """Types of jobs that could start at once if a worker had credits for them."""
-        able = self.roster.able(pool)
+        able = self.registry.able(pool)
         types = self._queue(pool).startable()
         return {type_ for type_ in types if type_ not in able and self._caps.type_free(type_)}
 
@@ -204,12 +204,12 @@ class Board:
 
     def _handle(self, pool: str, queue: ReadyQueue, now: int) -> None:
         queue.advance(now)
-        types = self.roster.types(pool)
+        types = self.registry.types(pool)
         if types != self._handled.get(pool):
             self._handled[pool] = types
             queue.handle(types, now)
 
-    def _started(self, lease: Running) -> None:
+    def _started(self, lease: ActiveLease) -> None:
         self._caps.started(lease.tenant_id, lease.type)
         self._queue(lease.pool).started(lease.tenant_id)
         self._capped(lease.tenant_id, but=lease.pool)
@@ -228,11 +228,11 @@ class Board:
         return self.queues[pool]
 
 
-def _taken_up(lease: Running, *, confirmed: bool) -> None:
+def _taken_up(lease: ActiveLease, *, confirmed: bool) -> None:
     """A lease lives on as the store tells; whether it is cancelled is looked up when asked."""
     lease.confirmed = confirmed
     lease.cancel_known = lease.given_up = False
 
 
-def _whose(lease: Running) -> tuple[int, str | None]:
+def _whose(lease: ActiveLease) -> tuple[int, str | None]:
     return lease.epoch, lease.worker_id

@@ -8,10 +8,10 @@ from __future__ import annotations
 from streams import ledger
 from streams.dispatcher import attempts, metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
-from streams.dispatcher.leases import Running
+from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.strangers import Strangers
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde import keys
 from streams.serde.records import (
     Checkpoint,
@@ -34,11 +34,11 @@ class Runs:
     """Applies what workers say in one step."""
 
     def __init__(
-        self, life: Lifecycle, roster: Roster, topology: Topology, strangers: Strangers
+        self, life: Lifecycle, registry: WorkerRegistry, topology: Topology, strangers: Strangers
     ) -> None:
         self._life = life
         self._store = life.store
-        self._roster = roster
+        self._registry = registry
         self._topology = topology
         self._strangers = strangers
 
@@ -49,19 +49,19 @@ class Runs:
         self._confirm(body)
         if self._strangers.turned_away(body, self._life.ctx):
             # Its runs may be older than the topology: they go on to their ends.
-            self._roster.renew(body, self._life.ctx.monotonic)
+            self._registry.renew(body, self._life.ctx.monotonic)
             if self._strangers.has_replies(body):
                 self._answer_listed(body)
             return
-        gone = self._roster.heard(body, command.command_id, self._life.ctx.monotonic)
+        gone = self._registry.heard(body, command.command_id, self._life.ctx.monotonic)
         why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
-        self._roster.give_up(gone, why, "restarted")
+        self._registry.give_up(gone, why, "restarted")
         self._answer_listed(body)
 
     def _confirm(self, body: Heartbeat) -> None:
         """The sender has these leases; a run that waits to be alone has not begun."""
         waits = {(held.job_id, held.epoch): held.waits for held in body.leases}
-        for lease in self._roster.listed(body):
+        for lease in self._registry.listed(body):
             told = waits[lease.job_id, lease.epoch]
             if not told:
                 self._life.confirm(lease.job_id)
@@ -71,7 +71,7 @@ class Runs:
     def _left(self, body: Heartbeat) -> None:
         """A process ended in order: what it was sent meanwhile goes elsewhere at once."""
         why = f"WorkerLeft: {body.worker_id} ended before it was done"
-        self._roster.give_up(self._roster.left(body.worker_id), why, "left")
+        self._registry.give_up(self._registry.left(body.worker_id), why, "left")
 
     def claim(self, command: Command, body: Claim) -> None:
         check_partition(self._topology, TOPIC, body.reply_partition)
@@ -102,7 +102,7 @@ class Runs:
             self._life.ctx.store("checkpoints").put(key, body.value.encode())
 
     def ended(self, command: Command, body: Ended) -> None:
-        self._roster.announced(body.worker_id, body.free, body.received)
+        self._registry.announced(body.worker_id, body.free, body.received)
         job = self._living(command, body.run_id, last_word=True)
         if job is None:
             return
@@ -128,7 +128,7 @@ class Runs:
         if body.reason != "not_mine":
             # A lease that answers an old heartbeat says that the next would, too.
             free = 0 if body.reason == "bad_lease" else body.free
-            self._roster.announced(body.worker_id, free, body.received)
+            self._registry.announced(body.worker_id, free, body.received)
         job = self._store.get(command.job_id)
         if job is None or job.status != "running" or job.epoch != command.epoch:
             metrics.STALE.labels("Declined").inc()
@@ -145,10 +145,10 @@ class Runs:
         The worker that it is of reads that partition no more, so it gets no further lease until it
         is heard again: the one that reads there now would turn each of them away.
         """
-        lease = self._roster.running.get(job.job_id)
+        lease = self._registry.running.get(job.job_id)
         if lease is not None:
-            self._roster.withdraw(lease.worker_id)
-        if lease is None or not self._roster.succeeds(body.worker_id, lease.worker_id):
+            self._registry.withdraw(lease.worker_id)
+        if lease is None or not self._registry.succeeds(body.worker_id, lease.worker_id):
             metrics.STALE.labels("Declined").inc()
             return
         why = f"WorkerRestarted: {body.worker_id} took the place of {lease.worker_id}"
@@ -157,7 +157,7 @@ class Runs:
     def _refused(self, job: Job, body: Declined) -> None:
         """The worker that the lease is of does not run it."""
         if body.reason == "unknown_type":
-            self._roster.forget_type(body.worker_id, job.type)
+            self._registry.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
         if job.cancel_requested:
             self._life.end(job, "cancelled", error="Cancelled before it began")
@@ -167,7 +167,7 @@ class Runs:
     def _answer_listed(self, body: Heartbeat) -> None:
         """Tell a worker which of the leases that it lists are to end, or are no longer its own."""
         for held in body.leases:
-            lease = self._roster.running.get(held.job_id)
+            lease = self._registry.running.get(held.job_id)
             theirs = lease is not None and lease.worker_id == body.worker_id
             if lease is None or not theirs or lease.epoch != held.epoch:
                 self._tell(body, held, "lost", "the lease of this run is over")
@@ -178,12 +178,12 @@ class Runs:
         reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
         answer(self._life.ctx, reply, body.work_partition)
 
-    def _cancelled(self, lease: Running) -> str | None:
+    def _cancelled(self, lease: ActiveLease) -> str | None:
         """Why the job of a lease is being cancelled; of one found in the store it is read once."""
         if not lease.cancel_known:
             job = self._store.get(lease.job_id)
             if job is not None:
-                self._roster.cancelled(job)
+                self._registry.cancelled(job)
         return lease.cancel
 
     def _lives(self, entry: LedgerEntry) -> bool:

@@ -9,34 +9,39 @@ from itertools import islice
 
 from streams.dispatcher import live_index
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.run_queue import RunQueue
 from streams.runtime.processor import Context
 
 _AT_ONCE = 1_000
 """Jobs between two polls: about 10 ms."""
 
 
-def take_over(board: Board, store: JobStore, ctx: Context, term_seconds: float) -> Iterator[None]:
+def take_over(
+    run_queue: RunQueue, store: JobStore, ctx: Context, term_seconds: float
+) -> Iterator[None]:
     """Yields after each part. A lease gets a whole term: its heartbeats went to another process."""
     found = live_index.entries(ctx.store("jobs"))
-    while _place_part(found, board, store, ctx, term_seconds):
+    while _place_part(found, run_queue, store, ctx, term_seconds):
         yield
 
 
 def _place_part(
-    found: Iterator[tuple[str, live_index.Live]], board: Board, store: JobStore, ctx: Context,
+    found: Iterator[tuple[str, live_index.Live]],
+    run_queue: RunQueue,
+    store: JobStore,
+    ctx: Context,
     term_seconds: float,
-) -> bool:  # fmt: skip
+) -> bool:
     now = ctx.monotonic
     count = 0
     with _uncollected():
         for job_id, live in islice(found, _AT_ONCE):
             count += 1
             if live.status == "pending":
-                board.put(job_id, live)
+                run_queue.put(job_id, live)
             elif live.status == "running":
                 confirmed = store.confirmed(job_id, live.epoch)
-                board.resume(job_id, live, now, now + term_seconds, confirmed=confirmed)
+                run_queue.resume(job_id, live, now, now + term_seconds, confirmed=confirmed)
     return count > 0
 
 

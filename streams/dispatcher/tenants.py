@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import structlog
 
-from streams.dispatcher.run_queue import Board
+from streams.dispatcher.run_queue import RunQueue
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
@@ -25,10 +25,10 @@ _DISABLED, _ERASED = b"d", b"e"
 class Tenants:
     """The tenants of one partition that are disabled or erased; the board blocks both."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, run_queue: RunQueue) -> None:
         self.disabled: set[str] = set()
         self.erased: set[str] = set()
-        self._board = board
+        self._run_queue = run_queue
         self._touched: set[str] = set()
 
     def restored(self, store: KeyValueStore) -> None:
@@ -63,7 +63,7 @@ class Tenants:
     def _mark(self, tenant_id: str, marks: bytes) -> None:
         for mark, tenants in ((_DISABLED, self.disabled), (_ERASED, self.erased)):
             tenants.add(tenant_id) if mark in marks else tenants.discard(tenant_id)
-        self._board.block(tenant_id) if marks else self._board.unblock(tenant_id)
+        self._run_queue.block(tenant_id) if marks else self._run_queue.unblock(tenant_id)
 
 
 def _folded(before: bytes, kind: str, tenant_id: str, record: Record) -> bytes:

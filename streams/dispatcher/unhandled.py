@@ -12,7 +12,7 @@ from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.routing import pool_of
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
@@ -29,10 +29,10 @@ _NOTE = "its type is handled again"
 class UnhandledTypes:
     """Buries and brings back the jobs of one partition, a part in each punctuation."""
 
-    def __init__(self, topology: Topology, held: HeldJobs, roster: Roster) -> None:
+    def __init__(self, topology: Topology, held: HeldJobs, registry: WorkerRegistry) -> None:
         self._topology = topology
         self._held = held
-        self._roster = roster
+        self._registry = registry
         self._buried: set[buried.Waiting] = set()
         self._rests_until = 0.0
         self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
@@ -56,7 +56,7 @@ class UnhandledTypes:
         elif self._listening.heard_out(life.ctx):
             left = _AT_ONCE
             for pool, type_ in due:
-                found = life.board.ready_since(pool, type_, latest, left)
+                found = life.run_queue.ready_since(pool, type_, latest, left)
                 self._bury(found, life)
                 left -= len(found)
             if left == 0:
@@ -85,8 +85,8 @@ class UnhandledTypes:
             error = (
                 f"UnknownJobType: no worker of pool {job.pool!r} handled {job.type!r} for "
                 f"{self._topology.unhandled_ms / 3_600_000:g} h (handled there: "
-                f"{', '.join(sorted(self._roster.types(job.pool))) or 'nothing'}): start a worker "
-                "that does and the job goes on, or mend the route and replay"
+                f"{', '.join(sorted(self._registry.types(job.pool))) or 'nothing'}): start a "
+                "worker that does and the job goes on, or mend the route and replay"
             )
             life.bury(job, "dead", error, reason=REASON)
             life.ctx.store("jobs").put(buried.key(job), b"")
@@ -94,7 +94,7 @@ class UnhandledTypes:
 
     def _is_handled(self, waiting: buried.Waiting) -> bool:
         type_, asked = waiting
-        return type_ in self._roster.types(pool_of(type_, asked, self._topology))
+        return type_ in self._registry.types(pool_of(type_, asked, self._topology))
 
 
 class Listening:
@@ -116,7 +116,7 @@ class Listening:
         self._called = now
         if self._since is None or paused:
             self._since = self._asked = now
-        read = ctx.read_through("jobs.commands", self._asked)
+        read = ctx.caught_up_to("jobs.commands", self._asked)
         heard = read and self._asked - self._since >= self._seconds
         if read and now - self._asked >= 1:
             self._asked = now

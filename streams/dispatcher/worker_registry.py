@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streams.dispatcher.boots import Boots
-from streams.dispatcher.leases import Leases, Running, split_worker
+from streams.dispatcher.leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.silence import Silence
 from streams.dispatcher.workers import Pool, Worker
 from streams.serde.records import Heartbeat, Job
@@ -26,12 +26,12 @@ from streams.topology.model import LeasePolicy
 class GivenUp:
     """A lease that is over with its worker; `reason` is one word for the metric."""
 
-    lease: Running
+    lease: ActiveLease
     why: str
     reason: str
 
 
-class Roster:
+class WorkerRegistry:
     """Who can take jobs, and who holds which; wholly derived, from heartbeats and job records."""
 
     def __init__(self, policy: LeasePolicy) -> None:
@@ -48,11 +48,11 @@ class Roster:
         """Work partitions of workers that were heard and whose handlers are not known."""
 
     @property
-    def running(self) -> dict[str, Running]:
+    def running(self) -> dict[str, ActiveLease]:
         """The living leases by job; change them through `granted`, `resume` and `over`."""
         return self.leases.running
 
-    def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[Running]:
+    def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[ActiveLease]:
         """Take a heartbeat in; returns the leases of other processes of the same instance.
 
         Their place is taken (see `Boots`), and what they held is over.
@@ -82,7 +82,7 @@ class Roster:
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
 
-    def listed(self, heartbeat: Heartbeat) -> list[Running]:
+    def listed(self, heartbeat: Heartbeat) -> list[ActiveLease]:
         """The living leases of its sender that a heartbeat lists."""
         known = ((self.running.get(held.job_id), held.epoch) for held in heartbeat.leases)
         return [
@@ -91,12 +91,12 @@ class Roster:
             if lease and lease.epoch == epoch and lease.worker_id == heartbeat.worker_id
         ]
 
-    def left(self, worker_id: str) -> list[Running]:
+    def left(self, worker_id: str) -> list[ActiveLease]:
         """Forget a process that ended in order; returns the leases that it still had."""
         self._forget(worker_id)
         return self.leases.of(worker_id)
 
-    def give_up(self, leases: Iterable[Running], why: str, reason: str) -> None:
+    def give_up(self, leases: Iterable[ActiveLease], why: str, reason: str) -> None:
         """Have leases taken back, in parts: a process may have held thousands."""
         for lease in leases:
             if not lease.given_up:
@@ -150,7 +150,7 @@ class Roster:
         self.leases.add(lease)
         self.cancelled(job)
 
-    def resume(self, lease: Running, now: float) -> None:
+    def resume(self, lease: ActiveLease, now: float) -> None:
         """A lease that is found in the store; its worker counts as heard now."""
         self._boots.found(lease.worker_id, now)
         self.leases.add(lease)
@@ -159,7 +159,7 @@ class Roster:
             worker.sent += 1
             self._pools[worker.pool].place(worker)
 
-    def over(self, job_id: str) -> Running | None:
+    def over(self, job_id: str) -> ActiveLease | None:
         """The lease of a job is over. One that its worker never read gives the credit back."""
         lease = self.leases.remove(job_id)
         if lease is None:
@@ -187,7 +187,7 @@ class Roster:
         """Give every lease a whole term: for a while nobody could be heard."""
         self.leases.fresh_terms(now + self._term)
 
-    def overdue(self, now: float, limit: int) -> list[Running]:
+    def overdue(self, now: float, limit: int) -> list[ActiveLease]:
         """Leases whose term is over, at most so many."""
         return self.leases.overdue(now, limit)
 
@@ -265,5 +265,5 @@ class Roster:
             self._boots.forget(worker_id)
 
 
-def _lease(job: Job, worker_id: str, ends_at: float) -> Running:
-    return Running(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)
+def _lease(job: Job, worker_id: str, ends_at: float) -> ActiveLease:
+    return ActiveLease(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
-from streams.dispatcher.leases import Running
+from streams.dispatcher.leases import ActiveLease
 from streams.serde.records import Handler
 
 _LOOKED_AT = 64
@@ -53,7 +53,7 @@ class Worker:
         self.sent = max(self.sent, self.received)
         self.limit = free + received
 
-    def lacks(self, lease: Running) -> bool:
+    def lacks(self, lease: ActiveLease) -> bool:
         """Whether it has not read a lease that it was sent, as far as is known.
 
         One that lies where it reads no more is never read, however many later ones are.

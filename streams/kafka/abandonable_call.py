@@ -16,7 +16,7 @@ class Hung(Exception):
     """The call has not returned; nothing of it may be used again."""
 
 
-class WatchedThread:
+class AbandonableThread:
     """A daemon thread for calls of one producer, one at a time."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 import orjson
 import structlog
 
-from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
 from streams.operator.read_model import tenant_queries
 from streams.operator.read_model.projections import Row
 from streams.serde.records import TenantRecord
@@ -38,40 +38,40 @@ class Erasure:
     sources: int = 0
 
 
-async def erase(parts: Parts, tenant_id: str, note: str) -> Erasure:
+async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
     """Erase a known tenant; asked again, it finishes what was left, under the first note.
 
     Raises:
         Refusal: 503, the read model does not follow: ask again.
         KafkaUnavailable: a record was not acknowledged: ask again.
     """
-    async with parts.tenant_writes:
-        erasure = await _marked(parts, tenant_id) or Erasure(note, SUBMITTED_BY, now_ms())
-        await _mark(parts, tenant_id, erasure)
-        await _forget_settings(parts, tenant_id)
-        gone = [key for key in await destroy_erased(parts) if key[0] == tenant_id]
+    async with state.tenant_writes:
+        erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, now_ms())
+        await _mark(state, tenant_id, erasure)
+        await _forget_settings(state, tenant_id)
+        gone = [key for key in await destroy_erased(state) if key[0] == tenant_id]
         await asyncio.sleep(_SEGMENT_SECONDS)
         erasure = replace(
             erasure,
             data_keys=erasure.data_keys + sum(kind == "data_key" for _, kind, _ in gone),
             sources=erasure.sources + sum(kind == "source" for _, kind, _ in gone),
         )
-        await _mark(parts, tenant_id, erasure)
+        await _mark(state, tenant_id, erasure)
     log.warning("tenant erased", tenant_id=tenant_id, data_keys=erasure.data_keys)
     return erasure
 
 
-async def destroy_erased(parts: Parts) -> list[Row]:
+async def destroy_erased(state: AppState) -> list[Row]:
     """Delete what is left of all erased tenants; returns the keys of the deleted records.
 
     Raises:
         Refusal: 503, the read model does not follow.
         KafkaUnavailable: a deletion was not acknowledged.
     """
-    left: list[Row] = await parts.ask(tenant_queries.undestroyed)
-    await asyncio.gather(*(parts.set_tenant(key, None) for key in left))
+    left: list[Row] = await state.ask(tenant_queries.undestroyed)
+    await asyncio.gather(*(state.set_tenant(key, None) for key in left))
     for key in left:
-        await parts.shown(("tenants", key), partial(_is_gone, key=key))
+        await state.shown(("tenants", key), partial(_is_gone, key=key))
     return left
 
 
@@ -79,29 +79,29 @@ def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
     return tenant_queries.setting(connection, *key) is None
 
 
-async def _marked(parts: Parts, tenant_id: str) -> Erasure | None:
-    record = await parts.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", ""))
+async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
+    record = await state.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", ""))
     return None if record is None else Erasure(**orjson.loads(record.body))
 
 
-async def _mark(parts: Parts, tenant_id: str, erasure: Erasure) -> None:
+async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
     body = orjson.dumps(asdict(erasure)).decode()
     record = TenantRecord(tenant_id, "erasure", "", True, body, updated_at=now_ms())
-    await parts.set_tenant(_mark_key(tenant_id), record)
+    await state.set_tenant(_mark_key(tenant_id), record)
 
     def stands(connection: sqlite3.Connection) -> bool:
         found = tenant_queries.setting(connection, *_mark_key(tenant_id))
         return found is not None and found.updated_at >= record.updated_at
 
-    await parts.shown(("tenants", _mark_key(tenant_id)), stands)
+    await state.shown(("tenants", _mark_key(tenant_id)), stands)
 
 
 def _mark_key(tenant_id: str) -> Row:
     return tenant_id, "erasure", ""
 
 
-async def _forget_settings(parts: Parts, tenant_id: str) -> None:
+async def _forget_settings(state: AppState, tenant_id: str) -> None:
     """Disable the tenant, and keep of its own settings nothing."""
     body = TenantSettings().model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=now_ms())
-    await parts.set_tenant((tenant_id, "tenant", ""), record)
+    await state.set_tenant((tenant_id, "tenant", ""), record)

@@ -13,7 +13,7 @@ from functools import partial
 
 from streams.errors import VaultError
 from streams.operator.erasure import destroy_erased
-from streams.operator.http.app_state import Parts, replacing
+from streams.operator.http.app_state import AppState, replacing
 from streams.operator.read_model import tenant_queries
 from streams.operator.read_model.projections import Row
 from streams.serde.records import TenantRecord
@@ -44,39 +44,39 @@ class Rewrapped:
             self.sources += 1
 
 
-async def rewrap(parts: Parts) -> Rewrapped:
+async def rewrap(state: AppState) -> Rewrapped:
     """Rewrap all there is, page by page.
 
     Raises:
         Refusal: 503, the read model does not follow: ask again.
         KafkaUnavailable: a record was not acknowledged: ask again.
     """
-    done, last = Rewrapped(parts.vault.key_id), ("", "", "")
+    done, last = Rewrapped(state.vault.key_id), ("", "", "")
     while True:
-        async with parts.tenant_writes:
-            page = await parts.ask(partial(tenant_queries.sealed_settings, after=last, limit=_PAGE))
+        async with state.tenant_writes:
+            page = await state.ask(partial(tenant_queries.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done
-            await _rewrap(parts, [parts.newest(_key(each), each) or each for each in page], done)
+            await _rewrap(state, [state.newest(_key(each), each) or each for each in page], done)
             # One erased by another operator meanwhile: its key must not have come back.
-            await destroy_erased(parts)
+            await destroy_erased(state)
         last = _key(page[-1])
 
 
-async def _rewrap(parts: Parts, page: list[TenantRecord], done: Rewrapped) -> None:
-    after = await asyncio.to_thread(lambda: [_again(parts, record) for record in page])
+async def _rewrap(state: AppState, page: list[TenantRecord], done: Rewrapped) -> None:
+    after = await asyncio.to_thread(lambda: [_again(state, record) for record in page])
     for old, new in zip(page, after, strict=True):
         done.count(old, new)
     pairs = zip(page, after, strict=True)
     changed = [new for old, new in pairs if new is not None and new != old]
-    await asyncio.gather(*(parts.set_tenant(_key(record), record) for record in changed))
+    await asyncio.gather(*(state.set_tenant(_key(record), record) for record in changed))
     for record in changed:
-        await parts.shown(("tenants", _key(record)), partial(_stands, record=record))
+        await state.shown(("tenants", _key(record)), partial(_stands, record=record))
 
 
-def _again(parts: Parts, record: TenantRecord) -> TenantRecord | None:
+def _again(state: AppState, record: TenantRecord) -> TenantRecord | None:
     try:
-        again = resealed(parts.vault, record)
+        again = resealed(state.vault, record)
     except VaultError:
         return None
     return record if again == record else replacing(record, again)

@@ -27,7 +27,7 @@ from streams.operator.http import routing as api_routing
 from streams.operator.http import tenants as api_tenants
 from streams.operator.http import vault as api_vault
 from streams.operator.http import waiting as api_waiting
-from streams.operator.http.app_state import PARTS, Parts
+from streams.operator.http.app_state import PARTS, AppState
 from streams.operator.http.gate import authenticated, caught_up, newline_ended, problems
 from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.kafka_clients import CLIENT
@@ -35,7 +35,7 @@ from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.recency import Recency
-from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.process.end import ProcessEnd
 from streams.settings import Settings
@@ -43,7 +43,7 @@ from streams.tenants.admission import Admissions
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 log = structlog.get_logger(__name__)
 
@@ -89,12 +89,12 @@ def build(
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
 
-    async def parts(app: web.Application) -> AsyncIterator[None]:
+    async def state(app: web.Application) -> AsyncIterator[None]:
         async for each in _parts(settings, topology, vault, admissions, failed):
             app[PARTS] = each
             yield
 
-    app.cleanup_ctx.append(parts)
+    app.cleanup_ctx.append(state)
     app.add_routes(
         [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
     )
@@ -109,11 +109,11 @@ async def _parts(
     vault: Vault,
     admissions: Admissions,
     failed: Failed,
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[AppState]:
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
-    arrivals = Arrivals(asyncio.get_running_loop())
-    follower = Follower(settings, topology, database, arrivals.announce)
+    notifier = RowNotifier(asyncio.get_running_loop())
+    follower = Follower(settings, topology, database, notifier.announce)
     collector = ReadModelCollector(database, follower)
     producer = AwaitedProducer(
         settings, **CLIENT, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS}
@@ -124,14 +124,14 @@ async def _parts(
         target=_read_payloads, args=(payloads, closed, failed), name="payloads", daemon=True
     )
     follower.start()
-    book = KeyBook(vault)
+    book = DataKeyring(vault)
     tenants = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
     reader.start()
     tenants.start()
-    yield Parts(
-        topology, vault, database, follower, arrivals, producer,
+    yield AppState(
+        topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
-        Recency(settings, follower, arrivals), RecordReplays(settings),
+        Recency(settings, follower, notifier), RecordReplays(settings),
     )  # fmt: skip
     closed.set()
     await asyncio.to_thread(tenants.stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator.http.app_state import Parts, not_shown
+from streams.operator.http.app_state import AppState, not_shown
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.views import Json
 from streams.operator.read_model import queries
@@ -33,7 +33,7 @@ class Submission:
         return "job", self.job_id
 
 
-async def submitted(parts: Parts, asked: Submission, now: int) -> Json | None:
+async def submitted(state: AppState, asked: Submission, now: int) -> Json | None:
     """The job as it is shown, once the submission is durable; None where the dispatcher is late.
 
     Raises:
@@ -41,59 +41,59 @@ async def submitted(parts: Parts, asked: Submission, now: int) -> Json | None:
             shows a twin past its window alone: send the call again.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
-    async with parts.turns.of(asked.subject):
-        twin = await _twin(parts, asked, now)
+    async with state.turns.of(asked.subject):
+        twin = await _twin(state, asked, now)
         if twin is not None and twin.status not in TERMINAL:
-            return await _shown(parts, asked)
-        sent = await _send(parts, asked, twin)
-        if twin is not None and _keeps_twins_out(parts, twin, now):
-            parts.turns.forget(asked.subject)
-            return await _shown(parts, asked)
-    return await _accepted(parts, asked, sent)
+            return await _shown(state, asked)
+        sent = await _send(state, asked, twin)
+        if twin is not None and _keeps_twins_out(state, twin, now):
+            state.turns.forget(asked.subject)
+            return await _shown(state, asked)
+    return await _accepted(state, asked, sent)
 
 
-async def _twin(parts: Parts, asked: Submission, now: int) -> Job | None:
+async def _twin(state: AppState, asked: Submission, now: int) -> Job | None:
     """The job that is there; neither it nor what is on its way came with another body."""
-    twin = await parts.ask(lambda db: queries.job(db, asked.job_id))
-    if asked.keyed and (twin is None or not _keeps_twins_out(parts, twin, now)):
-        await parts.recent(("jobs", parts.home(asked.tenant_id)))
-        twin = await parts.ask(lambda db: queries.job(db, asked.job_id))
-    if twin is not None and _keeps_twins_out(parts, twin, now):
+    twin = await state.ask(lambda db: queries.job(db, asked.job_id))
+    if asked.keyed and (twin is None or not _keeps_twins_out(state, twin, now)):
+        await state.recent(("jobs", state.home(asked.tenant_id)))
+        twin = await state.ask(lambda db: queries.job(db, asked.job_id))
+    if twin is not None and _keeps_twins_out(state, twin, now):
         _require_same(asked, twin.request_hash)
-    earlier = await outstanding(parts, asked.subject)
+    earlier = await outstanding(state, asked.subject)
     if earlier is not None and (twin is None or twin.incarnation <= earlier.after):
         _require_same(asked, earlier.digest)
     return twin
 
 
-async def _send(parts: Parts, asked: Submission, twin: Job | None) -> Asked:
-    offset = await parts.command(asked.tenant_id, asked.job_id, asked.submit)
+async def _send(state: AppState, asked: Submission, twin: Job | None) -> Asked:
+    offset = await state.command(asked.tenant_id, asked.job_id, asked.submit)
     after = twin.incarnation if twin else 0
-    told = letters(parts, asked.tenant_id, offset)
+    told = letters(state, asked.tenant_id, offset)
     sent = Asked(asked.job_id, asked.submit.request_hash, after, told)
-    parts.turns.remember(asked.subject, sent)
+    state.turns.remember(asked.subject, sent)
     return sent
 
 
-async def _accepted(parts: Parts, asked: Submission, sent: Asked) -> Json | None:
+async def _accepted(state: AppState, asked: Submission, sent: Asked) -> Json | None:
     def newer(connection: sqlite3.Connection) -> Job | None:
         found = queries.job(connection, asked.job_id)
         return found if found is not None and found.incarnation > sent.after else None
 
-    job = await verdict(parts, sent.letters, ("jobs", (asked.job_id,)), newer)
+    job = await verdict(state, sent.letters, ("jobs", (asked.job_id,)), newer)
     if job is None and sent.after:
         # The twin past its window says nothing of this one: the dispatcher is late, or by its own
         # time that one still keeps it out.
         raise not_shown()
     if job is None:
         return None
-    parts.turns.forget(asked.subject)
+    state.turns.forget(asked.subject)
     _require_same(asked, job.request_hash)
-    return await _shown(parts, asked)
+    return await _shown(state, asked)
 
 
-async def _shown(parts: Parts, asked: Submission) -> Json | None:
-    return await parts.ask(lambda db: queries.shown_job(db, asked.job_id))
+async def _shown(state: AppState, asked: Submission) -> Json | None:
+    return await state.ask(lambda db: queries.shown_job(db, asked.job_id))
 
 
 def _require_same(asked: Submission, digest: bytes | None) -> None:
@@ -107,5 +107,5 @@ def _require_same(asked: Submission, digest: bytes | None) -> None:
         )
 
 
-def _keeps_twins_out(parts: Parts, job: Job, now: int) -> bool:
-    return job.status not in TERMINAL or now - job.event_time <= parts.topology.window_ms
+def _keeps_twins_out(state: AppState, job: Job, now: int) -> bool:
+    return job.status not in TERMINAL or now - job.event_time <= state.topology.window_ms

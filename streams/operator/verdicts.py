@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streams.operator.http.app_state import Parts
+from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model import letter_queries
 from streams.operator.read_model.projections import RowKey
@@ -19,7 +19,7 @@ _COMMANDS = "jobs.commands"
 
 
 async def told(
-    parts: Parts,
+    state: AppState,
     tenant_id: str,
     job_id: str,
     body: CommandBody,
@@ -32,12 +32,12 @@ async def told(
         Refusal: 409, for the reason that the dispatcher gave.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
-    offset = await parts.command(tenant_id, job_id, body)
-    return await verdict(parts, letters(parts, tenant_id, offset), row, shown)
+    offset = await state.command(tenant_id, job_id, body)
+    return await verdict(state, letters(state, tenant_id, offset), row, shown)
 
 
 async def verdict(
-    parts: Parts,
+    state: AppState,
     letter_ids: Sequence[str],
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
@@ -50,25 +50,25 @@ async def verdict(
         return None if found is None and refused is None else (found, refused)
 
     rows = [("dead_letters", (id_,)) for id_ in letter_ids]
-    found, refused = await parts.once(row, look, rows) or (None, None)
+    found, refused = await state.once(row, look, rows) or (None, None)
     if refused is not None:
         raise Refusal(409, refused.reason.replace("_", "-"), refused.detail, letter=refused.id)
     return found
 
 
-def letters(parts: Parts, tenant_id: str, offset: int) -> tuple[str, ...]:
+def letters(state: AppState, tenant_id: str, offset: int) -> tuple[str, ...]:
     """Ids that the dead letter of a command can have."""
-    home = parts.home(tenant_id)
-    readers = [s.name for s in parts.topology.stages.values() if _COMMANDS in s.reads]
+    home = state.home(tenant_id)
+    readers = [s.name for s in state.topology.stages.values() if _COMMANDS in s.reads]
     return tuple(f"{name}:{_COMMANDS}:{home}:{offset}" for name in readers)
 
 
-async def outstanding(parts: Parts, subject: Subject) -> Asked | None:
+async def outstanding(state: AppState, subject: Subject) -> Asked | None:
     """What was asked before, unless the dispatcher has turned it down."""
-    asked = parts.turns.asked(subject)
-    if asked is None or await parts.ask(lambda db: refusing(db, asked.letters)) is None:
+    asked = state.turns.asked(subject)
+    if asked is None or await state.ask(lambda db: refusing(db, asked.letters)) is None:
         return asked
-    parts.turns.forget(subject)
+    state.turns.forget(subject)
     return None
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from streams.kafka.offsets import Place, earliest, offset_in, request_offsets
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
-from streams.runtime.context import ReadThrough
+from streams.runtime.context import CaughtUpTo
 from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage
@@ -53,7 +53,7 @@ class Assignment:
         changelogs: Mapping[str, Changelog],
         config: Mapping[str, Any],
         clock: Clock,
-        read_through: ReadThrough,
+        caught_up_to: CaughtUpTo,
         set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
         self.tasks: dict[int, PartitionTask] = {}
@@ -65,7 +65,7 @@ class Assignment:
         self._changelogs = changelogs
         self._config = config
         self._clock = clock
-        self._read_through = read_through
+        self._caught_up_to = caught_up_to
         self._set_aside = set_aside
         self._opened: dict[int, dict[str, Backend]] = {}
         self._positions: dict[tuple[str, int], int] = {}
@@ -161,7 +161,7 @@ class Assignment:
     def _task(self, partition: int, backends: dict[str, Backend]) -> PartitionTask:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}
         return task_of(
-            self._stage, partition, backends, self._clock, self._read_through, positions,
+            self._stage, partition, backends, self._clock, self._caught_up_to, positions,
             self._set_aside,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from streams.runtime.processor import Header, Record
 from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
-ReadThrough = Callable[[str, int, float], bool]
+CaughtUpTo = Callable[[str, int, float], bool]
 """(topic, partition, monotonic moment): has all that stood there then been processed?"""
 
 Output = tuple[str, int, Sequence[Record]]
@@ -21,14 +21,14 @@ class TaskContext:
     """`Context` of one task."""
 
     def __init__(
-        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], read_through: ReadThrough
+        self, partition: int, clock: Clock, stores: Mapping[str, Overlay], caught_up_to: CaughtUpTo
     ) -> None:
         self.partition = partition
         self.stream_time = 0
         self.outputs: list[Output] = []
         self._clock = clock
         self._stores = stores
-        self._read_through = read_through
+        self._caught_up_to = caught_up_to
 
     @property
     def now(self) -> int:
@@ -58,5 +58,5 @@ class TaskContext:
     def relay(self, topic: str, records: Sequence[Record]) -> None:
         self.outputs.append((topic, self.partition, records))
 
-    def read_through(self, topic: str, moment: float) -> bool:
-        return self._read_through(topic, self.partition, moment)
+    def caught_up_to(self, topic: str, moment: float) -> bool:
+        return self._caught_up_to(topic, self.partition, moment)

@@ -163,7 +163,7 @@ class TopologyTestDriver:
     Forwarded records flow on to every stage that reads their topic before `pipe` and `advance`
     return. They raise `StageFailed` where a stage ends; the next step starts it again. A topic has
     the partitions its topology gives it, or `partitions` where it shares the topology's number.
-    `unread` names inputs for which `read_through` answers False, and `set_aside` the records
+    `unread` names inputs for which `caught_up_to` answers False, and `set_aside` the records
     (topic, partition, offset) that go to `dlq` unseen. Stores lie in memory unless `open_tables`
     opens others.
     """

@@ -47,7 +47,7 @@ class EndOffsets:
         self.inputs = list(inputs)
         self._answered = self._pending = None
 
-    def read_through(self, topic: str, partition: int, moment: float) -> bool:
+    def caught_up_to(self, topic: str, partition: int, moment: float) -> bool:
         """Whether all that stood there at `moment` of the boot clock has been processed."""
         self._collect()
         answered = self._answered

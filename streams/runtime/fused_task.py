@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from streams.runtime.clock import Clock
-from streams.runtime.context import Output, ReadThrough
+from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
 from streams.runtime.task import NO_OFFSET, Task, taken_by
@@ -172,20 +172,20 @@ def task_of(
     partition: int,
     backends: Mapping[str, Backend],
     clock: Clock,
-    read_through: ReadThrough,
+    caught_up_to: CaughtUpTo,
     positions: Mapping[str, int],
     set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
 ) -> PartitionTask:
     """The task of one partition of a stage, fused or not."""
     if isinstance(stage, Stage):
-        return Task(stage, partition, backends, clock, read_through, positions, set_aside)
+        return Task(stage, partition, backends, clock, caught_up_to, positions, set_aside)
     parts = [
         Task(
             part,
             partition,
             {spec.name: backends[spec.name] for spec in part.stores},
             clock,
-            read_through,
+            caught_up_to,
             {topic: positions[topic] for topic in part.inputs},
             set_aside,
         )

@@ -79,7 +79,7 @@ class Context(Protocol):
     def relay(self, topic: str, records: Sequence[Record]) -> None:
         """Forward records as they are; much cheaper than as many `forward`."""
 
-    def read_through(self, topic: str, moment: float) -> bool:
+    def caught_up_to(self, topic: str, moment: float) -> bool:
         """Whether all that stood on this input at monotonic `moment` has been processed.
 
         The first call with a new moment may ask the broker and answer False; ask again at

@@ -176,7 +176,7 @@ class StageLoop:
             changelogs,
             consumer_config(settings, f"{stage.name}-restore", **_QUIET),
             self._clock,
-            self._ends.read_through,
+            self._ends.caught_up_to,
             settings.set_aside,
         )
 

@@ -15,7 +15,7 @@ import structlog
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
-from streams.runtime.context import Output, ReadThrough, TaskContext
+from streams.runtime.context import CaughtUpTo, Output, TaskContext
 from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.poison import dead_letter
 from streams.runtime.positions import Positions
@@ -51,7 +51,7 @@ class Task:
         partition: int,
         backends: Mapping[str, Backend],
         clock: Clock,
-        read_through: ReadThrough,
+        caught_up_to: CaughtUpTo,
         positions: Mapping[str, int],
         set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
     ) -> None:
@@ -59,7 +59,7 @@ class Task:
         self.partition = partition
         self._stores = TaskStores(stage, backends)
         self.stores = self._stores.by_name
-        self.ctx = TaskContext(partition, clock, self.stores, read_through)
+        self.ctx = TaskContext(partition, clock, self.stores, caught_up_to)
         self.poisoned = 0
         self.hand_over = True
         self._positions = Positions(positions, clock)

@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.errors import Fenced
-from streams.kafka.abandonable_call import Hung, WatchedThread
+from streams.kafka.abandonable_call import AbandonableThread, Hung
 from streams.kafka.clients import SESSION_TIMEOUT_MS
 from streams.kafka.failures import REFUSED, Outage, Verdict, classify, classify_produce
 from streams.runtime import connections, metrics
@@ -84,7 +84,7 @@ class KafkaTransactions:
         self._outage = outage
         self._stopping = stopping
         self._producer: Producer | None = None
-        self._thread = WatchedThread()
+        self._thread = AbandonableThread()
         self._connections = Connections()
         self._opened = self._begun = self._ended = 0.0
         self._said = ""
@@ -109,7 +109,7 @@ class KafkaTransactions:
         # new one.
         self._begun = time.monotonic()
         self._thread.leave()
-        self._thread = WatchedThread()
+        self._thread = AbandonableThread()
         self._connections = Connections()
         heard = {"logger": self._connections, "log_level": connections.LOG_LEVEL}
         producer = Producer({**self._config, **heard})

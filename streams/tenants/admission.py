@@ -16,7 +16,7 @@ from streams.serde.records import Quarantined
 from streams.tenants.settings import SourceSettings
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +69,4 @@ class Admission(Protocol):
         """
 
 
-Admissions = Callable[[AwaitedProducer, Vault, KeyBook, Topology], Admission]
+Admissions = Callable[[AwaitedProducer, Vault, DataKeyring, Topology], Admission]

@@ -25,7 +25,7 @@ KeyPath = tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """Where a value stands: its file, its line (from 1) and its keys from the file's root."""
 
     file: Path
@@ -37,8 +37,8 @@ class Place:
         path = ".".join(map(str, self.path)).replace(".[", "[")
         return f"{self.file}:{self.line}: {path}: {what}" if path else f"{self}: {what}"
 
-    def child(self, key: Key, line: int) -> Place:
-        return Place(self.file, line, (*self.path, key))
+    def child(self, key: Key, line: int) -> SourceLocation:
+        return SourceLocation(self.file, line, (*self.path, key))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -49,7 +49,7 @@ class Node:
     """A scalar, a mapping of nodes or a list of nodes, and its place."""
 
     value: Any
-    place: Place
+    place: SourceLocation
 
     @property
     def name(self) -> str | None:
@@ -99,7 +99,7 @@ class Node:
 
 def read(path: Path) -> tuple[Node, list[str]]:
     """The tree of a file, and what is wrong with it as YAML (then the tree lacks that part)."""
-    root = Place(path, 1)
+    root = SourceLocation(path, 1)
     try:
         composed = yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
@@ -128,7 +128,7 @@ class _Reader:
         self.problems: list[str] = []
         self._seen: set[int] = set()
 
-    def node(self, composed: yaml.Node, place: Place) -> Node:
+    def node(self, composed: yaml.Node, place: SourceLocation) -> Node:
         if id(composed) in self._seen:
             return self._refused(place, "YAML aliases are not read here; write the value out")
         self._seen.add(id(composed))
@@ -141,7 +141,7 @@ class _Reader:
         kind = composed.tag.removeprefix(_TAG)
         return self._refused(place, f"{kind} is no type known here; quote it if text is meant")
 
-    def _mapping(self, composed: yaml.MappingNode, place: Place) -> Node:
+    def _mapping(self, composed: yaml.MappingNode, place: SourceLocation) -> Node:
         entries: dict[str, Node] = {}
         for key_node, value_node in composed.value:
             key, line = str(key_node.value), key_node.start_mark.line + 1
@@ -157,7 +157,7 @@ class _Reader:
                 entries[key] = self.node(value_node, below)
         return Node(entries, place)
 
-    def _list(self, composed: yaml.SequenceNode, place: Place) -> Node:
+    def _list(self, composed: yaml.SequenceNode, place: SourceLocation) -> Node:
         named = bool(place.path) and place.path[-1] in NAMED_LISTS
         items: list[Node] = []
         for index, item in enumerate(composed.value):
@@ -174,7 +174,7 @@ class _Reader:
                 items.append(node)
         return Node(items, place)
 
-    def _scalar(self, composed: yaml.ScalarNode, place: Place) -> Node:
+    def _scalar(self, composed: yaml.ScalarNode, place: SourceLocation) -> Node:
         try:
             value = yaml.SafeLoader("").construct_object(composed)
         except (yaml.YAMLError, ValueError):
@@ -182,7 +182,7 @@ class _Reader:
             return self._refused(place, f"{composed.value!r} is no {kind}; correct it")
         return Node(value, place)
 
-    def _refused(self, place: Place, what: str) -> Node:
+    def _refused(self, place: SourceLocation, what: str) -> Node:
         self.problems.append(place.problem(what))
         return Node(None, place)
 

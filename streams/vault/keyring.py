@@ -21,7 +21,7 @@ _Place = tuple[str, str]
 _Found = Future[DataKey]
 
 
-class KeyBook:
+class DataKeyring:
     """Data keys by tenant and id; one thread writes, any may ask."""
 
     def __init__(self, vault: Vault) -> None:

@@ -20,11 +20,11 @@ from streams.telemetry import serve_probes
 from streams.tenants.follower import TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault, read_key
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.handler.watchdog import EXIT_CODE
 from streams.worker.transport.kafka import KafkaTransport
-from streams.worker.worker import Place, Worker
+from streams.worker.worker import Worker, WorkerSpec
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
     vault = open_vault(settings)
     cluster_key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
     wait_for_broker(settings)
-    place = Place(settings.instance, pool, settings.slots)
+    place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
         run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault))
@@ -78,12 +78,12 @@ async def _serve(
     app: App,
     settings: Settings,
     topology: Topology,
-    place: Place,
+    place: WorkerSpec,
     cluster_key: bytes,
     vault: Vault,
 ) -> None:
     transport = KafkaTransport(settings, place)
-    book = KeyBook(vault)
+    book = DataKeyring(vault)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
     follower = TenantsFollower(settings, "worker", book.apply, _refuse, worker.failed)
     port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)

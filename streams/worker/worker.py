@@ -16,7 +16,7 @@ from streams.process.daemon_thread import in_daemon_thread
 from streams.runtime.clock import boot_seconds
 from streams.serde.records import Ended
 from streams.topology.model import Topology
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from streams.worker import metrics
 from streams.worker.app import App
 from streams.worker.handler.context import Context
@@ -24,18 +24,18 @@ from streams.worker.handler.effects import Claimant, Effects
 from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.payloads import Payloads
-from streams.worker.handler.run_result import Ending, raised
-from streams.worker.handler.session import Session
+from streams.worker.handler.run_result import RunResult, raised
+from streams.worker.handler.session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.watchdog import Watchdog
 from streams.worker.lease.alone import Alone
-from streams.worker.lease.heartbeater import Identity, Pulse
-from streams.worker.lease.held_leases import GRACE_SECONDS, Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater, Identity
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import Reception
+from streams.worker.lease.receiver import LeaseReceiver
 from streams.worker.transport.contract import Incoming, Transport
 from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import Outbox, command
+from streams.worker.transport.retrying_sender import RetryingSender, command
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ _FULL_STOP_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerSpec:
     """Where a worker works: its instance, pool and number of slots."""
 
     instance: str
@@ -64,10 +64,10 @@ class Worker:
         app: App,
         transport: Transport,
         topology: Topology,
-        place: Place,
+        place: WorkerSpec,
         *,
         cluster_key: bytes,
-        book: KeyBook,
+        book: DataKeyring,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         # With the pool: a worker of another pool is no earlier boot of this one.
@@ -81,20 +81,28 @@ class Worker:
         self._ended = EndedRuns(self._loop)
         self._failure: asyncio.Future[None] = self._loop.create_future()
         leases, partitions = topology.leases, topology.partitions
-        self.holdings = Holdings(place.slots, leases.margin_seconds, partitions, clock)
-        self._outbox = Outbox(transport, clock)
+        self.held_leases = HeldLeases(place.slots, leases.margin_seconds, partitions, clock)
+        self._sender = RetryingSender(transport, clock)
         identity = Identity(self.id, place.pool, app.handlers())
-        self.pulse = Pulse(identity, self.holdings, transport, partitions, leases, clock)
-        self._alone = Alone(self.holdings, self.pulse, clock)
-        self.notices = Notices(self.pulse, self.holdings, clock)
-        self._replies = Replies(
-            self.id, partitions, self._outbox, self._loop, self.notices.by_kind()
+        self.heartbeater = Heartbeater(
+            identity, self.held_leases, transport, partitions, leases, clock
         )
-        self._reception = Reception(
-            cluster_key, partitions, self.holdings, self.pulse, self._outbox, self._taken, clock
+        self._alone = Alone(self.held_leases, self.heartbeater, clock)
+        self.notices = Notices(self.heartbeater, self.held_leases, clock)
+        self._replies = Replies(
+            self.id, partitions, self._sender, self._loop, self.notices.by_kind()
+        )
+        self._receiver = LeaseReceiver(
+            cluster_key,
+            partitions,
+            self.held_leases,
+            self.heartbeater,
+            self._sender,
+            self._taken,
+            clock,
         )
         self._payloads = Payloads(transport, book)
-        self.watchdog = Watchdog(self._loop, self.holdings, self.pulse, clock)
+        self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)
 
     def start(self) -> None:
         """Open the transport. Heartbeats are sent by `serve`, or by calling `pulse.beat`."""
@@ -107,7 +115,9 @@ class Worker:
             TidegateError: what the transport could not go on after.
         """
         every = self._topology.leases.heartbeat_seconds
-        threading.Thread(target=self.pulse.run, args=(every,), name="pulse", daemon=True).start()
+        threading.Thread(
+            target=self.heartbeater.run, args=(every,), name="pulse", daemon=True
+        ).start()
         self.watchdog.tick()
         threading.Thread(target=self.watchdog.run, name="watchdog", daemon=True).start()
         self.start()
@@ -127,28 +137,28 @@ class Worker:
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more, give running handlers that long, send the rest elsewhere."""
-        with self.holdings.lock:
-            self.holdings.draining = True
-            self.pulse.tell()
-        self.holdings.changed()
+        with self.held_leases.lock:
+            self.held_leases.draining = True
+            self.heartbeater.tell()
+        self.held_leases.changed()
         await asyncio.sleep(0)  # what the readers took before has begun then
         if self._runs:
             log.info("draining", running=len(self._runs), seconds=seconds)
             await asyncio.wait(self._runs, timeout=seconds)
         for session in self._replies.sessions():
-            session.stop(Ending("released", error="the worker shut down"))
+            session.stop(RunResult("released", error="the worker shut down"))
         if self._runs:
             await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
 
     @property
     def unready(self) -> str | None:
         """Why leases cannot reach this worker now; None if they can."""
-        place = f"jobs.work.{self.pulse.identity.pool}"
-        if self.holdings.draining:
+        place = f"jobs.work.{self.heartbeater.identity.pool}"
+        if self.held_leases.draining:
             return "the worker shuts down"
-        if not self.holdings.assigned:
+        if not self.held_leases.assigned:
             return f"no partition of {place} is assigned: give it more partitions than workers"
-        if not self.pulse.heard:
+        if not self.heartbeater.heard:
             return "no heartbeat was acknowledged lately: see whether the broker answers"
         return self.notices.undeclared
 
@@ -158,10 +168,10 @@ class Worker:
         return self.unready is None
 
     def assigned(self, partition: int | None) -> None:
-        self.pulse.announce(partition)
+        self.heartbeater.announce(partition)
 
     def leased(self, record: Incoming) -> None:
-        self._reception.receive(record)
+        self._receiver.receive(record)
 
     def replied(self, record: Incoming) -> None:
         self._replies.deliver(record)
@@ -179,43 +189,43 @@ class Worker:
             self._loop.call_soon_threadsafe(self._begin, held)
 
     def _begin(self, held: Held) -> None:
-        session = Session(held, self._outbox, self._topology.partitions, self._clock)
+        session = RunSession(held, self._sender, self._topology.partitions, self._clock)
         self._replies.attend(session)
         run = self._loop.create_task(self._run(session))
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
-    async def _run(self, session: Session) -> None:
+    async def _run(self, session: RunSession) -> None:
         lease, started = session.lease, self._clock()
         try:
             if lease.alone:
                 await self._alone.turn(session)
                 started = self._clock()
-            ending = await self._execution(session).run()
+            run_result = await self._execution(session).run()
         except Exception as error:
             # Nothing of a handler gets here; without this a slot would be gone for good.
             log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
-            ending = raised(error)
+            run_result = raised(error)
         seconds = self._clock() - started
-        metrics.HANDLER_SECONDS.labels(lease.type, ending.status).observe(seconds)
-        self._ended.tell(lease, ending, seconds)
+        metrics.HANDLER_SECONDS.labels(lease.type, run_result.status).observe(seconds)
+        self._ended.tell(lease, run_result, seconds)
         self._leave_slot(session)
         try:
-            await self._tell(session, ending)
+            await self._tell(session, run_result)
         finally:  # whatever went wrong there, the lease is listed no more and expires
             self._replies.leave(session)
-            self.holdings.drop(session.held)
-            self.pulse.tell()
+            self.held_leases.drop(session.held)
+            self.heartbeater.tell()
 
     async def _leave(self) -> None:
         """After every run has said how it ended: nobody leases to this process any more."""
         failed = self._failure.done()
-        await self.pulse.leave(self._outbox, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
+        await self.heartbeater.leave(self._sender, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
 
-    def _execution(self, session: Session) -> Execution:
+    def _execution(self, session: RunSession) -> Execution:
         job = self._app.jobs[session.lease.type]
         claimant = Claimant(
-            self.id, lambda: self.pulse.work_partition or 0, self._app.tools, job.scopes
+            self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
         )
         context = Context(
             session, Effects(session, self._replies, claimant), Steps(session), self._payloads
@@ -223,36 +233,36 @@ class Worker:
         preflight = self._app.preflights.get(job.name)
         return Execution(session, context, job, preflight, self._clock)
 
-    def _leave_slot(self, session: Session) -> None:
+    def _leave_slot(self, session: RunSession) -> None:
         task, held = session.task, session.held
         if task is None or task.done():
-            self.holdings.vacate(held)
+            self.held_leases.vacate(held)
             return
 
-        def late(_: asyncio.Task[Ending]) -> None:
-            self.holdings.vacate(held)
-            self.holdings.drop(held)
-            self.pulse.tell()
+        def late(_: asyncio.Task[RunResult]) -> None:
+            self.held_leases.vacate(held)
+            self.held_leases.drop(held)
+            self.heartbeater.tell()
 
         task.add_done_callback(late)
 
-    async def _tell(self, session: Session, ending: Ending) -> None:
+    async def _tell(self, session: RunSession, run_result: RunResult) -> None:
         """Say how the run ended; after a lost lease only that there is a slot."""
-        if ending.status == "lost":
+        if run_result.status == "lost":
             return
         held, now = session.held, self._clock()
         home = held.lease.home_partition
-        with self.holdings.lock:
-            free, received = self.holdings.tell(home)
+        with self.held_leases.lock:
+            free, received = self.held_leases.tell(home)
             ended = Ended(
-                self.id, held.lease.run_id, free, ending.status,
-                ending.result, ending.error, ending.retry_after_seconds, received,
+                self.id, held.lease.run_id, free, run_result.status,
+                run_result.result, run_result.error, run_result.retry_after_seconds, received,
             )  # fmt: skip
-            said = self._outbox.send(command(held.lease, ended), lambda: held.valid_until)
-        self.pulse.tell()
+            said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
+        self.heartbeater.tell()
         try:
             await said
         except LeaseLost as error:
             log.warning("the end of a run could not be said", reason=str(error))
         finally:
-            self.pulse.said(home, now)
+            self.heartbeater.said(home, now)

@@ -11,7 +11,7 @@ import pytest
 from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
-from support.fault_points import STEPS, Place
+from support.fault_points import STEPS, ProcessPosition
 from support.faulty_process import frozen
 
 from streams.broker.embedded import EmbeddedKafka
@@ -38,12 +38,12 @@ def dedup(broker: EmbeddedKafka, tmp_path: Path) -> Iterator[DedupUnderLoad]:
         yield running
 
 
-def freeze(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> Place:
+def freeze(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> ProcessPosition:
     """SIGSTOP the broker while the stage is in a transaction, which so cannot end."""
     pid = broker.pid
     assert pid is not None
 
-    def caught() -> Place | None:
+    def caught() -> ProcessPosition | None:
         os.kill(pid, signal.SIGSTOP)
         eventually(lambda: frozen(pid), what="the broker is frozen")
         place = dedup.processes[-1].points.now

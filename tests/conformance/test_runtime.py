@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 from support.conditions import eventually
-from support.runtime_beds import Bed, BrokerBed, DriverBed, Step, on_disk
+from support.runtime_beds import BrokerBed, DriverBed, RuntimeHarness, Step, on_disk
 
 COUNT = (b"a", b"count")
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -19,17 +19,17 @@ BEDS = ["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)]
 
 
 @pytest.fixture(params=BEDS)
-def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeHarness]:
     yield from open_bed(request, tmp_path, "counting")
 
 
 @pytest.fixture(params=BEDS)
-def granting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def granting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeHarness]:
     yield from open_bed(request, tmp_path, "granting")
 
 
-def open_bed(request: pytest.FixtureRequest, folder: Path, stage: str) -> Iterator[Bed]:
-    opened: Bed
+def open_bed(request: pytest.FixtureRequest, folder: Path, stage: str) -> Iterator[RuntimeHarness]:
+    opened: RuntimeHarness
     if request.param == "broker":
         opened = BrokerBed(request.getfixturevalue("kafka"), folder, stage)
     else:
@@ -42,42 +42,48 @@ def counted(*numbers: int) -> list[tuple[bytes | None, bytes | None]]:
     return [(b"a", b"%d" % number) for number in numbers]
 
 
-def test_state_and_output_are_each_partitions_own(bed: Bed) -> None:
-    bed.start()
-    bed.send(COUNT, COUNT, partition=1)
-    bed.send(COUNT)
-    bed.shows(counted(1, 1, 2))
-    assert bed.letters() == []
+def test_state_and_output_are_each_partitions_own(harness: RuntimeHarness) -> None:
+    harness.start()
+    harness.send(COUNT, COUNT, partition=1)
+    harness.send(COUNT)
+    harness.shows(counted(1, 1, 2))
+    assert harness.letters() == []
 
 
-def test_a_record_that_fails_is_undone_alone_and_becomes_a_dead_letter(bed: Bed) -> None:
-    bed.start()
-    bed.send(*((b"a", verb) for verb in (b"count", b"poison", b"count", b"poison", b"count")))
-    bed.shows(counted(1, 2, 3))
-    assert [(letter.id, letter.reason, letter.key, letter.value) for letter in bed.letters()] == [
+def test_a_record_that_fails_is_undone_alone_and_becomes_a_dead_letter(
+    harness: RuntimeHarness,
+) -> None:
+    harness.start()
+    harness.send(*((b"a", verb) for verb in (b"count", b"poison", b"count", b"poison", b"count")))
+    harness.shows(counted(1, 2, 3))
+    assert [
+        (letter.id, letter.reason, letter.key, letter.value) for letter in harness.letters()
+    ] == [
         ("counting:in:0:1", "bad_verb", b"a", b"poison"),
         ("counting:in:0:3", "bad_verb", b"a", b"poison"),
     ]
-    assert bed.last_headers() == [("total", b"3")], "derived state was not rebuilt"
+    assert harness.last_headers() == [("total", b"3")], "derived state was not rebuilt"
 
 
-def test_a_failure_that_is_no_records_fault_ends_the_stage_and_loses_nothing(bed: Bed) -> None:
+def test_a_failure_that_is_no_records_fault_ends_the_stage_and_loses_nothing(
+    harness: RuntimeHarness,
+) -> None:
     """Till somebody says that it is the record that our code cannot take."""
-    bed.start()
-    bed.send(COUNT)
-    bed.shows(counted(1))
-    bed.send(COUNT, (b"a", b"crash"), COUNT)
+    harness.start()
+    harness.send(COUNT)
+    harness.shows(counted(1))
+    harness.send(COUNT, (b"a", b"crash"), COUNT)
     for _ in range(2):
-        why = bed.fails()
+        why = harness.fails()
         assert "counting cannot go on at in-0@2: ZeroDivisionError: told to." in why
         assert why.endswith("TIDEGATE_SET_ASIDE=in:0:2, which sends this record to dlq")
-        assert bed.keys() == [b"a"]
-        assert bed.letters() == []
-        bed.start()
-    bed.fails()
-    bed.start(("in", 0, 2))
-    bed.shows(counted(1, 2, 3))
-    (letter,) = bed.letters()
+        assert harness.keys() == [b"a"]
+        assert harness.letters() == []
+        harness.start()
+    harness.fails()
+    harness.start(("in", 0, 2))
+    harness.shows(counted(1, 2, 3))
+    (letter,) = harness.letters()
     assert (letter.id, letter.reason, letter.value) == ("counting:in:0:2", "set_aside", b"crash")
 
 
@@ -86,7 +92,7 @@ GRANTS = [(b"%02d" % n, b"grant") for n in range(20)]
 
 @pytest.mark.parametrize("verb", [b"huge", b"nowhere"])
 def test_an_initiated_output_that_is_refused_costs_nobody_else_anything(
-    granting: Bed, verb: bytes
+    granting: RuntimeHarness, verb: bytes
 ) -> None:
     """Neither the records of its step nor what else was to be initiated."""
     granting.start()
@@ -104,75 +110,77 @@ def test_an_initiated_output_that_is_refused_costs_nobody_else_anything(
 
 @pytest.mark.parametrize("verb", [b"lost", b"huge"])
 def test_an_output_that_is_refused_rolls_all_back_and_loses_its_input_alone(
-    bed: Bed, verb: bytes
+    harness: RuntimeHarness, verb: bytes
 ) -> None:
-    bed.start()
-    bed.send(COUNT, COUNT)
-    bed.shows(counted(1, 2))
-    bed.send(COUNT, (b"a", verb), COUNT)
-    bed.shows(counted(1, 2, 3, 4))
-    (letter,) = bed.letters()
+    harness.start()
+    harness.send(COUNT, COUNT)
+    harness.shows(counted(1, 2))
+    harness.send(COUNT, (b"a", verb), COUNT)
+    harness.shows(counted(1, 2, 3, 4))
+    (letter,) = harness.letters()
     assert (letter.id, letter.reason) == ("counting:in:0:3", "output_refused")
-    assert bed.last_headers() == [("total", b"4")], "derived state was not rebuilt"
+    assert harness.last_headers() == [("total", b"4")], "derived state was not rebuilt"
 
 
 @pytest.mark.parametrize("disk_lost", [False, True])
-def test_a_restarted_stage_has_its_state_again(bed: Bed, disk_lost: bool) -> None:
-    bed.start()
-    bed.send(COUNT, COUNT)
-    bed.send(COUNT, partition=1)
-    bed.shows(counted(1, 2, 1))
-    bed.stop()
+def test_a_restarted_stage_has_its_state_again(harness: RuntimeHarness, disk_lost: bool) -> None:
+    harness.start()
+    harness.send(COUNT, COUNT)
+    harness.send(COUNT, partition=1)
+    harness.shows(counted(1, 2, 1))
+    harness.stop()
     if disk_lost:
-        bed.lose_disk()
-    bed.start()
-    bed.send(COUNT)
-    bed.shows(counted(1, 2, 3, 1))
-    assert bed.last_headers() == [("total", b"1")]
-    bed.send(COUNT, partition=1)
-    bed.shows(counted(1, 2, 3, 1, 2))
+        harness.lose_disk()
+    harness.start()
+    harness.send(COUNT)
+    harness.shows(counted(1, 2, 3, 1))
+    assert harness.last_headers() == [("total", b"1")]
+    harness.send(COUNT, partition=1)
+    harness.shows(counted(1, 2, 3, 1, 2))
 
 
 @pytest.mark.parametrize("disk_lost", [False, True])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_at_any_step_of_a_commit_neither_loses_nor_repeats(
-    bed: Bed, step: Step, disk_lost: bool
+    harness: RuntimeHarness, step: Step, disk_lost: bool
 ) -> None:
-    bed.start()
-    bed.send(COUNT, COUNT)
-    bed.shows(counted(1, 2))
-    bed.crash(step, COUNT, (b"b", b"count"), disk_lost=disk_lost)
-    bed.send(COUNT)
-    bed.shows([*counted(1, 2, 3), (b"b", b"1"), *counted(4)])
+    harness.start()
+    harness.send(COUNT, COUNT)
+    harness.shows(counted(1, 2))
+    harness.crash(step, COUNT, (b"b", b"count"), disk_lost=disk_lost)
+    harness.send(COUNT)
+    harness.shows([*counted(1, 2, 3), (b"b", b"1"), *counted(4)])
 
 
-def test_a_punctuation_fires_once_what_a_record_set_and_also_after_a_restart(bed: Bed) -> None:
-    bed.start()
-    bed.send((b"a", b"tick"))
-    bed.pass_time()
-    eventually(lambda: bed.keys() == [b"a", b"tick:a"], 30, what="the timer fired")
-    bed.stop()
-    bed.start()
-    bed.send((b"c", b"tick"))
-    bed.pass_time()
-    eventually(lambda: bed.keys()[2:] == [b"c", b"tick:c"], 30, what="the second timer fired")
-    bed.pass_time()
-    assert len(bed.keys()) == 4
+def test_a_punctuation_fires_once_what_a_record_set_and_also_after_a_restart(
+    harness: RuntimeHarness,
+) -> None:
+    harness.start()
+    harness.send((b"a", b"tick"))
+    harness.pass_time()
+    eventually(lambda: harness.keys() == [b"a", b"tick:a"], 30, what="the timer fired")
+    harness.stop()
+    harness.start()
+    harness.send((b"c", b"tick"))
+    harness.pass_time()
+    eventually(lambda: harness.keys()[2:] == [b"c", b"tick:c"], 30, what="the second timer fired")
+    harness.pass_time()
+    assert len(harness.keys()) == 4
 
 
 @pytest.mark.parametrize("disk_lost", [False, True])
 def test_stream_time_is_the_highest_of_the_records_and_outlives_a_restart(
-    bed: Bed, disk_lost: bool
+    harness: RuntimeHarness, disk_lost: bool
 ) -> None:
     start = int(time.time() * 1000) - 60_000
-    bed.start()
-    bed.send((b"a", b"time"), timestamp=start + 5_000)
-    bed.send((b"a", b"time"), timestamp=start + 4_000)
+    harness.start()
+    harness.send((b"a", b"time"), timestamp=start + 5_000)
+    harness.send((b"a", b"time"), timestamp=start + 4_000)
     told = (b"time", b"%d" % (start + 5_000))
-    bed.shows([*counted(1), told, *counted(2), told])
-    bed.stop()
+    harness.shows([*counted(1), told, *counted(2), told])
+    harness.stop()
     if disk_lost:
-        bed.lose_disk()
-    bed.start()
-    bed.send((b"a", b"time"), timestamp=start + 3_000)
-    bed.shows([*counted(1), told, *counted(2), told, *counted(3), told])
+        harness.lose_disk()
+    harness.start()
+    harness.send((b"a", b"time"), timestamp=start + 3_000)
+    harness.shows([*counted(1), told, *counted(2), told, *counted(3), told])

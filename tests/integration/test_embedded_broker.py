@@ -311,14 +311,14 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_foreground_command_stops_the_broker_when_told(
-    data_dir: Path, ending: signal.Signals
+    data_dir: Path, run_result: signal.Signals
 ) -> None:
     command = [sys.executable, "-c", CLI, "start", "--port", "0", "--data-dir", str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("broker ready 127.0.0.1:")
         pid = read_status(data_dir).pid
-        process.send_signal(ending)
+        process.send_signal(run_result)
         try:
             assert process.wait(30) == 0
         finally:

@@ -28,7 +28,7 @@ from support.operator_cluster import (
 
 from streams.cli.api_client import CallFailed
 from streams.operator.http import app_state as parts
-from streams.operator.read_model.session import Session
+from streams.operator.read_model.session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit
@@ -119,17 +119,17 @@ def test_one_key_is_one_job_and_another_body_under_it_is_a_conflict(
 def test_a_used_key_is_a_conflict_however_late_the_read_model_is(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following, step = threading.Event(), Session.step
+    following, step = threading.Event(), FoldSession.step
     stalled = threading.Event()
 
-    def stalling(session: Session) -> None:
+    def stalling(session: FoldSession) -> None:
         if following.is_set():
             step(session)
         else:
             stalled.set()
             following.wait(0.01)
 
-    monkeypatch.setattr(Session, "step", stalling)
+    monkeypatch.setattr(FoldSession, "step", stalling)
     assert stalled.wait(30)
     # Another operator's submission, of which this one has read nothing.
     cluster.write(make_job(ids.submitted_job_id("acme", "k"), request_hash=b"\2" * 32))

@@ -37,7 +37,7 @@ from streams.serde.records import (
 from streams.topology.model import Route
 from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 pytestmark = pytest.mark.broker
 
@@ -94,7 +94,7 @@ def quarantined(cluster: Cluster, body: bytes = BODY) -> Quarantined:
 
 def opened(cluster: Cluster, envelope: Envelope) -> bytes:
     """The raw body of an envelope, under the key that `tenants` holds."""
-    book, ref = KeyBook(local_vault(cluster.vault_key)), envelope.payload_ref
+    book, ref = DataKeyring(local_vault(cluster.vault_key)), envelope.payload_ref
     for message in cluster.read("tenants"):
         book.apply(message.key(), message.value())
     sealed = {m.offset(): m.value() or b"" for m in cluster.read("payloads")

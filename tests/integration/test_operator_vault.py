@@ -36,7 +36,7 @@ from streams.settings import Settings
 from streams.tenants.source_keys import keys_of, open_secret
 from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 pytestmark = pytest.mark.broker
 
@@ -216,7 +216,7 @@ def test_a_key_that_comes_after_the_erasure_is_dead_and_swept_away(
     late, other = (new_key_record(local_vault(cluster.vault_key), t) for t in ("acme", "bolt"))
     put(cluster, late)
     put(cluster, other)
-    book = KeyBook(local_vault(cluster.vault_key))
+    book = DataKeyring(local_vault(cluster.vault_key))
     for message in cluster.read("tenants"):
         book.apply(message.key(), message.value())
     assert book.current("acme") is None

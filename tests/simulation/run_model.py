@@ -92,7 +92,7 @@ class RunModel:
             repeat = self._reply.repeat if self._reply else claim.key_lifetime_ms > 0
             self._tell_outcome(claim, "unknown" if repeat else "failed")
         if verdict == "lost":
-            self._worker.holdings.vacate(self.held)
+            self._worker.held_leases.vacate(self.held)
             self._worker.lost(self.lease)
             self._ticks, self.over = _nothing(), True
         else:
@@ -182,13 +182,13 @@ class RunModel:
         told: Any = status
         worker = self._worker
         worker.world.spoke(self.lease, status)
-        worker.holdings.vacate(self.held)
-        free, received = worker.holdings.tell(self.lease.home_partition)
+        worker.held_leases.vacate(self.held)
+        free, received = worker.held_leases.tell(self.lease.home_partition)
         result = '"ok"' if status == "succeeded" else None
         ended = Ended(
             worker.id, self.lease.run_id, free, told, result, error or None, None, received
         )
-        worker.pulse.tell()
+        worker.heartbeater.tell()
         yield from self._said(ended, lambda: self.held.valid_until)
         self.over = True
 

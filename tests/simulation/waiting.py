@@ -67,7 +67,7 @@ class Waiting:
         """Partition, pool and type of ready jobs that no worker handles now."""
         handled = {
             (worker.pool, each.type) for worker in self._world.workers.values()
-            if worker.alive for each in worker.pulse.identity.handlers
+            if worker.alive for each in worker.heartbeater.identity.handlers
         }  # fmt: skip
         partitions = self._world.partitions
         return {

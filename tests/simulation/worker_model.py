@@ -17,12 +17,12 @@ from simulation.run_model import MARGIN, RunModel
 from streams.serde.codec import REPLY
 from streams.serde.records import CommandBody, Lease
 from streams.topology.model import LeasePolicy
-from streams.worker.lease.heartbeater import Identity, Pulse
-from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater, Identity
+from streams.worker.lease.held_leases import Held, HeldLeases
 from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import Reception
+from streams.worker.lease.receiver import LeaseReceiver
 from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import Outbox, command
+from streams.worker.transport.retrying_sender import RetryingSender, command
 
 CLUSTER_KEY = b"k" * 32
 DRAIN = 20.0
@@ -67,21 +67,23 @@ class WorkerModel:
         self.alive = True
         self.cut_until = self.lag_until = 0.0
         self.runs: dict[tuple[str, int], RunModel] = {}
-        self.outbox = OutboxModel(world.send, self._now, self._connected)
+        self.sender = OutboxModel(world.send, self._now, self._connected)
         policy, partitions = LeasePolicy(), world.partitions
-        self.holdings = Holdings(slots, MARGIN, partitions, self._now)
+        self.held_leases = HeldLeases(slots, MARGIN, partitions, self._now)
         identity = Identity(self.id, pool, tuple(map(handler, types)))
-        self.pulse = Pulse(identity, self.holdings, self.outbox, partitions, policy, self._now)
-        self._notices = Notices(self.pulse, self.holdings, self._now).by_kind()
-        self._reception = Reception(
-            CLUSTER_KEY, partitions, self.holdings, self.pulse, Outbox(self.outbox, self._now),
-            self._taken, self._now,
+        self.heartbeater = Heartbeater(
+            identity, self.held_leases, self.sender, partitions, policy, self._now
+        )
+        self._notices = Notices(self.heartbeater, self.held_leases, self._now).by_kind()
+        self._receiver = LeaseReceiver(
+            CLUSTER_KEY, partitions, self.held_leases, self.heartbeater,
+            RetryingSender(self.sender, self._now), self._taken, self._now,
         )  # fmt: skip
         self._early: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._every = policy.heartbeat_seconds
         self._beat_at = self.seconds + self._every
         self._drained_at = 0.0
-        self.pulse.announce(work_partition)
+        self.heartbeater.announce(work_partition)
 
     @property
     def seconds(self) -> float:
@@ -93,11 +95,11 @@ class WorkerModel:
 
     @property
     def leaving(self) -> bool:
-        return self.holdings.draining
+        return self.held_leases.draining
 
     @property
     def work_partition(self) -> int:
-        return self.pulse.work_partition or 0
+        return self.heartbeater.work_partition or 0
 
     @property
     def reads(self) -> bool:
@@ -106,8 +108,8 @@ class WorkerModel:
     def kill(self) -> None:
         """It says nothing more; of what was on its way a part arrives."""
         self.alive = False
-        arrived = self.dice.of("kill", self.id).randint(0, len(self.outbox))
-        self.outbox.die(arrived)
+        arrived = self.dice.of("kill", self.id).randint(0, len(self.sender))
+        self.sender.die(arrived)
         for run in self.runs.values():
             self.world.lost(run.lease)
         self.runs.clear()
@@ -115,17 +117,17 @@ class WorkerModel:
     def stop(self) -> None:
         """SIGTERM: take nothing more, let what runs end."""
         if self.alive and not self.leaving:
-            self.holdings.draining = True
+            self.held_leases.draining = True
             self._drained_at = self.seconds + DRAIN
-            self.pulse.tell()
+            self.heartbeater.tell()
 
     def move(self, work_partition: int) -> None:
         """The pool's group gives it another work partition."""
-        self.pulse.announce(work_partition)
+        self.heartbeater.announce(work_partition)
 
     def act(self) -> None:
         """Go on with every run, beat if it is time, send what can be sent."""
-        self.outbox.flush()
+        self.sender.flush()
         self._begin_alone()
         for run in list(self.runs.values()):
             run.advance()
@@ -133,14 +135,14 @@ class WorkerModel:
                 return
             if run.over:
                 del self.runs[run.held.id]
-                self.holdings.drop(run.held)
-                self.pulse.tell()
+                self.held_leases.drop(run.held)
+                self.heartbeater.tell()
         if self.seconds >= self._beat_at:
             self._beat_at = self.seconds + self._every
-            self.pulse.beat()
+            self.heartbeater.beat()
         if self.leaving:
             self._drain()
-        self.outbox.flush()
+        self.sender.flush()
 
     def replied(self, value: bytes | None) -> None:
         """One record of its partition of `jobs.replies`."""
@@ -165,7 +167,7 @@ class WorkerModel:
     def leased(self, value: bytes | None, partition: int, offset: int) -> None:
         """One record of its work partition."""
         before = len(self.runs)
-        self._reception.receive(Incoming(f"jobs.work.{self.pool}", partition, offset, b"", value))
+        self._receiver.receive(Incoming(f"jobs.work.{self.pool}", partition, offset, b"", value))
         if len(self.runs) == before:
             self.tell("does not take the lease at", offset)
 
@@ -183,7 +185,7 @@ class WorkerModel:
     ) -> None:
         """Say something about a lease."""
         letter = command(lease, body)
-        self.outbox.post(Letter(letter.partition, letter.key, letter.value, until, acked))
+        self.sender.post(Letter(letter.partition, letter.key, letter.value, until, acked))
 
     def _taken(self, held: Held) -> None:
         lease = held.lease
@@ -200,11 +202,11 @@ class WorkerModel:
         """Once nothing else runs and a heartbeat sent since then was acknowledged."""
         for run in self.runs.values():
             waits = run.held.lease.alone and not run.started and run.verdict is None
-            if not waits or len(self.holdings.running()) > 1:
+            if not waits or len(self.held_leases.running()) > 1:
                 continue
             if run.held.waits:
                 run.held.waits = False
-                self.pulse.beat(run.lease.home_partition)
+                self.heartbeater.beat(run.lease.home_partition)
             if run.held.announced:
                 run.held.started_at = self.seconds
 
@@ -213,10 +215,10 @@ class WorkerModel:
             for run in self.runs.values():
                 run.stop("released", "the worker shut down")
         if not self.runs and self._connected():
-            self.pulse.stop()
+            self.heartbeater.stop()
             for p in range(self.world.partitions):
-                letter = self.pulse._farewell(p, self.work_partition)
-                self.outbox.send(letter.topic, letter.key, letter.value, partition=p, done=_ignore)
+                letter = self.heartbeater._farewell(p, self.work_partition)
+                self.sender.send(letter.topic, letter.key, letter.value, partition=p, done=_ignore)
             self.alive = False
             self.tell("has ended in order")
 

@@ -201,7 +201,7 @@ class World:
 
     def repeat_next(self, name: str) -> None:
         """The next record that a worker sends is written twice, later the second time."""
-        self.workers[name].outbox.lose_next_ack = True
+        self.workers[name].sender.lose_next_ack = True
 
     # Stages.
 
@@ -345,7 +345,7 @@ class World:
         for name, worker in self.workers.items():
             worker.cut_until = min(worker.cut_until, self.seconds)
             worker.lag_until = min(worker.lag_until, self.seconds)
-            worker.outbox.lose_next_ack = False
+            worker.sender.lose_next_ack = False
             if not worker.alive or worker.leaving:
                 self._restarts[name] = self.seconds
 

@@ -216,12 +216,11 @@ class ScriptedWorker:
         return sum(lease.worker_id == self.name for lease in self.desk.leases())
 
     def heartbeat(
-        self, *holding: Lease, free: int | None = None, lean: bool = False,
+        self, *tarpit: Lease, free: int | None = None, lean: bool = False,
         waits: bool | None = None,
     ) -> str:  # fmt: skip
         held = tuple(
-            HeldLease(lease.job_id, lease.epoch, waits if lease.alone else None)
-            for lease in holding
+            HeldLease(lease.job_id, lease.epoch, waits if lease.alone else None) for lease in tarpit
         )
         free = self.slots if free is None else free
         return self.desk.command(
@@ -236,13 +235,13 @@ class ScriptedWorker:
         body = Heartbeat(self.name, self.pool, self.partition, 0, (), (), leaving=True)
         self.desk.command(body)
 
-    def stay(self, seconds: float, *holding: Lease, free: int | None = None) -> None:
+    def stay(self, seconds: float, *tarpit: Lease, free: int | None = None) -> None:
         """Let time pass, with a heartbeat each five seconds and one at its end."""
         while seconds > 0:
-            self.heartbeat(*holding, free=free)
+            self.heartbeat(*tarpit, free=free)
             self.desk.driver.advance(min(seconds, 5))
             seconds -= 5
-        self.heartbeat(*holding, free=free)
+        self.heartbeat(*tarpit, free=free)
 
     def claim(
         self, lease: Lease, action: str = "email:send/reply", *, claim_id: str = "",

@@ -65,7 +65,7 @@ _SIZE = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPosition:
     """Where a process is: the step it reached last, and its input records in flight."""
 
     step: str
@@ -97,11 +97,11 @@ class FaultPoints:
         self._shared[0] = 0
 
     @property
-    def now(self) -> Place:
+    def now(self) -> ProcessPosition:
         return self._place(_NOW)
 
     @property
-    def landed(self) -> Place | None:
+    def landed(self) -> ProcessPosition | None:
         """Where the armed fault struck; None before."""
         place = self._place(_LANDED)
         return None if place.step == "idle" else place
@@ -118,9 +118,9 @@ class FaultPoints:
             _PLACE.pack_into(self._shared, _LANDED, *place)
             os.kill(os.getpid(), self._shared[1])
 
-    def _place(self, at: int) -> Place:
+    def _place(self, at: int) -> ProcessPosition:
         step, in_flight = _PLACE.unpack_from(self._shared, at)
-        return Place(_NAMES[step], in_flight)
+        return ProcessPosition(_NAMES[step], in_flight)
 
 
 class _Flight:

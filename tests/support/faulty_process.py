@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from support.conditions import eventually
-from support.fault_points import FAULT_POINTS, FaultPoints, Place
+from support.fault_points import FAULT_POINTS, FaultPoints, ProcessPosition
 from support.stage_process import StageProcess
 
 
@@ -21,7 +21,7 @@ class FaultyProcess(StageProcess):
 
     def fault(
         self, step: str, number: signal.Signals = signal.SIGKILL, timeout: float = 30
-    ) -> Place:
+    ) -> ProcessPosition:
         """SIGKILL or SIGSTOP it at that step, with records in flight; where it landed.
 
         Raises:
@@ -30,7 +30,9 @@ class FaultyProcess(StageProcess):
         self.points.arm(step, number)
         return self.await_fault(step, number, timeout)
 
-    def await_fault(self, step: str, number: signal.Signals, timeout: float = 30) -> Place:
+    def await_fault(
+        self, step: str, number: signal.Signals, timeout: float = 30
+    ) -> ProcessPosition:
         """Where a fault landed that was armed before.
 
         Raises:
@@ -49,11 +51,11 @@ class FaultyProcess(StageProcess):
         assert landed.in_flight > 0
         return landed
 
-    def freeze(self, timeout: float = 30) -> Place:
+    def freeze(self, timeout: float = 30) -> ProcessPosition:
         """SIGSTOP it wherever it is, as soon as records are in flight; where that was."""
         return eventually(self._caught, timeout, what="frozen with records in flight")
 
-    def kill_in_flight(self) -> Place:
+    def kill_in_flight(self) -> ProcessPosition:
         """SIGKILL it wherever it is, as soon as records are in flight; where that was."""
         place = self.freeze()
         self.kill()
@@ -65,7 +67,7 @@ class FaultyProcess(StageProcess):
         code = super().stop()
         return 0 if code == -signal.SIGTERM and not heard else code
 
-    def _caught(self) -> Place | None:
+    def _caught(self) -> ProcessPosition | None:
         self.signal(signal.SIGSTOP)
         eventually(lambda: frozen(self.pid), what="the process is frozen")
         place = self.points.now

@@ -17,7 +17,7 @@ from ingress.http.server import IngressServer
 from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from support.conditions import POLL_SECONDS, Waited
 from support.webhooks import VAULT, source, topology, zendesk_signed
 
@@ -73,7 +73,7 @@ class World:
 
     def body(self, envelope: Envelope) -> bytes:
         """The raw body that an envelope refers to, opened by what stands on the topics."""
-        book, ref = KeyBook(VAULT), envelope.payload_ref
+        book, ref = DataKeyring(VAULT), envelope.payload_ref
         for message in self.scan("tenants"):
             book.apply(message.key(), message.value())
         sealed = {(m.partition(), m.offset()): m.value() or b"" for m in self.scan("payloads")}

@@ -28,10 +28,10 @@ from streams.serde.records import (
 from streams.topology.model import LeasePolicy, Priority, Topology
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.transport.memory import MemoryTransport, Sent
-from streams.worker.worker import Place, Worker
+from streams.worker.worker import Worker, WorkerSpec
 
 B = TypeVar("B")
 CLUSTER_KEY = b"c" * 32
@@ -90,10 +90,10 @@ class Bench:
     ) -> None:
         self.transport = MemoryTransport(self._sent)
         self.vault = local_vault(b"v" * 32)
-        self.book = KeyBook(self.vault)
+        self.book = DataKeyring(self.vault)
         self.answer = answer
         self.worker = Worker(
-            app, self.transport, topology(leases), Place("w1", slots=slots),
+            app, self.transport, topology(leases), WorkerSpec("w1", slots=slots),
             cluster_key=CLUSTER_KEY, book=self.book, clock=clock,
         )  # fmt: skip
         self.leases = leases
@@ -204,12 +204,12 @@ async def bench(
     made = Bench(app, slots, leases or LeasePolicy(), answer, clock)
     made.worker.start()
     made.transport.assign(3)
-    made.worker.pulse.beat()
+    made.worker.heartbeater.beat()
     yield made
     await made.worker.drain(0)
 
 
-def data_key(book: KeyBook, vault: Vault, tenant_id: str) -> DataKey:
+def data_key(book: DataKeyring, vault: Vault, tenant_id: str) -> DataKey:
     """A new key of a tenant, known to the book."""
     record = new_key_record(vault, tenant_id)
     book.apply(tenant_key(tenant_id, "data_key", record.id), TENANT.encode(record))

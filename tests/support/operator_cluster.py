@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
-from ingress.receive.admission import SideDoor
+from ingress.receive.admission import DirectAdmission
 from streams.cli.api_client import CallFailed, call
 from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
 from streams.operator.http import app_state as parts
@@ -289,7 +289,7 @@ def running(
     stop, port, failures = asyncio.Event(), [0], []
 
     async def serve() -> None:
-        runner = web.AppRunner(build(settings, topology, SideDoor), access_log=None)
+        runner = web.AppRunner(build(settings, topology, DirectAdmission), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port[0] = runner.addresses[0][1]

@@ -42,7 +42,7 @@ def on_disk(folder: Path) -> OpenTables:
     )
 
 
-class Bed(Protocol):
+class RuntimeHarness(Protocol):
     """One stage of two partitions, begun by `start`."""
 
     def start(self, *set_aside: tuple[str, int, int]) -> None:

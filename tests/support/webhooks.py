@@ -21,7 +21,7 @@ from streams.tenants.settings import SourceSettings, source_record
 from streams.tenants.source_keys import Secret
 from streams.topology.model import Priority, Route, Topology
 from streams.vault.key_encryption import Vault, local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 SECRET = b"a secret of forty characters, at the least"
 VAULT = local_vault(b"k" * 32)
@@ -111,7 +111,7 @@ class MemoryLog:
 
     records: list[Sent] = field(default_factory=list)
     down: bool = False
-    book: KeyBook = field(default_factory=lambda: KeyBook(VAULT))
+    book: DataKeyring = field(default_factory=lambda: DataKeyring(VAULT))
 
     async def send(
         self,

@@ -25,9 +25,9 @@ from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job
 from streams.serde.records import TERMINAL, Command, Job, PayloadRef, Submit
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from streams.worker.transport.memory import MemoryTransport, Sent
-from streams.worker.worker import Place, Worker
+from streams.worker.worker import Worker, WorkerSpec
 from support.dispatching import CLUSTER_KEY, ROUTES, envelope
 from support.leasing import data_key
 
@@ -124,7 +124,7 @@ class Flow:
         fused = FusedStage("pipeline", tuple(stages))
         self.driver = TopologyTestDriver([fused] if self.fused else stages, self.topology)
         self.vault = local_vault(b"v" * 32)
-        self.book = KeyBook(self.vault)
+        self.book = DataKeyring(self.vault)
         self._payloads: dict[tuple[int, int], bytes] = {}
         self._to_driver: deque[Sent] = deque()
         self._read = {WORK: 0, REPLIES: 0}
@@ -137,12 +137,12 @@ class Flow:
         self.transport = MemoryTransport(self._to_driver.append)
         self.transport.payloads = self._payloads
         self.worker = Worker(
-            support(self.outside), self.transport, self.topology, Place("w1", slots=4),
+            support(self.outside), self.transport, self.topology, WorkerSpec("w1", slots=4),
             cluster_key=CLUSTER_KEY, book=self.book, clock=lambda: self.driver.now / 1000,
         )  # fmt: skip
         self.worker.start()
         self.transport.assign(WORK_PARTITION)
-        self.worker.pulse.beat()
+        self.worker.heartbeater.beat()
 
     async def kill_worker(self) -> None:
         """It says nothing more, whatever it was doing."""
@@ -184,7 +184,7 @@ class Flow:
             self.driver.advance(1)
             self._seconds += 1
             if self._seconds % self.topology.leases.heartbeat_seconds == 0:
-                self.worker.pulse.beat()
+                self.worker.heartbeater.beat()
             await self.settle()
 
     async def until(self, condition: Callable[[], T], what: str) -> T:

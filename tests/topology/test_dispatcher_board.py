@@ -46,21 +46,21 @@ def context(desk: Desk) -> Context:
 
 def shape(dispatcher: Dispatcher) -> tuple[Any, ...]:
     """All that a dispatcher derives from its stores."""
-    board = dispatcher._board
+    run_queue = dispatcher._run_queue
     waiting = {
         (pool, job_id, entry[0], lane.tenant.id, lane.type, lane.priority)
-        for pool, queue in board.queues.items()
+        for pool, queue in run_queue.queues.items()
         for job_id, entry in queue._members.items()
         for lane in (queue._lanes[entry[2]],)
     }
     charged = {
         (pool, tenant.id): tenant.running
-        for pool, queue in board.queues.items()
+        for pool, queue in run_queue.queues.items()
         for tenant in queue._passes.tenants.values()
         if tenant.running
     }
-    running = {(job_id, r.epoch, r.worker_id) for job_id, r in board.roster.running.items()}
-    return waiting, charged, running, board._caps._running, set(dispatcher._parked)
+    running = {(job_id, r.epoch, r.worker_id) for job_id, r in run_queue.registry.running.items()}
+    return waiting, charged, running, run_queue._caps._running, set(dispatcher._parked)
 
 
 def rebuilt(desk: Desk) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ def test_whatever_is_taken_back_the_board_is_what_the_stores_say(seed: int) -> N
 def abort(desk: Desk) -> None:
     """Do the next step and take it back, as an aborted transaction does."""
     run = desk.driver.run_of("dispatcher")
-    sent = {name: w.sent for name, w in desk.dispatcher._roster._workers.items()}
+    sent = {name: w.sent for name, w in desk.dispatcher._registry._workers.items()}
     if records := run.unprocessed():
         run.tasks[0].process(records)
     run.tasks[0].punctuate()
@@ -108,7 +108,7 @@ def abort(desk: Desk) -> None:
     run.tasks[0].rollback()
     assert shape(desk.dispatcher) == rebuilt(desk)
     for name, before in sent.items():
-        worker = desk.dispatcher._roster.worker(name)
+        worker = desk.dispatcher._registry.worker(name)
         assert worker is None or worker.sent == max(before, worker.received)
 
 
@@ -272,7 +272,7 @@ def test_a_partition_is_taken_over_in_bounded_parts(desk: Desk) -> None:
         one = dataclasses.replace(job, job_id=f"job_{number:04}")
         store.put(live_index.live_key(one.job_id), live_index.encode(one))
     fresh = Dispatcher(desk.topology, b"k" * 32, 0)
-    depths = [fresh._board.depth() for _ in fresh.restored(context(desk))]
+    depths = [fresh._run_queue.depth() for _ in fresh.restored(context(desk))]
     assert depths == [1_000, 2_000, 2_501]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.dispatcher.run_queue import Board
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.run_queue import RunQueue
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.keys import join
 from streams.serde.records import Heartbeat, HeldLease, Lease
 from streams.topology.model import JobType, Topic
@@ -88,10 +88,10 @@ def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() ->
 
 def test_tenants_that_are_blocked_cost_nothing_where_none_of_their_jobs_wait() -> None:
     desk = Desk()
-    board = Board(desk.topology, Roster(desk.topology.leases))
-    board.block("away")
-    queue = board._queue("default")
+    run_queue = RunQueue(desk.topology, WorkerRegistry(desk.topology.leases))
+    run_queue.block("away")
+    queue = run_queue._queue("default")
     asked: list[str] = []
     queue.by_type_of = lambda tenant_id: asked.append(tenant_id) or {}  # type: ignore[method-assign,func-returns-value]
-    assert board.blocked() == {}
+    assert run_queue.blocked() == {}
     assert asked == []

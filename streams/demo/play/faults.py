@@ -17,7 +17,7 @@ from typing import Any
 from streams.demo.play.kill import RECOVERY_SECONDS, Kill
 from streams.demo.play.waiting import until
 from streams.demo.verdict.groups import Groups
-from streams.demo.verdict.topic_recorder import Seen, Tape
+from streams.demo.verdict.topic_recorder import Seen, TopicRecorder
 from streams.demo.world.delivery import Vendor
 from streams.demo.world.recorder import Call, Recorder
 from streams.demo.world.scenario import CAPPED_TENANT, TENANTS
@@ -46,12 +46,17 @@ class Faults:
     """Strikes the processes of one pipeline; a strike answers whether it landed."""
 
     def __init__(
-        self, pipeline: Pipeline, vendor: Vendor, recorder: Recorder, tape: Tape, groups: Groups
+        self,
+        pipeline: Pipeline,
+        vendor: Vendor,
+        recorder: Recorder,
+        topics: TopicRecorder,
+        groups: Groups,
     ) -> None:
         self._pipeline = pipeline
         self._vendor = vendor
         self._recorder = recorder
-        self._tape = tape
+        self._topics = topics
         self._groups = groups
         self._watched: list[asyncio.Task[Kill]] = []
         self.kills: list[Kill] = []
@@ -125,7 +130,7 @@ class Faults:
         group = self._runs(stage)
         owners = await asyncio.to_thread(self._groups.owners, group)
         try:
-            chance = self._tape.next_record(lambda s: s.topic in _INPUTS[stage] and not s.taken)
+            chance = self._topics.next_record(lambda s: s.topic in _INPUTS[stage] and not s.taken)
             seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
         except TimeoutError:
             return False
@@ -148,7 +153,7 @@ class Faults:
         def due_soon() -> bool:
             now = time.time()
             timers[:] = [
-                s for s in self._tape.schedule
+                s for s in self._topics.schedule
                 if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
             ]  # fmt: skip
             return bool(timers)
@@ -157,7 +162,7 @@ class Faults:
             return False
         name = owners.get(timers[0].partition, "")
         pid, at = self._strike(name)
-        await self._tape.to_end()
+        await self._topics.to_end()
         mine = [timer for timer in timers if owners.get(timer.partition) == name]
         pending = [timer for timer in mine if not self._fired(timer, before=at)]
         if not pid or not pending:
@@ -208,7 +213,7 @@ class Faults:
         return [
             seen
             for topic in _INPUTS[stage]
-            for seen in self._tape.of(topic)
+            for seen in self._topics.of(topic)
             if seen.partition in mine
             and not seen.taken
             and seen.read_at < at
@@ -223,15 +228,15 @@ class Faults:
             await asyncio.sleep(0.1)
 
     def _fired(self, timer: Seen[Schedule], before: float = float("inf")) -> bool:
-        return self._tape.commanded.get(timer.value.value, before) < before
+        return self._topics.commanded.get(timer.value.value, before) < before
 
     def _epoch_of(self, call: Call) -> int | None:
-        leases = (s.value for s in self._tape.leases)
+        leases = (s.value for s in self._topics.leases)
         return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
 
     def _taken_back(self, kill: Kill) -> bool:
         """Whether the job is no longer the dead worker's."""
-        job = self._tape.newest.get(kill.job_id)
+        job = self._topics.newest.get(kill.job_id)
         return job is not None and (
             job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")
         )

@@ -14,7 +14,7 @@ from streams.demo.verdict.fold import StoreFinding, examine
 from streams.demo.verdict.groups import Groups
 from streams.demo.verdict.guarantees import VISIBLY_WAITING
 from streams.demo.verdict.report import Report
-from streams.demo.verdict.topic_recorder import Tape
+from streams.demo.verdict.topic_recorder import TopicRecorder
 from streams.demo.world.delivery import Vendor
 from streams.demo.world.recorder import Recorder
 from streams.demo.world.scenario import (
@@ -49,21 +49,21 @@ class Performance:
         self._report = report
         self._ingress = [m.url for m in pipeline.members if m.stage == "ingress"]
         self._vendor = Vendor(scenario, self._ingress, _CONCURRENCY)
-        self._tape = Tape(pipeline.settings)
+        self._topics = TopicRecorder(pipeline.settings)
         operator = next(m.url for m in pipeline.members if m.stage == "operator")
         self._api = OperatorApi(operator, pipeline.credentials.admin_token)
         groups = Groups(pipeline.settings)
-        self._faults = Faults(pipeline, self._vendor, recorder, self._tape, groups)
+        self._faults = Faults(pipeline, self._vendor, recorder, self._topics, groups)
 
     async def __aenter__(self) -> Self:
         await self._vendor.open()
-        self._tape.start()
+        self._topics.start()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self._vendor.close()
         await self._api.close()
-        await self._tape.close()
+        await self._topics.close()
 
     async def evidence(self, *, kill: bool) -> Evidence:
         """Play it through."""
@@ -90,7 +90,7 @@ class Performance:
             listed=tuple(listed),
             stores=tuple(stores),
             unfinished=tuple(unfinished),
-            undecodable=tuple(self._tape.undecodable),
+            undecodable=tuple(self._topics.undecodable),
         )
 
     async def _create_tenants(self) -> None:
@@ -147,10 +147,10 @@ class Performance:
             await asyncio.sleep(0.2)
 
     def _state(self) -> str:
-        ended = sum(job.status in TERMINAL for job in self._tape.newest.values())
+        ended = sum(job.status in TERMINAL for job in self._topics.newest.values())
         return (
             f"{len(self._vendor.answers):,} of {self._scenario.deliveries:,} deliveries answered, "
-            f"{len(self._tape.newest):,} jobs, {ended:,} ended, "
+            f"{len(self._topics.newest):,} jobs, {ended:,} ended, "
             f"{len(self._recorder.calls):,} side effects"
         )
 
@@ -171,13 +171,13 @@ class Performance:
 
     def _moves(self) -> tuple[int, ...]:
         """What changes as long as there is something to wait for, a timer not yet due included."""
-        newest_due = max((s.value.due_at for s in self._tape.schedule), default=0) / 1000
+        newest_due = max((s.value.due_at for s in self._topics.schedule), default=0) / 1000
         ahead = max(0, round(newest_due - time.time()))
-        tape, recorder = self._tape, self._recorder
-        return len(tape.jobs), len(recorder.starts), len(recorder.calls), ahead
+        topics, recorder = self._topics, self._recorder
+        return len(topics.jobs), len(recorder.starts), len(recorder.calls), ahead
 
     def _unended(self, expected: set[str]) -> Iterator[str]:
-        jobs = self._tape.newest
+        jobs = self._topics.newest
         for job_id in sorted(expected | jobs.keys()):
             status = jobs[job_id].status if job_id in jobs else "not on the jobs topic"
             if status not in TERMINAL | VISIBLY_WAITING:
@@ -190,7 +190,7 @@ class Performance:
         while True:
             listed = [job for tenant in TENANTS for job in await self._api.list_jobs(tenant)]
             shown = {job.job_id: job.status for job in listed}
-            truth = {job_id: job.status for job_id, job in self._tape.newest.items()}
+            truth = {job_id: job.status for job_id, job in self._topics.newest.items()}
             if shown == truth or time.monotonic() > deadline:
                 return listed
             await asyncio.sleep(0.2)
@@ -199,21 +199,21 @@ class Performance:
         self._report.phase("stopping the stages, then comparing their stores with the changelogs")
         if self._pipeline.supervisor:
             await self._pipeline.supervisor.stop()
-        await self._tape.to_end()
+        await self._topics.to_end()
         settings = self._pipeline.settings
         return await asyncio.to_thread(examine, settings, load(settings.topology))
 
     def _records(self) -> Records:
-        tape = self._tape
+        topics = self._topics
         return Records(
-            received=tuple(tape.received),
-            events=tuple(tape.events),
-            jobs=tuple(tape.jobs),
-            commands=tuple(tape.commands),
-            schedule=tuple(tape.schedule),
-            ledger=tuple(tape.ledger),
-            dead=tuple(tape.dead),
-            leases=tuple(tape.leases),
+            received=tuple(topics.received),
+            events=tuple(topics.events),
+            jobs=tuple(topics.jobs),
+            commands=tuple(topics.commands),
+            schedule=tuple(topics.schedule),
+            ledger=tuple(topics.ledger),
+            dead=tuple(topics.dead),
+            leases=tuple(topics.leases),
         )
 
 

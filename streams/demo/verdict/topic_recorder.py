@@ -61,7 +61,7 @@ class Seen(Generic[T]):
     taken: bool = False
 
 
-class Tape:
+class TopicRecorder:
     """Records by topic in the order of reading; runs as one task from `start` to `close`.
 
     `newest` is the newest record of each job, `commanded` when each command was first written.

@@ -21,7 +21,7 @@ from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.positions import PartitionKey
 from streams.operator.read_model.projections import Row, RowKey
 from streams.operator.read_model.recency import Recency
-from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.turns import Turns
 from streams.serde import ids, keys
@@ -42,14 +42,14 @@ SUBMITTED_BY = "operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AppState:
     """The running operator's parts, alike for every request."""
 
     topology: Topology
     vault: Vault
     database: Database
     follower: Follower
-    arrivals: Arrivals
+    notifier: RowNotifier
     producer: AwaitedProducer
     payloads: PayloadReader
     admission: Admission
@@ -81,7 +81,7 @@ class Parts:
 
         It is asked again after each change of the row, or of one of the others.
         """
-        return await self.arrivals.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS, others)
+        return await self.notifier.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS, others)
 
     async def recent(self, *places: PartitionKey) -> None:
         """Return once the rows of these partitions are as new as this call.
@@ -145,7 +145,7 @@ def not_shown() -> Refusal:
     return Refusal(503, "not-shown", late)
 
 
-PARTS: web.AppKey[Parts] = web.AppKey("parts", Parts)
+PARTS: web.AppKey[AppState] = web.AppKey("parts", AppState)
 
 
 async def read_body(request: web.Request, model: type[M]) -> M:

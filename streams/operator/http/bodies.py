@@ -8,7 +8,7 @@ import sqlite3
 from aiohttp import web
 
 from streams.errors import PermanentError, TransientError, VaultError
-from streams.operator.http.app_state import Parts
+from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model import tenant_queries
 from streams.serde.records import PayloadRef, TenantRecord
@@ -27,15 +27,15 @@ def attachment(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)
 
 
-async def open_body(parts: Parts, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
+async def open_body(state: AppState, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
     """The plain body, exactly as its vendor signed it.
 
     Raises:
         Refusal: 410, its tenant was erased, or it is past its retention; 503, ask again.
     """
-    key = await _key(parts, tenant_id, ref.key_id)
+    key = await _key(state, tenant_id, ref.key_id)
     try:
-        chunks = await asyncio.wrap_future(parts.payloads.fetch(ref))
+        chunks = await asyncio.wrap_future(state.payloads.fetch(ref))
         return await asyncio.to_thread(key.open, event_id, chunks, ref.size)
     except PermanentError as error:
         raise Refusal(410, "payload-gone", str(error)) from None
@@ -43,17 +43,17 @@ async def open_body(parts: Parts, tenant_id: str, event_id: str, ref: PayloadRef
         raise Refusal(503, "payload-unreadable", str(error)) from None
 
 
-async def refuse_erased_body(parts: Parts, tenant_id: str) -> None:
+async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
     """Nothing is done with a body that no key opens any more.
 
     Raises:
         Refusal: 410, its tenant was erased.
     """
-    if await parts.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", "")):
+    if await state.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", "")):
         raise _erased(tenant_id)
 
 
-async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
+async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
     place = (tenant_id, "data_key", key_id)
 
     def known(connection: sqlite3.Connection) -> TenantRecord | bool | None:
@@ -62,9 +62,9 @@ async def _key(parts: Parts, tenant_id: str, key_id: str) -> DataKey:
         return tenant_queries.setting(connection, *place)
 
     # A body may be shown a moment before the key that its partition of `tenants` holds.
-    record = await parts.once(("tenants", place), known)
+    record = await state.once(("tenants", place), known)
     if isinstance(record, TenantRecord):
-        return DataKey(parts.vault, record)
+        return DataKey(state.vault, record)
     if record is False:
         raise _erased(tenant_id)
     raise Refusal(503, "payload-unreadable", f"data key {key_id} of tenant {tenant_id} is not "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, Parts, idempotency_key, read_body
+from streams.operator.http.app_state import PARTS, AppState, idempotency_key, read_body
 from streams.operator.http.letter_views import dead_letter_json, dead_record_json
 from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.refusal import Refusal
@@ -33,45 +33,45 @@ async def list_dead_letters(request: web.Request) -> web.Response:
 @routes.get("/v1/dlq/{id}")
 async def get_dead_letter(request: web.Request) -> web.Response:
     """A dead letter with its job and what became of that, or with the bytes of its record."""
-    parts, id_ = request.app[PARTS], request.match_info["id"]
-    letter = await parts.ask(lambda db: letter_queries.dead_letter(db, id_))
+    state, id_ = request.app[PARTS], request.match_info["id"]
+    letter = await state.ask(lambda db: letter_queries.dead_letter(db, id_))
     if letter is None:
         raise unknown_letter(id_)
-    shown = await parts.ask(lambda db: letter_queries.shown_letter(db, letter))
+    shown = await state.ask(lambda db: letter_queries.shown_letter(db, letter))
     if letter.kind == "record":
         return web.json_response(shown | dead_record_json(letter))
-    job = await parts.ask(lambda db: queries.shown_job(db, id_))
+    job = await state.ask(lambda db: queries.shown_job(db, id_))
     return web.json_response(shown | {"job": job})
 
 
 @routes.post("/v1/dlq/{id}/replay")
 async def replay(request: web.Request) -> web.Response:
     """Run a dead job, or one in review, again as a new job; send a dead record in again."""
-    parts, id_ = request.app[PARTS], request.match_info["id"]
+    state, id_ = request.app[PARTS], request.match_info["id"]
     wanted = await read_body(request, ReplayRequest)
     key = idempotency_key(request)
-    letter = await parts.ask(lambda db: letter_queries.dead_letter(db, id_))
+    letter = await state.ask(lambda db: letter_queries.dead_letter(db, id_))
     if letter is None or letter.kind == "job":
-        return web.json_response(await replayed(parts, JobReplay(id_, wanted, key)), status=202)
+        return web.json_response(await replayed(state, JobReplay(id_, wanted, key)), status=202)
     wanted.require_record()
-    return web.json_response(await _record_replayed(parts, id_, wanted), status=202)
+    return web.json_response(await _record_replayed(state, id_, wanted), status=202)
 
 
 @routes.post("/v1/dlq:replay")
 async def replay_in_bulk(request: web.Request) -> web.Response:
     """Send dead records in again, in the order of their offsets, a page at a time."""
-    parts, wanted = request.app[PARTS], await read_body(request, BulkReplayRequest)
+    state, wanted = request.app[PARTS], await read_body(request, BulkReplayRequest)
     cursor = place(wanted.cursor)
-    found = await parts.ask(
+    found = await state.ask(
         lambda db: record_letters.selected(db, wanted.wanted(), wanted.limit, cursor)
     )
     sent, left_out = 0, list[tuple[str, Unfit]]()
     for batch in found.batches:
         if wanted.dry_run:
-            unfit_ones = await _unfit(parts, batch)
+            unfit_ones = await _unfit(state, batch)
             sent += len(batch) - len(unfit_ones)
         else:
-            done = await replay_most(parts, batch, wanted.incident_note)
+            done = await replay_most(state, batch, wanted.incident_note)
             sent, unfit_ones = sent + len(done.sent), list(done.left_out)
         left_out += unfit_ones
     return web.json_response({
@@ -84,15 +84,15 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
     })  # fmt: skip
 
 
-async def _unfit(parts: Parts, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
-    kept = await parts.ask(lambda db: record_letters.kept(db, ids))
-    judged = [(each.letter.id, unfit(each.letter, parts.topology, False)) for each in kept]
+async def _unfit(state: AppState, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
+    kept = await state.ask(lambda db: record_letters.kept(db, ids))
+    judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
     return [(id_, reason) for id_, reason in judged if reason is not None]
 
 
-async def _record_replayed(parts: Parts, id_: str, wanted: ReplayRequest) -> Json:
+async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> Json:
     try:
-        done = await replay_records(parts, [id_], wanted.incident_note, again=wanted.again)
+        done = await replay_records(state, [id_], wanted.incident_note, again=wanted.again)
     except NotTaken as error:
         detail = f"Kafka refuses the record ({error}): see `tidegate topology plan` for its topic"
         raise Refusal(409, "not-taken", detail) from None
@@ -100,12 +100,12 @@ async def _record_replayed(parts: Parts, id_: str, wanted: ReplayRequest) -> Jso
         raise Refusal(409, reason.name, reason.detail)
     if not done.sent:
         raise unknown_letter(id_)
-    return dead_letter_json(done.sent[0]) | {"sent": _sent(parts, done.sent[0])}
+    return dead_letter_json(done.sent[0]) | {"sent": _sent(state, done.sent[0])}
 
 
-def _sent(parts: Parts, letter: DeadLetter) -> Json:
+def _sent(state: AppState, letter: DeadLetter) -> Json:
     """Where the record went, and whose time it has there."""
-    appended = parts.topology.topics[letter.topic or ""].timestamp == "append"
+    appended = state.topology.topics[letter.topic or ""].timestamp == "append"
     kept = letter.timestamp is not None and not appended
     return {
         "topic": letter.topic,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.job_request import Writable, stored_json
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.notes import noted
@@ -43,17 +43,17 @@ class SettleRequest(BaseModel):
 @routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
     """Settle one effect of a job in review; the job goes on once none is left."""
-    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[PARTS], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
-    job = await _current(parts, job_id)
+    job = await _current(state, job_id)
     done = wanted.status == "done"
     command = Settle(
         action, "done" if done else "failed", result if done else None, wanted.note, SUBMITTED_BY
     )
-    entry = await _known(parts, job, action)
+    entry = await _known(state, job, action)
     if entry.settled_by and (entry.status, entry.result) == (command.status, command.result):
-        return web.json_response(await shown_job(parts, job_id), status=202)
+        return web.json_response(await shown_job(state, job_id), status=202)
     _require_unsettled(entry, job)
 
     def settled(connection: sqlite3.Connection) -> bool | None:
@@ -61,24 +61,24 @@ async def settle(request: web.Request) -> web.Response:
         return None if found in (None, entry) else True
 
     row = ("effects", (job.tenant_id, job.scope, action))
-    await told(parts, job.tenant_id, job_id, command, row, settled)
-    return web.json_response(await shown_job(parts, job_id), status=202)
+    await told(state, job.tenant_id, job_id, command, row, settled)
+    return web.json_response(await shown_job(state, job_id), status=202)
 
 
-async def _current(parts: Parts, job_id: str) -> Job:
+async def _current(state: AppState, job_id: str) -> Job:
     """The job once it and its effects are shown as they are now."""
-    home = parts.home((await known_job(parts, job_id)).tenant_id)
-    await parts.recent(("jobs", home), ("ledger", home))
-    return await known_job(parts, job_id)
+    home = state.home((await known_job(state, job_id)).tenant_id)
+    await state.recent(("jobs", home), ("ledger", home))
+    return await known_job(state, job_id)
 
 
-async def _known(parts: Parts, job: Job, action: str) -> LedgerEntry:
+async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     """The effect as it stands.
 
     Raises:
         Refusal: 404.
     """
-    entry = await parts.ask(lambda db: queries.effect(db, job, action))
+    entry = await state.ask(lambda db: queries.effect(db, job, action))
     if entry is None:
         raise unknown(
             "effect", action,

@@ -35,12 +35,12 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 @routes.post("/v1/tenants/{tenant_id}/events:batch")
 async def submit_events(request: web.Request) -> web.Response:
     """Up to 500 events: `accepted`, `duplicate` or `refused`, in their order."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
-    await enabled_tenant(parts, tenant_id)
-    known = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id))
-    batch = _Batch(parts.admission, tenant_id, known, traceparent(request))
+    await enabled_tenant(state, tenant_id)
+    known = await state.ask(lambda db: tenant_queries.sources(db, tenant_id))
+    batch = _Batch(state.admission, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)
     told = {name: counts[name] for name in ("accepted", "duplicate", "refused")}

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from streams.operator.http.app_state import (
     PARTS,
     SUBMITTED_BY,
-    Parts,
+    AppState,
     idempotency_key,
     now_ms,
     read_body,
@@ -46,16 +46,16 @@ class CancelRequest(BaseModel):
 @routes.post("/v1/tenants/{tenant_id}/jobs")
 async def submit_job(request: web.Request) -> web.Response:
     """Submit a job; the same key with the same body answers the same job, however often."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
-    await enabled_tenant(parts, tenant_id)
+    await enabled_tenant(state, tenant_id)
     now = now_ms()
-    submit = wanted.submission(parts.topology, traceparent(request), now)
+    submit = wanted.submission(state.topology, traceparent(request), now)
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
-    shown = await submitted(parts, asked, now)
+    shown = await submitted(state, asked, now)
     if shown is None:
-        pending = pending_job(tenant_id, asked.job_id, submit, parts.topology, now)
+        pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
         shown = job_json(pending, Around())
     return web.json_response(shown, status=202)
 
@@ -83,9 +83,9 @@ async def list_jobs(request: web.Request) -> web.Response:
 @routes.post("/v1/jobs/{job_id}/cancel")
 async def cancel_job(request: web.Request) -> web.Response:
     """Ask for a job's end: at once unless it runs, else as soon as its handler lets go."""
-    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[PARTS], request.match_info["job_id"]
     wanted = await read_body(request, CancelRequest)
-    job = await known_job(parts, job_id)
+    job = await known_job(state, job_id)
     if job.status in TERMINAL:
         raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
     cancel = Cancel(wanted.reason, SUBMITTED_BY, job.incarnation)
@@ -96,17 +96,17 @@ async def cancel_job(request: web.Request) -> web.Response:
             return job
         return found if found.cancel_requested or found.status in TERMINAL else None
 
-    await told(parts, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
-    return web.json_response(await shown_job(parts, job_id), status=202)
+    await told(state, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
+    return web.json_response(await shown_job(state, job_id), status=202)
 
 
-async def known_job(parts: Parts, job_id: str) -> Job:
+async def known_job(state: AppState, job_id: str) -> Job:
     """The newest state of a job.
 
     Raises:
         Refusal: 404.
     """
-    job = await parts.ask(lambda db: queries.job(db, job_id))
+    job = await state.ask(lambda db: queries.job(db, job_id))
     if job is None:
         raise _unknown(job_id)
     return job
@@ -118,16 +118,16 @@ def traceparent(request: web.Request) -> str:
     return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
 
 
-async def shown_job(parts: Parts, job_id: str) -> Json:
+async def shown_job(state: AppState, job_id: str) -> Json:
     """A job as the API shows it.
 
     Raises:
         Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
     """
-    shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
+    shown = await state.ask(lambda db: queries.shown_job(db, job_id))
     if shown is not None:
         return shown
-    if await outstanding(parts, ("job", job_id)) is not None:
+    if await outstanding(state, ("job", job_id)) is not None:
         raise Refusal(503, "not-shown", f"job {job_id} is accepted, and no dispatcher has taken it "
                       "yet: ask again")  # fmt: skip
     raise _unknown(job_id)

@@ -15,9 +15,9 @@ def web_link(url: str | None) -> str | None:
     """
     if url is None:
         return None
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > _MAX_CHARACTERS:
+    state = urlsplit(url)
+    if state.scheme not in ("http", "https") or not state.hostname or len(url) > _MAX_CHARACTERS:
         raise ValueError("must be an absolute http or https link")
-    if parts.username is not None or parts.password is not None:
+    if state.username is not None or state.password is not None:
         raise ValueError("must not carry a user or password")
     return url

@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Erased, Misfit
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, now_ms, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, now_ms, read_body
 from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.notes import noted
@@ -65,28 +65,28 @@ async def get_quarantined(request: web.Request) -> web.Response:
 @routes.get("/v1/quarantine/{id}/payload")
 async def get_payload(request: web.Request) -> web.Response:
     """The raw body, exactly as its vendor signed it, to see what its mapping has to find."""
-    parts = request.app[PARTS]
-    return attachment(await _body(parts, await _known(parts, request.match_info["id"])))
+    state = request.app[PARTS]
+    return attachment(await _body(state, await _known(state, request.match_info["id"])))
 
 
 @routes.post("/v1/quarantine/{id}/release")
 async def release(request: web.Request) -> web.Response:
     """Normalize a body again under its source's mapping of now, and let it in as an event."""
-    parts, id_ = request.app[PARTS], request.match_info["id"]
+    state, id_ = request.app[PARTS], request.match_info["id"]
     wanted = await read_body(request, ReleaseRequest)
-    record = await _known(parts, id_)
+    record = await _known(state, id_)
     if record.released_at is None:
-        record = await _released(parts, record, wanted.note)
+        record = await _released(state, record, wanted.note)
     return web.json_response(quarantined_json(record), status=202)
 
 
-async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined:
-    await refuse_erased_body(parts, record.tenant_id)
-    await enabled_tenant(parts, record.tenant_id)
-    settings = await _settings(parts, record)
-    body = await _body(parts, record)
+async def _released(state: AppState, record: Quarantined, note: str) -> Quarantined:
+    await refuse_erased_body(state, record.tenant_id)
+    await enabled_tenant(state, record.tenant_id)
+    settings = await _settings(state, record)
+    body = await _body(state, record)
     try:
-        admitted = await parts.admission.release(record, settings, body)
+        admitted = await state.admission.release(record, settings, body)
     except Erased as error:
         raise Refusal(410, "payload-erased", str(error)) from None
     except Misfit as misfit:
@@ -100,18 +100,18 @@ async def _released(parts: Parts, record: Quarantined, note: str) -> Quarantined
     noted = replace(
         record, released_at=now_ms(), note=note, released_by=SUBMITTED_BY, job_id=admitted.job_id
     )
-    await _write(parts, noted)
+    await _write(state, noted)
     return noted
 
 
-async def _write(parts: Parts, record: Quarantined) -> None:
+async def _write(state: AppState, record: Quarantined) -> None:
     """Return once the record is durable and shown, or soon after."""
     key = (record.tenant_id, record.source, record.payload_hash)
-    await parts.producer.send(
+    await state.producer.send(
         "quarantine",
         keys.quarantine_key(*key),
         QUARANTINED.encode(record),
-        partition=ids.partition_for(record.tenant_id, parts.topology.partitions),
+        partition=ids.partition_for(record.tenant_id, state.topology.partitions),
     )
 
     def shown(connection: sqlite3.Connection) -> Quarantined | None:
@@ -119,15 +119,15 @@ async def _write(parts: Parts, record: Quarantined) -> None:
         return found if found is not None and found.released_at is not None else None
 
     row = (record.tenant_id, record.source, record.payload_hash.hex())
-    await parts.once(("quarantine", row), shown)
+    await state.once(("quarantine", row), shown)
 
 
-async def _body(parts: Parts, record: Quarantined) -> bytes:
-    return await open_body(parts, record.tenant_id, record.event_id, record.payload_ref)
+async def _body(state: AppState, record: Quarantined) -> bytes:
+    return await open_body(state, record.tenant_id, record.event_id, record.payload_ref)
 
 
-async def _settings(parts: Parts, record: Quarantined) -> SourceSettings:
-    found = await parts.ask(
+async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
+    found = await state.ask(
         lambda db: tenant_queries.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
@@ -137,8 +137,8 @@ async def _settings(parts: Parts, record: Quarantined) -> SourceSettings:
     return source_settings(found)
 
 
-async def _known(parts: Parts, id_: str) -> Quarantined:
-    record = await parts.ask(lambda db: queries.quarantined(db, id_))
+async def _known(state: AppState, id_: str) -> Quarantined:
+    record = await state.ask(lambda db: queries.quarantined(db, id_))
     if record is None:
         raise unknown("quarantined body", id_, "see GET /v1/quarantine for those there are")
     return record

@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, not_shown, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown, read_body
 from streams.operator.http.notes import noted
 from streams.operator.http.views import Json
 from streams.operator.read_model import queries
@@ -35,19 +35,19 @@ class RouteRequest(BaseModel):
 @routes.post("/v1/tenants/{tenant_id}/events:route")
 async def route_event(request: web.Request) -> web.Response:
     """Give an event its job; answers the job, the one that is there if it has one already."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     wanted = await read_body(request, RouteRequest)
-    await enabled_tenant(parts, tenant_id)
+    await enabled_tenant(state, tenant_id)
     job_id = ids.event_job_id(tenant_id, wanted.source, wanted.dedup_key)
-    await parts.recent(("jobs", parts.home(tenant_id)))
-    before = await parts.ask(lambda db: queries.job(db, job_id))
+    await state.recent(("jobs", state.home(tenant_id)))
+    before = await state.ask(lambda db: queries.job(db, job_id))
     if before is None or before.status in TERMINAL:
-        await _route(parts, tenant_id, job_id, wanted, before)
-    return web.json_response(await _shown(parts, job_id), status=202)
+        await _route(state, tenant_id, job_id, wanted, before)
+    return web.json_response(await _shown(state, job_id), status=202)
 
 
 async def _route(
-    parts: Parts, tenant_id: str, job_id: str, wanted: RouteRequest, before: Job | None
+    state: AppState, tenant_id: str, job_id: str, wanted: RouteRequest, before: Job | None
 ) -> None:
     after = before.incarnation if before else 0
     fingerprint = ids.fingerprint(tenant_id, wanted.source, wanted.dedup_key)
@@ -57,11 +57,11 @@ async def _route(
         found = queries.job(connection, job_id)
         return None if found is None or found.incarnation <= after else True
 
-    await told(parts, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
+    await told(state, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
 
 
-async def _shown(parts: Parts, job_id: str) -> Json:
-    shown = await parts.ask(lambda db: queries.shown_job(db, job_id))
+async def _shown(state: AppState, job_id: str) -> Json:
+    shown = await state.ask(lambda db: queries.shown_job(db, job_id))
     if shown is None:
         raise not_shown()
     return shown

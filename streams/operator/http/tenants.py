@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, Parts, not_shown, now_ms, read_body, replacing
+from streams.operator.http.app_state import PARTS, AppState, not_shown, now_ms, read_body, replacing
 from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.source_request import RotateRequest, SourceRequest
@@ -41,61 +41,61 @@ async def put_tenant(request: web.Request) -> web.Response:
 @routes.get("/v1/tenants")
 async def list_tenants(request: web.Request) -> web.Response:
     """Tenants by their ids, disabled and erased ones too."""
-    parts, wanted = request.app[PARTS], page_wanted(request)
-    page = await parts.ask(lambda db: tenant_queries.tenants_page(db, wanted.limit, wanted.cursor))
+    state, wanted = request.app[PARTS], page_wanted(request)
+    page = await state.ask(lambda db: tenant_queries.tenants_page(db, wanted.limit, wanted.cursor))
     return list_answer("tenants", page.items, page.next)
 
 
 @routes.get(_TENANT)
 async def get_tenant(request: web.Request) -> web.Response:
     """A tenant and its sources' names."""
-    parts = request.app[PARTS]
-    record = await known_tenant(parts, request.match_info["tenant_id"])
-    return await _tenant_answer(parts, record)
+    state = request.app[PARTS]
+    record = await known_tenant(state, request.match_info["tenant_id"])
+    return await _tenant_answer(state, record)
 
 
 @routes.delete(_TENANT)
 async def disable_tenant(request: web.Request) -> web.Response:
     """Disable a tenant: its hooks and submissions are refused, what it has stays."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
-    async with _changing(parts, tenant_id):
-        shown = await known_tenant(parts, tenant_id)
-        record = parts.newest((tenant_id, "tenant", ""), shown) or shown
-        return await _set_tenant(parts, replace(record, disabled=True, updated_at=now_ms()))
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    async with _changing(state, tenant_id):
+        shown = await known_tenant(state, tenant_id)
+        record = state.newest((tenant_id, "tenant", ""), shown) or shown
+        return await _set_tenant(state, replace(record, disabled=True, updated_at=now_ms()))
 
 
 @routes.put(_SOURCE)
 async def put_source(request: web.Request) -> web.Response:
     """Set a source and its signing secret, replacing what it had; see `SourceRequest`."""
-    parts = request.app[PARTS]
+    state = request.app[PARTS]
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
     secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
-    async with _changing(parts, tenant_id):
-        await known_tenant(parts, tenant_id)
+    async with _changing(state, tenant_id):
+        await known_tenant(state, tenant_id)
         settings, now = wanted.settings(), now_ms()
-        record = source_record(parts.vault, tenant_id, name, settings, secrets, now)
+        record = source_record(state.vault, tenant_id, name, settings, secrets, now)
         if not secrets:
-            record = replace(record, keys=await _kept_keys(parts, record, settings.scheme, now))
-        return await _set_source(parts, record)
+            record = replace(record, keys=await _kept_keys(state, record, settings.scheme, now))
+        return await _set_source(state, record)
 
 
 @routes.post(_SOURCE + "/rotate")
 async def rotate_secret(request: web.Request) -> web.Response:
     """Set a source's new secret; the old one verifies until the overlap is over."""
-    parts = request.app[PARTS]
+    state = request.app[PARTS]
     wanted = await read_body(request, RotateRequest)
-    async with _changing(parts, request.match_info["tenant_id"]):
+    async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
-        return await _set_source(parts, _rotated(parts, record, wanted, now_ms()))
+        return await _set_source(state, _rotated(state, record, wanted, now_ms()))
 
 
 @routes.get(_TENANT + "/sources")
 async def list_sources(request: web.Request) -> web.Response:
     """A tenant's sources by name, disabled ones too."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
-    await known_tenant(parts, tenant_id)
-    found, now = await parts.ask(lambda db: tenant_queries.sources(db, tenant_id)), now_ms()
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    await known_tenant(state, tenant_id)
+    found, now = await state.ask(lambda db: tenant_queries.sources(db, tenant_id)), now_ms()
     return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
 
 
@@ -108,11 +108,11 @@ async def get_source(request: web.Request) -> web.Response:
 @routes.delete(_SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and forget its secrets; a PUT sets it up again."""
-    parts = request.app[PARTS]
-    async with _changing(parts, request.match_info["tenant_id"]):
+    state = request.app[PARTS]
+    async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
         gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
-        return await _set_source(parts, gone)
+        return await _set_source(state, gone)
 
 
 async def _known_source(request: web.Request) -> TenantRecord:
@@ -125,26 +125,28 @@ async def _known_source(request: web.Request) -> TenantRecord:
 
 
 async def _kept_keys(
-    parts: Parts, record: TenantRecord, scheme: str, now: int
+    state: AppState, record: TenantRecord, scheme: str, now: int
 ) -> tuple[SigningKey, ...]:
     """The keys under which a source verifies now, for its new settings.
 
     Raises:
         Refusal: 422, it has none that fit: it is new, disabled, or of another scheme.
     """
-    before = await _newest(parts, (record.tenant_id, "source", record.id))
+    before = await _newest(state, (record.tenant_id, "source", record.id))
     if before is None or before.disabled or source_settings(before).scheme != scheme:
         only = "only a live source of the same scheme keeps its own"
         raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
     return tuple(key for key in keys_of(before) if holds(key, now))
 
 
-def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int) -> TenantRecord:
+def _rotated(
+    state: AppState, record: TenantRecord, wanted: RotateRequest, now: int
+) -> TenantRecord:
     if record.disabled:
         where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
         raise Refusal(409, "source-disabled", f"a disabled source has no secret: PUT {where}")
     secret = wanted.new_secret(source_settings(record).scheme)
-    newest = signing_key(parts.vault, record.tenant_id, record.id, secret)
+    newest = signing_key(state.vault, record.tenant_id, record.id, secret)
     until = now + round(wanted.overlap_seconds * 1000)
     keys = rotated(keys_of(record), newest, until, now)
     if len(keys) > MOST_KEYS:
@@ -157,58 +159,58 @@ def _rotated(parts: Parts, record: TenantRecord, wanted: RotateRequest, now: int
     return replace(record, secrets=(), keys=keys, updated_at=now)
 
 
-async def _newest(parts: Parts, key: Row) -> TenantRecord | None:
-    return parts.newest(key, await parts.ask(lambda db: tenant_queries.setting(db, *key)))
+async def _newest(state: AppState, key: Row) -> TenantRecord | None:
+    return state.newest(key, await state.ask(lambda db: tenant_queries.setting(db, *key)))
 
 
-async def _set_source(parts: Parts, record: TenantRecord) -> web.Response:
-    return _source_answer(await _write(parts, record))
+async def _set_source(state: AppState, record: TenantRecord) -> web.Response:
+    return _source_answer(await _write(state, record))
 
 
 def _source_answer(record: TenantRecord) -> web.Response:
     return web.json_response(source_json(record, now_ms()))
 
 
-async def _set_tenant(parts: Parts, record: TenantRecord) -> web.Response:
-    return await _tenant_answer(parts, await _write(parts, record))
+async def _set_tenant(state: AppState, record: TenantRecord) -> web.Response:
+    return await _tenant_answer(state, await _write(state, record))
 
 
-async def _tenant_answer(parts: Parts, record: TenantRecord) -> web.Response:
-    return web.json_response(await parts.ask(lambda db: tenant_queries.shown_tenant(db, record)))
+async def _tenant_answer(state: AppState, record: TenantRecord) -> web.Response:
+    return web.json_response(await state.ask(lambda db: tenant_queries.shown_tenant(db, record)))
 
 
 @asynccontextmanager
-async def _changing(parts: Parts, tenant_id: str) -> AsyncIterator[None]:
+async def _changing(state: AppState, tenant_id: str) -> AsyncIterator[None]:
     """Alone from the look to the write: of two rotations at once one would be lost, and a write
     that looked before an erasure would bring back what that destroyed.
 
     Raises:
         Refusal: 409, the tenant was erased.
     """
-    async with parts.tenant_writes:
-        await refuse_erased(parts, tenant_id)
+    async with state.tenant_writes:
+        await refuse_erased(state, tenant_id)
         yield
 
 
-async def _write(parts: Parts, record: TenantRecord) -> TenantRecord:
+async def _write(state: AppState, record: TenantRecord) -> TenantRecord:
     """The record as it stands once it is durable: a later one by someone else may show.
 
     Raises:
         Refusal: 503, it does not show; send the call again.
     """
     key = (record.tenant_id, record.kind, record.id)
-    record = replacing(await _newest(parts, key), record)
+    record = replacing(await _newest(state, key), record)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
         found = tenant_queries.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
-    await parts.set_tenant(key, record)
-    parts.unshown[key] = record
-    found = await parts.once(("tenants", key), shown)
+    await state.set_tenant(key, record)
+    state.unshown[key] = record
+    found = await state.once(("tenants", key), shown)
     if found is None:
         raise not_shown()
-    del parts.unshown[key]
+    del state.unshown[key]
     return found
 
 

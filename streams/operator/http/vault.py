@@ -38,10 +38,10 @@ async def rewrap_all(request: web.Request) -> web.Response:
 @routes.post("/v1/tenants/{tenant_id}/erase")
 async def erase_tenant(request: web.Request) -> web.Response:
     """Destroy a tenant's data keys and secrets, for good; its bodies open no more."""
-    parts, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     wanted = await read_body(request, ErasureRequest)
-    await known_tenant(parts, tenant_id)
-    erasure = await erase(parts, tenant_id, wanted.note)
+    await known_tenant(state, tenant_id)
+    erasure = await erase(state, tenant_id, wanted.note)
     return web.json_response({
         "tenant_id": tenant_id, "note": erasure.note, "erased_at": rfc3339(erasure.at),
         "data_keys": erasure.data_keys, "sources": erasure.sources,

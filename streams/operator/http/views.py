@@ -228,5 +228,5 @@ def _parsed(text: str | None) -> Any:
 
 def trace_id(traceparent: str | None) -> str | None:
     """Second field of a W3C traceparent."""
-    parts = (traceparent or "").split("-")
-    return parts[1] if len(parts) == 4 else None
+    state = (traceparent or "").split("-")
+    return state[1] if len(state) == 4 else None

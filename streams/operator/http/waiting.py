@@ -9,7 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, Parts, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.job_request import Name
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.listing import list_answer, page_wanted
@@ -59,10 +59,10 @@ async def list_held(request: web.Request) -> web.Response:
 @routes.post("/v1/jobs/{job_id}/move")
 async def move_job(request: web.Request) -> web.Response:
     """Let a job wait in another pool from now on; one that runs goes there when it waits again."""
-    parts, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[PARTS], request.match_info["job_id"]
     wanted = await read_body(request, MoveRequest)
-    _require_pool(parts, wanted.pool)
-    job = await known_job(parts, job_id)
+    _require_pool(state, wanted.pool)
+    job = await known_job(state, job_id)
     if job.status in TERMINAL:
         raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
 
@@ -72,20 +72,20 @@ async def move_job(request: web.Request) -> web.Response:
             return job
         return found if found.asked_pool == wanted.pool else None
 
-    await told(parts, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
-    return web.json_response(await shown_job(parts, job_id), status=202)
+    await told(state, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
+    return web.json_response(await shown_job(state, job_id), status=202)
 
 
 @routes.post("/v1/jobs:move")
 async def move_jobs(request: web.Request) -> web.Response:
     """Let all jobs of a type that wait do so in another pool; answers once it is asked for."""
-    parts, wanted = request.app[PARTS], await read_body(request, BulkMoveRequest)
-    _require_pool(parts, wanted.pool)
+    state, wanted = request.app[PARTS], await read_body(request, BulkMoveRequest)
+    _require_pool(state, wanted.pool)
     cursor, asked = place(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
-    found = await parts.ask(lambda db: waiting_queries.selected(db, asked, wanted.limit, cursor))
+    found = await state.ask(lambda db: waiting_queries.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
         move = _move(wanted)
-        await asyncio.gather(*(parts.command(tenant, id_, move) for id_, tenant in found.jobs))
+        await asyncio.gather(*(state.command(tenant, id_, move) for id_, tenant in found.jobs))
     return web.json_response({
         "dry_run": wanted.dry_run,
         "matched": found.matched,
@@ -99,8 +99,8 @@ def _move(wanted: MoveRequest) -> Move:
     return Move(wanted.pool, wanted.note, SUBMITTED_BY)
 
 
-def _require_pool(parts: Parts, pool: str) -> None:
-    pools = parts.topology.pools
+def _require_pool(state: AppState, pool: str) -> None:
+    pools = state.topology.pools
     if pool not in pools:
         known = ", ".join(pools)
         raise invalid([("pool", f"{pool!r} is not declared in the topology: choose of {known}")])

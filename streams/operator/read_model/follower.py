@@ -20,7 +20,7 @@ from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
 from streams.operator.read_model.positions import PartitionKey, Untrusted
 from streams.operator.read_model.projections import RowKey
-from streams.operator.read_model.session import Lag, Session
+from streams.operator.read_model.session import FoldSession, Lag
 from streams.runtime import metrics
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -126,10 +126,10 @@ class Follower:
                 if not session.step():
                     self._stopping.wait(_GATHER_SECONDS)
 
-    def _session(self, connection: sqlite3.Connection) -> Session:
-        return Session(self._settings, connection, self._announce, self._outage)
+    def _session(self, connection: sqlite3.Connection) -> FoldSession:
+        return FoldSession(self._settings, connection, self._announce, self._outage)
 
-    def _catch_up(self, session: Session) -> None:
+    def _catch_up(self, session: FoldSession) -> None:
         began = time.monotonic()
         while not session.caught_up() and not self._stopping.is_set():
             self._require_file()

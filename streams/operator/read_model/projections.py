@@ -60,12 +60,12 @@ class Projection:
             DecodeError: the key has other parts.
         """
         try:
-            parts = self.split(record.key or b"")
+            state = self.split(record.key or b"")
         except UnicodeDecodeError as error:
             raise DecodeError(f"{record.topic}: the key is not UTF-8") from error
-        if len(parts) != self.key_columns:
-            raise DecodeError(f"{record.topic}: a key of {len(parts)} parts")
-        named = zip(self.columns, parts, strict=False)
+        if len(state) != self.key_columns:
+            raise DecodeError(f"{record.topic}: a key of {len(state)} parts")
+        named = zip(self.columns, state, strict=False)
         return tuple(_integer(p) if name in _INTEGERS else p for name, p in named)
 
 

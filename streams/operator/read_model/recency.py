@@ -13,18 +13,18 @@ from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offs
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.follower import POSITIONS, Follower
 from streams.operator.read_model.positions import PartitionKey
-from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.read_model.row_notifier import RowNotifier
 from streams.settings import Settings
 
 
 class Recency:
     """Belongs to one event loop."""
 
-    def __init__(self, settings: Settings, follower: Follower, arrivals: Arrivals) -> None:
+    def __init__(self, settings: Settings, follower: Follower, notifier: RowNotifier) -> None:
         self._admin = offsets_admin(settings)
         self._prefix = settings.topic_prefix
         self._follower = follower
-        self._arrivals = arrivals
+        self._notifier = notifier
 
     async def of(self, place: PartitionKey, seconds: float) -> None:
         """Return once the rows of a partition are as new as this call.
@@ -37,7 +37,7 @@ class Recency:
         async def reached() -> bool | None:
             return self._follower.folded(place) >= end or None
 
-        if await self._arrivals.until((POSITIONS, place), reached, seconds) is None:
+        if await self._notifier.until((POSITIONS, place), reached, seconds) is None:
             raise _late()
 
     async def _end(self, place: PartitionKey, seconds: float) -> int:

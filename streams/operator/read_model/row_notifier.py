@@ -12,7 +12,7 @@ from streams.operator.read_model.projections import RowKey
 T = TypeVar("T")
 
 
-class Arrivals:
+class RowNotifier:
     """Wakes waiters of a row; waiters live in one event loop, `announce` comes from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -44,7 +44,7 @@ class Lag:
     heard_at: int
 
 
-class Session:
+class FoldSession:
     """A consumer with every followed partition assigned, and the file it is folded into.
 
     Rows and the offsets behind them are one SQLite transaction: what a killed process had

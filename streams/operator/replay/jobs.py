@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
 from streams.operator.http.letter_views import replay_json
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.replay_request import ReplayRequest, key_reused
@@ -45,28 +45,28 @@ class JobReplay:
         )  # fmt: skip
 
 
-async def replayed(parts: Parts, asked: JobReplay) -> Json:
+async def replayed(state: AppState, asked: JobReplay) -> Json:
     """The new job, as it is shown or as it will first appear.
 
     Raises:
         Refusal: 404, 409; 503, the read model has not caught up.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
-    async with parts.turns.of(asked.subject):
-        job = await _known(parts, asked.id)
-        await refuse_erased(parts, job.tenant_id)
+    async with state.turns.of(asked.subject):
+        job = await _known(state, asked.id)
+        await refuse_erased(state, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
-        told = await _asked_for(parts, asked, job, new_id)
-    made = await verdict(parts, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
+        told = await _asked_for(state, asked, job, new_id)
+    made = await verdict(state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
     if made is None:
         return job_json(
-            pending_replay(job, new_id, asked.command(), parts.topology, now_ms()), Around()
+            pending_replay(job, new_id, asked.command(), state.topology, now_ms()), Around()
         )
     require_same(made[0], asked.wanted)
     return made[1]
 
 
-async def _asked_for(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
     """Ask the dispatcher unless the new job is there; ids that the command's letter can have.
 
     Raises:
@@ -74,18 +74,18 @@ async def _asked_for(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> t
     """
 
     async def is_there() -> bool:
-        return await parts.ask(lambda db: queries.job(db, new_id)) is not None
+        return await state.ask(lambda db: queries.job(db, new_id)) is not None
 
     # The replay of a job in review ends that job: asked for again, it is still the same one.
     if await is_there():
         return ()
     _refuse_unreplayable(job)
-    home = parts.home(job.tenant_id)
-    await parts.recent(("jobs", home), ("ledger", home))
+    home = state.home(job.tenant_id)
+    await state.recent(("jobs", home), ("ledger", home))
     if await is_there():  # another process was asked for it, under the same key
         return ()
-    await _judge(parts, asked, job, new_id)
-    return await _send(parts, asked, job, new_id)
+    await _judge(state, asked, job, new_id)
+    return await _send(state, asked, job, new_id)
 
 
 def require_same(made: Job, wanted: ReplayRequest) -> None:
@@ -104,7 +104,7 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
         raise key_reused(made.job_id, "type")
 
 
-async def _known(parts: Parts, id_: str) -> Job:
+async def _known(state: AppState, id_: str) -> Job:
     """The job behind a dead letter, or one in review.
 
     Raises:
@@ -114,7 +114,7 @@ async def _known(parts: Parts, id_: str) -> Job:
     def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
         return letter_queries.dead_letter(connection, id_), queries.job(connection, id_)
 
-    letter, job = await parts.ask(found)
+    letter, job = await state.ask(found)
     if letter is None and job is None:
         raise unknown_letter(id_)
     if job is None:
@@ -134,29 +134,29 @@ def unknown_letter(id_: str) -> Refusal:
     return unknown("dead letter", id_, "see GET /v1/dlq for those there are")
 
 
-async def _judge(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> None:
+async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
     """See that the job was not replayed before, shares no scope, and repeats no effect unasked.
 
     Raises:
         Refusal: 409; 422 for effects that it does not have.
     """
-    await _refuse_second(parts, asked, job, new_id)
+    await _refuse_second(state, asked, job, new_id)
     if asked.wanted.fresh_scope:
-        await _refuse_unnamed_effects(parts, asked, job)
-    elif (other := await parts.ask(lambda db: replay_queries.sharing(db, job))) is not None:
+        await _refuse_unnamed_effects(state, asked, job)
+    elif (other := await state.ask(lambda db: replay_queries.sharing(db, job))) is not None:
         raise Refusal(
             409, "scope-in-use", f"job {other.job_id} is {other.status} and shares the effects of "
             f"{job.job_id}: wait for its end, or cancel it", job_id=other.job_id,
         )  # fmt: skip
 
 
-async def _refuse_second(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> None:
-    earlier = await outstanding(parts, asked.subject)
+async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
+    earlier = await outstanding(state, asked.subject)
     if earlier is not None and earlier.job_id == new_id and earlier.digest != asked.wanted.digest():
         raise key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
-    made = await parts.ask(lambda db: letter_queries.replays(db, job.tenant_id, job.job_id))
+    made = await state.ask(lambda db: letter_queries.replays(db, job.tenant_id, job.job_id))
     named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
     for id_ in (job.replayed_as, earlier.job_id if earlier else None):
         if id_ is not None and id_ not in named:
@@ -169,8 +169,8 @@ async def _refuse_second(parts: Parts, asked: JobReplay, job: Job, new_id: str) 
         )  # fmt: skip
 
 
-async def _refuse_unnamed_effects(parts: Parts, asked: JobReplay, job: Job) -> None:
-    begun = await parts.ask(lambda db: replay_queries.begun_effects(db, job))
+async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -> None:
+    begun = await state.ask(lambda db: replay_queries.begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
         raise invalid([("repeat_effects", f"{job.job_id} has not begun {each}") for each in
@@ -185,10 +185,10 @@ async def _refuse_unnamed_effects(parts: Parts, asked: JobReplay, job: Job) -> N
         )  # fmt: skip
 
 
-async def _send(parts: Parts, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
-    offset = await parts.command(job.tenant_id, new_id, asked.command())
-    told = letters(parts, job.tenant_id, offset)
-    parts.turns.remember(asked.subject, Asked(new_id, asked.wanted.digest(), 0, told))
+async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+    offset = await state.command(job.tenant_id, new_id, asked.command())
+    told = letters(state, job.tenant_id, offset)
+    state.turns.remember(asked.subject, Asked(new_id, asked.wanted.digest(), 0, told))
     return told
 
 

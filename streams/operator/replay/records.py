@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from streams.operator.http.app_state import SUBMITTED_BY, Parts, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model import record_letters
 from streams.operator.read_model.record_letters import Kept
@@ -48,7 +48,7 @@ class Replayed:
 
 
 async def replay_records(
-    parts: Parts, ids: Collection[str], note: str, *, again: bool = False
+    state: AppState, ids: Collection[str], note: str, *, again: bool = False
 ) -> Replayed:
     """Send records in again, in the order of their ids, all in one transaction.
 
@@ -58,25 +58,25 @@ async def replay_records(
         NotTaken: the broker will never take one of them; none was sent.
     """
     mark = Mark(now_ms(), note, again)
-    async with parts.records.turn:
+    async with state.records.turn:
         for attempt in range(_TRIES):
             try:
-                found = await _attempt(parts, ids, mark, retried=attempt > 0)
+                found = await _attempt(state, ids, mark, retried=attempt > 0)
             except Unsettled as error:
                 log.warning("replay of records is tried again", error=str(error))
                 continue
-            await _shown(parts, found)
+            await _shown(state, found)
             return found
     raise Refusal(503, "replay-unsettled", "Kafka did not say whether the records were sent in "
                   "again, or another operator sends some in: send the call again")  # fmt: skip
 
 
-async def _attempt(parts: Parts, ids: Collection[str], mark: Mark, *, retried: bool) -> Replayed:
-    transaction = await parts.records.open()
-    letters = await _current(parts, ids)
+async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried: bool) -> Replayed:
+    transaction = await state.records.open()
+    letters = await _current(state, ids)
     sent, left_out, outgoing = [], [], []
     for kept in letters:
-        reason = unfit(kept.letter, parts.topology, mark.again)
+        reason = unfit(kept.letter, state.topology, mark.again)
         if retried and _is_marked(kept.letter, mark):
             sent.append(kept.letter)  # by the attempt of which nobody knew how it ended
         elif reason is not None:
@@ -84,26 +84,26 @@ async def _attempt(parts: Parts, ids: Collection[str], mark: Mark, *, retried: b
         else:
             marked = _marked(kept.letter, mark)
             sent.append(marked)
-            outgoing += [_record(kept.letter, parts.topology), _letter(marked, kept.partition)]
+            outgoing += [_record(kept.letter, state.topology), _letter(marked, kept.partition)]
     if outgoing:
         await transaction.commit(outgoing)
     return Replayed(tuple(sent), tuple(left_out))
 
 
-async def _current(parts: Parts, ids: Collection[str]) -> list[Kept]:
+async def _current(state: AppState, ids: Collection[str]) -> list[Kept]:
     """The letters as they stand when the transaction is open already."""
 
     def found(connection: sqlite3.Connection) -> list[Kept]:
         return record_letters.kept(connection, ids)
 
-    await parts.recent(*{("dlq", each.partition) for each in await parts.ask(found)})
-    return await parts.ask(found)
+    await state.recent(*{("dlq", each.partition) for each in await state.ask(found)})
+    return await state.ask(found)
 
 
-async def _shown(parts: Parts, found: Replayed) -> None:
+async def _shown(state: AppState, found: Replayed) -> None:
     # They are sent, whatever the read model shows.
     with suppress(Refusal):
-        await parts.recent(*{("dlq", letter.partition or 0) for letter in found.sent})
+        await state.recent(*{("dlq", letter.partition or 0) for letter in found.sent})
 
 
 def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
@@ -138,17 +138,17 @@ def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
     )
 
 
-async def replay_most(parts: Parts, ids: Sequence[str], note: str) -> Replayed:
+async def replay_most(state: AppState, ids: Sequence[str], note: str) -> Replayed:
     """Send records in again; where the broker will not take one of them, all the others.
 
     Raises what `replay_records` raises, but for `NotTaken`.
     """
     try:
-        return await replay_records(parts, ids, note)
+        return await replay_records(state, ids, note)
     except NotTaken as error:
         if len(ids) == 1:
             return Replayed((), ((ids[0], Unfit("not-taken", str(error))),))
     middle = len(ids) // 2
-    first = await replay_most(parts, ids[:middle], note)
-    second = await replay_most(parts, ids[middle:], note)
+    first = await replay_most(state, ids[:middle], note)
+    second = await replay_most(state, ids[middle:], note)
     return Replayed(first.sent + second.sent, first.left_out + second.left_out)

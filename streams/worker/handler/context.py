@@ -11,7 +11,7 @@ from streams.worker.handler.values import from_json, to_json
 if TYPE_CHECKING:
     from streams.worker.handler.effects import Effects
     from streams.worker.handler.payloads import Payloads
-    from streams.worker.handler.session import Session
+    from streams.worker.handler.session import RunSession
     from streams.worker.handler.steps import Steps
 
 
@@ -22,7 +22,7 @@ class Context:
     """
 
     def __init__(
-        self, session: Session, effects: Effects, steps: Steps, payloads: Payloads
+        self, session: RunSession, effects: Effects, steps: Steps, payloads: Payloads
     ) -> None:
         lease = session.lease
         self.tenant_id: str = lease.tenant_id

@@ -17,8 +17,8 @@ from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.calls import call
 from streams.worker.handler.not_done import not_done
-from streams.worker.handler.run_result import Ending, ReviewNeeded, describe
-from streams.worker.handler.session import Session
+from streams.worker.handler.run_result import ReviewNeeded, RunResult, describe
+from streams.worker.handler.session import RunSession
 from streams.worker.handler.signatures import check_call
 from streams.worker.handler.values import digest, from_json, to_json
 from streams.worker.transport.replies import Replies
@@ -41,7 +41,7 @@ class Claimant:
 class Effects:
     """The effects of one run."""
 
-    def __init__(self, session: Session, replies: Replies, claimant: Claimant) -> None:
+    def __init__(self, session: RunSession, replies: Replies, claimant: Claimant) -> None:
         self._session = session
         self._replies = replies
         self._claimant = claimant
@@ -167,10 +167,10 @@ class Effects:
                 return PermanentError(reply.message)
             case "review":
                 text = reply.message or f"effect {action} may have happened: a person decides"
-                self._session.stop(Ending("review", error=text))
+                self._session.stop(RunResult("review", error=text))
                 return ReviewNeeded(text)
             case "cancel":
-                self._session.stop(Ending("cancelled", error=reply.message or "cancelled"))
+                self._session.stop(RunResult("cancelled", error=reply.message or "cancelled"))
             case _:
                 self._session.lose(reply.message or f"the ledger refused the claim of {action}")
         return LeaseLost(f"effect {action} is not begun: the run is over")

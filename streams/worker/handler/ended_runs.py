@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from streams.serde.records import Lease
-from streams.worker.handler.run_result import Ending
+from streams.worker.handler.run_result import RunResult
 
 log = structlog.get_logger(__name__)
 
@@ -23,9 +23,9 @@ class EndedRuns:
         self._lines = self._more = 0
         self._second: asyncio.TimerHandle | None = None
 
-    def tell(self, lease: Lease, ending: Ending, seconds: float) -> None:
+    def tell(self, lease: Lease, run_result: RunResult, seconds: float) -> None:
         """One run has ended, after so many seconds; one that did not succeed always has a line."""
-        if ending.status == "succeeded":
+        if run_result.status == "succeeded":
             self._second = self._second or self._loop.call_later(1.0, self.sum_up)
             self._lines += 1
             if self._lines > LINES_A_SECOND:
@@ -33,7 +33,7 @@ class EndedRuns:
                 return
         log.info(
             "run ended", job_id=lease.job_id, type=lease.type, attempt=lease.attempt,
-            ended=ending.status, error=ending.error, seconds=round(seconds, 3),
+            ended=run_result.status, error=run_result.error, seconds=round(seconds, 3),
         )  # fmt: skip
 
     def sum_up(self) -> None:

@@ -11,8 +11,8 @@ import structlog
 from streams.serde.records import Lease
 from streams.worker.app import JobType, PreflightFunction
 from streams.worker.handler.context import Context
-from streams.worker.handler.run_result import Ending, raised, returned, timed_out, unforeseen
-from streams.worker.handler.session import Session
+from streams.worker.handler.run_result import RunResult, raised, returned, timed_out, unforeseen
+from streams.worker.handler.session import RunSession
 from streams.worker.lease.held_leases import GRACE_SECONDS
 
 log = structlog.get_logger(__name__)
@@ -25,9 +25,9 @@ def task_name(lease: Lease) -> str:
     return f"{lease.job_id}/{lease.epoch} {lease.type}"
 
 
-def _ending(task: asyncio.Task[Ending]) -> Ending:
+def _run_result(task: asyncio.Task[RunResult]) -> RunResult:
     if task.cancelled():
-        return Ending("retry", error="CancelledError: the handler cancelled itself")
+        return RunResult("retry", error="CancelledError: the handler cancelled itself")
     return task.result()
 
 
@@ -36,7 +36,7 @@ class Execution:
 
     def __init__(
         self,
-        session: Session,
+        session: RunSession,
         context: Context,
         job: JobType,
         preflight: PreflightFunction | None,
@@ -50,7 +50,7 @@ class Execution:
         self._clock = clock
         self._grace = grace_seconds
 
-    async def run(self) -> Ending:
+    async def run(self) -> RunResult:
         """How the run ended. The handler's task may outlive it, if it ignores being cancelled."""
         if self._session.verdict:
             return self._session.verdict
@@ -60,18 +60,18 @@ class Execution:
         if self._session.verdict:
             await self._wind_up(task)
             return self._session.verdict
-        ending = _ending(task)
-        self._session.stop(ending)  # tasks that the handler left behind start nothing more
-        return ending
+        run_result = _run_result(task)
+        self._session.stop(run_result)  # tasks that the handler left behind start nothing more
+        return run_result
 
-    async def _handle(self) -> Ending:
+    async def _handle(self) -> RunResult:
         lease = self._session.lease
         structlog.contextvars.bind_contextvars(
             job_id=lease.job_id, run_id=lease.run_id, tenant_id=lease.tenant_id
         )
         try:
             if self._preflight and not await self._preflight(self._context):
-                return Ending("cancelled", error="preflight: no longer wanted")
+                return RunResult("cancelled", error="preflight: no longer wanted")
             return returned(await self._job.function(self._context))
         except asyncio.CancelledError:
             raise
@@ -83,7 +83,7 @@ class Execution:
                 )
             return raised(error)
 
-    async def _watch(self, task: asyncio.Task[Ending]) -> None:
+    async def _watch(self, task: asyncio.Task[RunResult]) -> None:
         """Until the task is done or the run is stopped; this stops it when its time is up."""
         session, lease = self._session, self._session.lease
         either: set[asyncio.Future[Any]] = {task, session.stopped}
@@ -102,7 +102,7 @@ class Execution:
                 log.warning("handler timed out", job_id=lease.job_id, type=lease.type)
                 session.stop(timed_out(lease.timeout_seconds))
 
-    async def _wind_up(self, task: asyncio.Task[Ending]) -> None:
+    async def _wind_up(self, task: asyncio.Task[RunResult]) -> None:
         """A stopped handler has a moment for its `finally` blocks and outcomes."""
         await asyncio.wait({task}, timeout=self._grace)
         if not task.done():

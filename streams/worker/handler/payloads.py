@@ -9,7 +9,7 @@ from streams.errors import Erased, PermanentError, TransientError, VaultError
 from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.records import Lease
 from streams.vault.data_key import CHUNK_BYTES, DataKey
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 from streams.worker.transport.contract import Transport
 
 KEY_SECONDS = 10.0
@@ -19,7 +19,7 @@ KEY_SECONDS = 10.0
 class Payloads:
     """Reads and opens sealed bodies."""
 
-    def __init__(self, transport: Transport, book: KeyBook) -> None:
+    def __init__(self, transport: Transport, book: DataKeyring) -> None:
         self._transport = transport
         self._book = book
 

@@ -13,7 +13,7 @@ _ERROR_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunResult:
     """`lost` is the one that nobody is told: another run may have begun."""
 
     status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "lost"]
@@ -26,25 +26,25 @@ class ReviewNeeded(BaseException):
     """Ends a run that waits for a person; no `except Exception` of a handler keeps it."""
 
 
-def returned(value: object) -> Ending:
+def returned(value: object) -> RunResult:
     """The handler came to its end; its result must be JSON."""
     try:
-        return Ending("succeeded", result=to_json(value, "the handler's result"))
+        return RunResult("succeeded", result=to_json(value, "the handler's result"))
     except PermanentError as error:
         return raised(error)
 
 
-def raised(error: BaseException) -> Ending:
+def raised(error: BaseException) -> RunResult:
     """The handler raised; in a group of errors the most decisive one counts."""
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)
     if isinstance(error, ReviewNeeded):
-        return Ending("review", error=_sendable(str(error)))
+        return RunResult("review", error=_sendable(str(error)))
     if isinstance(error, PermanentError):
-        return Ending("failed", error=text)
+        return RunResult("failed", error=text)
     after = error.seconds if isinstance(error, RetryAfter) else None
-    return Ending("retry", error=text, retry_after_seconds=after)
+    return RunResult("retry", error=text, retry_after_seconds=after)
 
 
 def unforeseen(error: BaseException) -> bool:
@@ -53,8 +53,8 @@ def unforeseen(error: BaseException) -> bool:
     return any(not isinstance(leaf, ours) for leaf in _leaves(error))
 
 
-def timed_out(seconds: float) -> Ending:
-    return Ending("retry", error=f"TimeoutError: ran past its {seconds:g} s")
+def timed_out(seconds: float) -> RunResult:
+    return RunResult("retry", error=f"TimeoutError: ran past its {seconds:g} s")
 
 
 def describe(error: BaseException) -> str:

@@ -12,9 +12,9 @@ from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS
 from streams.serde.ids import partition_for
 from streams.serde.records import CommandBody, Lease, Outcome, Progress
-from streams.worker.handler.run_result import Ending
+from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
-from streams.worker.transport.retrying_sender import Deadline, Letter, Outbox, command
+from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingSender, command
 
 log = structlog.get_logger(__name__)
 
@@ -22,17 +22,17 @@ LATE_SECONDS = 600.0
 """How long after a lease's term it is still told what became of an effect: a broker may be away."""
 
 
-class Session:
+class RunSession:
     """Says things about the job, as long as the lease is valid and nothing ended the run."""
 
     def __init__(
-        self, held: Held, outbox: Outbox, partitions: int, clock: Callable[[], float]
+        self, held: Held, sender: RetryingSender, partitions: int, clock: Callable[[], float]
     ) -> None:
         self.held = held
-        self.task: asyncio.Task[Ending] | None = None
-        self.verdict: Ending | None = None
+        self.task: asyncio.Task[RunResult] | None = None
+        self.verdict: RunResult | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox = outbox
+        self._sender = sender
         self._partitions = partitions
         self._clock = clock
 
@@ -51,7 +51,7 @@ class Session:
         if self.verdict:
             raise LeaseLost(f"run {self.lease.run_id} is over: it starts nothing more")
 
-    def stop(self, verdict: Ending) -> None:
+    def stop(self, verdict: RunResult) -> None:
         """End the run; the first verdict stands. Its task is cancelled, unless it asks itself."""
         if self.verdict is None:
             self.verdict = verdict
@@ -65,7 +65,7 @@ class Session:
         if self.verdict is None:
             lease = self.lease
             log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
-        self.stop(Ending("lost"))
+        self.stop(RunResult("lost"))
 
     async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
         """Send a command and wait until it is durable.
@@ -85,7 +85,7 @@ class Session:
 
     def withdraw(self, outcome: Outcome) -> None:
         """Say, without waiting, that a claimed effect is not begun."""
-        self._outbox.post(command(self.lease, outcome), self._worth_telling(outcome))
+        self._sender.post(command(self.lease, outcome), self._worth_telling(outcome))
 
     async def progress(self, value: str) -> None:
         """Publish progress (JSON text) and wait until it is durable.
@@ -112,7 +112,7 @@ class Session:
 
     async def _send(self, letter: Letter, until: Deadline) -> None:
         try:
-            await self._outbox.send(letter, until)
+            await self._sender.send(letter, until)
         except LeaseLost:
             self.lose(f"{letter.what} could not be sent in time")
             raise

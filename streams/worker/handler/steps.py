@@ -9,7 +9,7 @@ from typing import Any
 from streams.errors import PermanentError
 from streams.serde.records import Checkpoint
 from streams.worker.handler.calls import call
-from streams.worker.handler.session import Session
+from streams.worker.handler.session import RunSession
 from streams.worker.handler.values import from_json, to_json
 
 MAX_TOTAL_BYTES = 512 * 1024
@@ -24,7 +24,7 @@ _NAME_CHARS = 256
 class Steps:
     """The steps of one run, and the values that earlier runs left."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RunSession) -> None:
         self._session = session
         self._values = dict(session.lease.checkpoints)
         self._total = sum(map(_size, self._values.items()))

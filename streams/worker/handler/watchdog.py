@@ -14,8 +14,8 @@ import structlog
 
 from streams.worker import metrics
 from streams.worker.handler.execution import task_name
-from streams.worker.lease.heartbeater import Pulse
-from streams.worker.lease.held_leases import GRACE_SECONDS, Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 
 log = structlog.get_logger(__name__)
 
@@ -41,14 +41,14 @@ class Watchdog:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        holdings: Holdings,
-        pulse: Pulse,
+        held_leases: HeldLeases,
+        heartbeater: Heartbeater,
         clock: Callable[[], float],
         exit_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._loop = loop
-        self._holdings = holdings
-        self._pulse = pulse
+        self._held_leases = held_leases
+        self._heartbeater = heartbeater
         self._clock = clock
         self._exit = exit_process
         self._ticked = self._looked = clock()
@@ -83,13 +83,13 @@ class Watchdog:
         if self._stood_still(since):
             return
         if self._clock() - since <= BLOCKED_SECONDS:
-            if self._holdings.blocked:
+            if self._held_leases.blocked:
                 log.info("the event loop runs again")
                 self._tell(blocked=False)
             self._end_if_full_for_ever()
             return
         culprit = self._culprit()
-        if not self._holdings.blocked:
+        if not self._held_leases.blocked:
             self._tell(blocked=True)
             self._log("a handler blocks the event loop", culprit)
         if self._is_overdue(culprit, since):
@@ -108,13 +108,13 @@ class Watchdog:
         return True
 
     def _tell(self, *, blocked: bool) -> None:
-        self._holdings.blocked = blocked
-        self._pulse.tell()
+        self._held_leases.blocked = blocked
+        self._heartbeater.tell()
 
     def _culprit(self) -> Held | None:
         """The lease whose task is the loop's current one; None for a task of a handler's own."""
         task = asyncio.current_task(self._loop)
-        names = {task_name(held.lease): held for held in self._holdings.running()}
+        names = {task_name(held.lease): held for held in self._held_leases.running()}
         return names.get(task.get_name()) if task else None
 
     def _end_if_full_for_ever(self) -> None:
@@ -122,10 +122,10 @@ class Watchdog:
 
         While the process stood still, nobody could cancel them.
         """
-        running, patience = self._holdings.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
+        running, patience = self._held_leases.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
         cancelled = [max(held.timeout_at, self._awake_since) for held in running]
         stuck = [moment for moment in cancelled if self._clock() > moment + patience]
-        if len(stuck) >= self._holdings.slots:
+        if len(stuck) >= self._held_leases.slots:
             self._log("runs that ignore their end have every slot for ever: exiting", None)
             self._exit(EXIT_CODE)
 
@@ -139,11 +139,11 @@ class Watchdog:
     def _overtaken(self, since: float) -> list[Held]:
         """Runs that have begun, and whose timeout did not come before the blockade: one that let
         the loop run was cancelled then."""
-        return [held for held in self._holdings.running() if since <= held.timeout_at < math.inf]
+        return [held for held in self._held_leases.running() if since <= held.timeout_at < math.inf]
 
     def _log(self, what: str, culprit: Held | None) -> None:
         frame = sys._current_frames().get(self._thread_id)
-        leases = [culprit] if culprit else self._holdings.running()
+        leases = [culprit] if culprit else self._held_leases.running()
         log.error(
             what,
             job_id=", ".join(held.lease.job_id for held in leases) or None,

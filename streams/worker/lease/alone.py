@@ -8,10 +8,10 @@ from typing import Any
 
 import structlog
 
-from streams.worker.handler.run_result import Ending
-from streams.worker.handler.session import Session
-from streams.worker.lease.heartbeater import Pulse
-from streams.worker.lease.held_leases import GRACE_SECONDS, Held, Holdings
+from streams.worker.handler.run_result import RunResult
+from streams.worker.handler.session import RunSession
+from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 
 log = structlog.get_logger(__name__)
 
@@ -24,15 +24,17 @@ _LOOK_SECONDS = 1.0
 class Alone:
     """Holds such a run back in the handlers' event loop; one worker has one at a time."""
 
-    def __init__(self, holdings: Holdings, pulse: Pulse, clock: Callable[[], float]) -> None:
-        self._holdings = holdings
-        self._pulse = pulse
+    def __init__(
+        self, held_leases: HeldLeases, heartbeater: Heartbeater, clock: Callable[[], float]
+    ) -> None:
+        self._held_leases = held_leases
+        self._heartbeater = heartbeater
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        holdings.changed = self._changed
+        held_leases.changed = self._changed
 
-    async def turn(self, session: Session) -> None:
+    async def turn(self, session: RunSession) -> None:
         """Return once the run may start, with its timeout begun, or once it has a verdict.
 
         First the other runs end. Then a heartbeat that says so is acknowledged: should the
@@ -44,29 +46,29 @@ class Alone:
             self._judge(session)
             if held.waits and not self._others(held):
                 held.waits = False
-                self._pulse.beat(held.lease.home_partition)
+                self._heartbeater.beat(held.lease.home_partition)
             if held.announced:
                 held.started_at = self._clock()
                 return
             await self._wait(session)
 
-    def _judge(self, session: Session) -> None:
-        if self._holdings.draining:
-            session.stop(Ending("released", error="the worker shut down"))
+    def _judge(self, session: RunSession) -> None:
+        if self._held_leases.draining:
+            session.stop(RunResult("released", error="the worker shut down"))
         elif self._clock() >= session.held.valid_until:
             session.lose("no heartbeat was acknowledged in time")
         elif self._is_stuck(session.held):
             log.error("cannot run alone: handlers ignore that they were cancelled: restart it")
-            session.stop(Ending("released", error="runs that ignore their end fill the worker"))
+            session.stop(RunResult("released", error="runs that ignore their end fill the worker"))
 
     def _is_stuck(self, held: Held) -> bool:
         others, patience = self._others(held), GRACE_SECONDS + STUCK_SECONDS
         return bool(others) and all(self._clock() > o.timeout_at + patience for o in others)
 
     def _others(self, held: Held) -> list[Held]:
-        return [other for other in self._holdings.running() if other is not held]
+        return [other for other in self._held_leases.running() if other is not held]
 
-    async def _wait(self, session: Session) -> None:
+    async def _wait(self, session: RunSession) -> None:
         news = asyncio.ensure_future(self._news.wait())
         try:
             either: set[asyncio.Future[Any]] = {news, session.stopped}

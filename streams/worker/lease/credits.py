@@ -19,7 +19,7 @@ ON_ITS_WAY_SECONDS = 1.0
 
 
 class Credits:
-    """Not thread-safe: `Holdings` calls it under its lock."""
+    """Not thread-safe: `HeldLeases` calls it under its lock."""
 
     def __init__(self, partitions: int, slots: int, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -21,9 +21,9 @@ from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
 from streams.topology.model import LeasePolicy
-from streams.worker.lease.held_leases import Holdings, as_listed
+from streams.worker.lease.held_leases import HeldLeases, as_listed
 from streams.worker.transport.contract import Transport
-from streams.worker.transport.retrying_sender import Letter, Outbox
+from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Identity:
     handlers: tuple[Handler, ...]
 
 
-class Pulse:
+class Heartbeater:
     """Sends heartbeats to the partitions of `jobs.commands`, from a thread of its own.
 
     What changes is told at once, by whoever changed it; the thread repeats what failed.
@@ -53,7 +53,7 @@ class Pulse:
     def __init__(
         self,
         identity: Identity,
-        holdings: Holdings,
+        held_leases: HeldLeases,
         transport: Transport,
         partitions: int,
         policy: LeasePolicy,
@@ -61,7 +61,7 @@ class Pulse:
     ) -> None:
         self.identity = identity
         self.work_partition: int | None = None
-        self._holdings = holdings
+        self._held_leases = held_leases
         self._transport = transport
         self._partitions = partitions
         self._policy = policy
@@ -82,16 +82,16 @@ class Pulse:
 
     def announce(self, work_partition: int | None) -> None:
         """Say at once where leases may be sent; without a partition only keep those in hand."""
-        with self._holdings.lock:
-            self._holdings.assigned = work_partition is not None
+        with self._held_leases.lock:
+            self._held_leases.assigned = work_partition is not None
             if work_partition is not None:
                 self.work_partition = work_partition
-                self._holdings.credits.share(work_partition * self._holdings.slots)
+                self._held_leases.credits.share(work_partition * self._held_leases.slots)
         self.introduce()
 
     def introduce(self, partition: int | None = None) -> None:
         """Tell one partition, or all of them, who this is and what it handles."""
-        with self._holdings.lock:
+        with self._held_leases.lock:
             if partition is None:
                 self._round += 1
                 self._introduced.clear()
@@ -103,22 +103,22 @@ class Pulse:
 
     def knows_lean(self, partition: int) -> None:
         """A partition's dispatcher numbered a lease or sent a notice: it knows lean heartbeats."""
-        with self._holdings.lock:
+        with self._held_leases.lock:
             self._knows_lean.add(partition)
 
     def beat(self, partition: int | None = None) -> None:
         """Send one heartbeat, or one to each partition that is due one."""
         targets = range(self._partitions) if partition is None else (partition,)
-        with self._holdings.lock:
-            owed = set(self._holdings.owed())
+        with self._held_leases.lock:
+            owed = set(self._held_leases.owed())
             for target in targets:
                 if partition is not None or target in owed or self._is_due(target):
                     self._send(target)
 
     def tell(self) -> None:
         """Send a heartbeat to each partition whose credits are other than it was told."""
-        with self._holdings.lock:
-            for target in self._holdings.owed():
+        with self._held_leases.lock:
+            for target in self._held_leases.owed():
                 self._send(target)
 
     def said(self, target: int, since: float) -> None:
@@ -127,13 +127,13 @@ class Pulse:
         What had to be repeated may have been overtaken by newer words: they are said again.
         """
         if self._clock() - since > _PROMPT_SECONDS:
-            with self._holdings.lock:
-                self._holdings.credits.untold(target)
+            with self._held_leases.lock:
+                self._held_leases.credits.untold(target)
                 self.tell()
 
     def sent_at(self, heartbeat_id: str) -> float | None:
         """When a heartbeat was sent; None for one that is unknown or too old to lease on."""
-        with self._holdings.lock:
+        with self._held_leases.lock:
             return self._sent.get(heartbeat_id)
 
     def run(self, every_seconds: float) -> None:
@@ -147,11 +147,11 @@ class Pulse:
 
     def stop(self) -> None:
         """Send no more heartbeats."""
-        with self._holdings.lock:
+        with self._held_leases.lock:
             self._stopped = True
         self._wake.set()
 
-    async def leave(self, outbox: Outbox, seconds: float) -> None:
+    async def leave(self, sender: RetryingSender, seconds: float) -> None:
         """Send the last word of a process that ends in order; return when it is durable.
 
         A partition of which leases are still held is told nothing: their runs have not said how
@@ -159,18 +159,18 @@ class Pulse:
         """
         self.stop()
         until = self._clock() + seconds
-        with self._holdings.lock:
+        with self._held_leases.lock:
             if self.work_partition is None:
                 return
-            free_of_leases = [p for p in range(self._partitions) if not self._holdings.listed(p)]
+            free_of_leases = [p for p in range(self._partitions) if not self._held_leases.listed(p)]
             letters = [self._farewell(p, self.work_partition) for p in free_of_leases]
-            sending = [outbox.send(letter, lambda: until) for letter in letters]
+            sending = [sender.send(letter, lambda: until) for letter in letters]
         done, late = await asyncio.wait(sending, timeout=seconds) if sending else (set(), set())
         if late or any(answer.exception() for answer in done):
             log.warning("the dispatcher was not told that this worker leaves", seconds=seconds)
 
     def _is_due(self, target: int) -> bool:
-        return self._is_introduction(target) or self._holdings.concerns(target)
+        return self._is_introduction(target) or self._held_leases.concerns(target)
 
     def _is_introduction(self, target: int) -> bool:
         return self._clock() - self._introduced.get(target, float("-inf")) >= FULL_SECONDS
@@ -180,19 +180,19 @@ class Pulse:
         if self.work_partition is None or self._stopped:
             return
         now, round_ = self._clock(), self._round
-        leases = self._holdings.listed(target)
+        leases = self._held_leases.listed(target)
         lean = target in self._knows_lean and not self._is_introduction(target)
         told = as_listed(leases)
         command = self._heartbeat(target, self.work_partition, told, lean)
         self._remember(command.command_id, now)
 
         def done(error: Exception | None) -> None:
-            with self._holdings.lock:
+            with self._held_leases.lock:
                 if error is not None:  # not repeated as it was: the next one says more
-                    self._holdings.credits.untold(target)
+                    self._held_leases.credits.untold(target)
                     return
                 self._acknowledged_at = max(self._acknowledged_at, self._clock())
-                self._holdings.renew(leases, now, told)
+                self._held_leases.renew(leases, now, told)
                 if not lean and round_ == self._round:
                     self._introduced[target] = now
 
@@ -208,7 +208,7 @@ class Pulse:
         self, target: int, work_partition: int, leases: tuple[HeldLease, ...], lean: bool
     ) -> Command:
         who = self.identity
-        free, received = self._holdings.tell(target)
+        free, received = self._held_leases.tell(target)
         body = Heartbeat(
             who.worker_id, who.pool, work_partition, free, leases,
             () if lean else who.handlers, received=received, lean=lean,
@@ -216,7 +216,7 @@ class Pulse:
         return _command(body)
 
     def _farewell(self, target: int, work_partition: int) -> Letter:
-        who, (_, received) = self.identity, self._holdings.word(target)
+        who, (_, received) = self.identity, self._held_leases.word(target)
         body = Heartbeat(
             who.worker_id, who.pool, work_partition, 0, (), (),
             received=received, lean=True, leaving=True,

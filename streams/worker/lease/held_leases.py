@@ -57,7 +57,7 @@ class Held:
         return self.lease.job_id, self.lease.epoch
 
 
-class Holdings:
+class HeldLeases:
     """Thread-safe; `lock` also keeps the order of what is said about leases and slots.
 
     `changed` is called after a run left its slot and after a lease was renewed.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from streams.serde.records import Reply, ReplyKind
-from streams.worker.lease.heartbeater import FULL_SECONDS, Pulse
-from streams.worker.lease.held_leases import Holdings
+from streams.worker.lease.heartbeater import FULL_SECONDS, Heartbeater
+from streams.worker.lease.held_leases import HeldLeases
 
 log = structlog.get_logger(__name__)
 
@@ -22,9 +22,11 @@ _SAY_SECONDS = 60.0
 class Notices:
     """Handles them in the reader's thread, so that a blocked event loop delays none."""
 
-    def __init__(self, pulse: Pulse, holdings: Holdings, clock: Callable[[], float]) -> None:
-        self._pulse = pulse
-        self._holdings = holdings
+    def __init__(
+        self, heartbeater: Heartbeater, held_leases: HeldLeases, clock: Callable[[], float]
+    ) -> None:
+        self._heartbeater = heartbeater
+        self._held_leases = held_leases
         self._clock = clock
         self._lock = threading.Lock()
         self._undeclared = ""
@@ -42,16 +44,16 @@ class Notices:
 
     def _wanted(self, reply: Reply) -> None:
         """A partition has ready jobs and no credits here."""
-        self._pulse.knows_lean(home_of(reply))
-        with self._holdings.lock:
-            self._holdings.credits.want(home_of(reply))
-            self._pulse.tell()
+        self._heartbeater.knows_lean(home_of(reply))
+        with self._held_leases.lock:
+            self._held_leases.credits.want(home_of(reply))
+            self._heartbeater.tell()
 
     def _who(self, reply: Reply) -> None:
         """A dispatcher took a partition, or does not know this process."""
-        self._pulse.knows_lean(home_of(reply))
+        self._heartbeater.knows_lean(home_of(reply))
         self._undeclared_until = float("-inf")
-        self._pulse.introduce(home_of(reply))
+        self._heartbeater.introduce(home_of(reply))
 
     def _no_pool(self, reply: Reply) -> None:
         now = self._clock()
@@ -64,7 +66,7 @@ class Notices:
         log.error("idle: no lease can be made", reason=self._undeclared)
 
     def _remedy(self) -> str:
-        pool = self._pulse.identity.pool
+        pool = self._heartbeater.identity.pool
         return (
             f"pool {pool!r} is not declared where the dispatcher runs: add it to `pools` of its "
             f"topology.yaml, with the topic jobs.work.{pool}, run `tidegate topology apply`, and "

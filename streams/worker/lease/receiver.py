@@ -11,79 +11,81 @@ from streams.errors import PoisonRecord
 from streams.serde.lease_mac import open_lease
 from streams.serde.records import Declined, Lease
 from streams.worker import metrics
-from streams.worker.lease.heartbeater import Pulse
-from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.lease.held_leases import Held, HeldLeases
 from streams.worker.lease.refusal import refuse
 from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import Outbox, command
+from streams.worker.transport.retrying_sender import RetryingSender, command
 
 log = structlog.get_logger(__name__)
 
 Reason = Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
 
 
-class Reception:
+class LeaseReceiver:
     """Judges leases in the reader's thread: a blocked event loop delays no answer."""
 
     def __init__(
         self,
         cluster_key: bytes,
         partitions: int,
-        holdings: Holdings,
-        pulse: Pulse,
-        outbox: Outbox,
+        held_leases: HeldLeases,
+        heartbeater: Heartbeater,
+        sender: RetryingSender,
         start: Callable[[Held], None],
         clock: Callable[[], float],
     ) -> None:
         self._key = cluster_key
         self._partitions = partitions
-        self._holdings = holdings
-        self._pulse = pulse
-        self._outbox = outbox
+        self._held_leases = held_leases
+        self._heartbeater = heartbeater
+        self._sender = sender
         self._start = start
         self._clock = clock
-        self._types = {handler.type for handler in pulse.identity.handlers}
+        self._types = {handler.type for handler in heartbeater.identity.handlers}
 
     def receive(self, record: Incoming) -> None:
         """Take, decline or refuse one record."""
         try:
             lease = open_lease(record.value, self._key)
         except PoisonRecord as error:
-            refuse(record, error, self._partitions, self._outbox)
+            refuse(record, error, self._partitions, self._sender)
             return
-        if lease.worker_id == self._pulse.identity.worker_id and not self._holdings.read(lease):
+        if lease.worker_id == self._heartbeater.identity.worker_id and not self._held_leases.read(
+            lease
+        ):
             return
         if lease.number:
-            self._pulse.knows_lean(lease.home_partition)
+            self._heartbeater.knows_lean(lease.home_partition)
         objection = self._objection(lease)
         if objection:
             self._decline(lease, *objection)
             return
         if self._take(lease):
             metrics.LEASES.labels("taken").inc()
-            self._pulse.tell()
+            self._heartbeater.tell()
         else:
             self._decline(lease, "full", "every slot is taken")
 
     def _take(self, lease: Lease) -> bool:
         """Under the lock: whoever closes the slots finds each lease that was taken begun."""
-        with self._holdings.lock:
-            basis = self._pulse.sent_at(lease.heartbeat_id)
-            held = None if basis is None else self._holdings.take(lease, basis)
+        with self._held_leases.lock:
+            basis = self._heartbeater.sent_at(lease.heartbeat_id)
+            held = None if basis is None else self._held_leases.take(lease, basis)
             if held is not None:
                 self._start(held)
             return held is not None
 
     def _objection(self, lease: Lease) -> tuple[Reason, str] | None:
-        if lease.worker_id != self._pulse.identity.worker_id:
+        if lease.worker_id != self._heartbeater.identity.worker_id:
             return "not_mine", f"the lease is of {lease.worker_id}"
         if lease.type not in self._types:
             known = ", ".join(sorted(self._types)) or "none"
             return "unknown_type", f"no handler for job type {lease.type!r}; known here: {known}"
-        if self._holdings.draining:
+        if self._held_leases.draining:
             return "draining", "the worker is shutting down"
-        sent_at = self._pulse.sent_at(lease.heartbeat_id)
-        if sent_at is None or self._clock() >= sent_at + self._holdings.usable(lease):
+        sent_at = self._heartbeater.sent_at(lease.heartbeat_id)
+        if sent_at is None or self._clock() >= sent_at + self._held_leases.usable(lease):
             return "bad_lease", f"answers heartbeat {lease.heartbeat_id}: unknown here or too old"
         return None
 
@@ -93,12 +95,12 @@ class Reception:
         home, now = lease.home_partition, self._clock()
         # After its term the dispatcher takes the lease back unasked.
         until = now + lease.term_seconds
-        with self._holdings.lock:
+        with self._held_leases.lock:
             # What comes with `not_mine` is not heard as this worker's word.
-            say = self._holdings.word if reason == "not_mine" else self._holdings.tell
+            say = self._held_leases.word if reason == "not_mine" else self._held_leases.tell
             free, received = say(home)
-            body = Declined(self._pulse.identity.worker_id, reason, free, detail, received)
-            self._outbox.post(
-                command(lease, body), lambda: until, lambda error: self._pulse.said(home, now)
+            body = Declined(self._heartbeater.identity.worker_id, reason, free, detail, received)
+            self._sender.post(
+                command(lease, body), lambda: until, lambda error: self._heartbeater.said(home, now)
             )
-        self._pulse.tell()
+        self._heartbeater.tell()

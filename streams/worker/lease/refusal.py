@@ -12,7 +12,7 @@ from streams.serde.ids import partition_for
 from streams.serde.records import DeadLetter
 from streams.worker import metrics
 from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import Letter, Outbox
+from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +21,7 @@ _KEPT_BYTES = {"key": 16 * 1024, "value": 256 * 1024}
 broker takes would be sent for ever."""
 
 
-def refuse(record: Incoming, error: PoisonRecord, partitions: int, outbox: Outbox) -> None:
+def refuse(record: Incoming, error: PoisonRecord, partitions: int, sender: RetryingSender) -> None:
     """Log and send to `dlq`, where the same record read twice has the same id."""
     metrics.REFUSED.labels(error.reason).inc()
     log.error(
@@ -32,7 +32,7 @@ def refuse(record: Incoming, error: PoisonRecord, partitions: int, outbox: Outbo
     value = DEAD_LETTER.encode(_letter(id_, record, error))
     # What cannot be believed names no tenant: it stands with the tenant-less ones.
     letter = Letter("dlq", id_.encode(), value, partition_for("", partitions), id_)
-    outbox.post(letter, lambda: float("inf"))
+    sender.post(letter, lambda: float("inf"))
 
 
 def _letter(id_: str, record: Incoming, error: PoisonRecord) -> DeadLetter:

@@ -19,7 +19,7 @@ from streams.worker.transport.contract import Done, Inbox
 from streams.worker.transport.messages import is_fatal
 from streams.worker.transport.reply_reader import ReplyReader
 from streams.worker.transport.work_reader import WorkReader
-from streams.worker.worker import Place
+from streams.worker.worker import WorkerSpec
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class KafkaTransport:
     Whatever a thread cannot go on after ends the process: a new one starts with new clients.
     """
 
-    def __init__(self, settings: Settings, place: Place) -> None:
+    def __init__(self, settings: Settings, place: WorkerSpec) -> None:
         self._settings = settings
         self._place = place
         self._inbox: Inbox | None = None

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from streams.errors import DecodeError
 from streams.serde.codec import REPLY
 from streams.serde.records import Reply, ReplyKind
-from streams.worker.handler.run_result import Ending
-from streams.worker.handler.session import Session
+from streams.worker.handler.run_result import RunResult
+from streams.worker.handler.session import RunSession
 from streams.worker.lease.refusal import refuse
 from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import Outbox
+from streams.worker.transport.retrying_sender import RetryingSender
 
 Notices = Mapping[ReplyKind, Callable[[Reply], None]]
 """What is done with a reply that concerns no run, by its kind."""
@@ -31,16 +31,16 @@ class Replies:
         self,
         worker_id: str,
         partitions: int,
-        outbox: Outbox,
+        sender: RetryingSender,
         loop: asyncio.AbstractEventLoop,
         notices: Notices,
     ) -> None:
         self._worker_id = worker_id
         self._partitions = partitions
-        self._outbox = outbox
+        self._sender = sender
         self._loop = loop
         self._notices = notices
-        self._sessions: dict[tuple[str, int], Session] = {}
+        self._sessions: dict[tuple[str, int], RunSession] = {}
         self._expected: dict[str, asyncio.Future[Reply]] = {}
         self._early: OrderedDict[tuple[str, int], Reply] = OrderedDict()
 
@@ -49,7 +49,7 @@ class Replies:
         try:
             reply = REPLY.decode(record.value)
         except DecodeError as error:
-            refuse(record, error, self._partitions, self._outbox)
+            refuse(record, error, self._partitions, self._sender)
             return
         if reply.worker_id not in ("", self._worker_id):
             return
@@ -59,17 +59,17 @@ class Replies:
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._route, reply)
 
-    def attend(self, session: Session) -> None:
+    def attend(self, session: RunSession) -> None:
         """Bring the session its replies, first one that overtook its lease."""
         self._sessions[session.held.id] = session
         early = self._early.pop(session.held.id, None)
         if early is not None:
             _end(session, early)
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: RunSession) -> None:
         self._sessions.pop(session.held.id, None)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[RunSession]:
         return list(self._sessions.values())
 
     def expect(self, claim_id: str) -> asyncio.Future[Reply]:
@@ -99,8 +99,8 @@ class Replies:
             self._early.popitem(last=False)
 
 
-def _end(session: Session, reply: Reply) -> None:
+def _end(session: RunSession, reply: Reply) -> None:
     if reply.kind == "cancel":
-        session.stop(Ending("cancelled", error=reply.message or "cancelled"))
+        session.stop(RunResult("cancelled", error=reply.message or "cancelled"))
     else:
         session.lose(reply.message or "the dispatcher gave the job to another run")

@@ -36,7 +36,7 @@ class Letter:
     what: str
 
 
-class Outbox:
+class RetryingSender:
     """Safe in threads; a record's repetitions have the same bytes, so the same ids."""
 
     def __init__(self, transport: Transport, clock: Callable[[], float]) -> None:

@@ -13,7 +13,7 @@ from streams.settings import Settings
 from streams.worker.transport.contract import Inbox
 from streams.worker.transport.messages import incoming, is_fatal
 from streams.worker.transport.reply_reader import ReplyReader
-from streams.worker.worker import Place
+from streams.worker.worker import WorkerSpec
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ class WorkReader:
     """A static member of the pool's group: restarted within the session it keeps its place."""
 
     def __init__(
-        self, settings: Settings, place: Place, inbox: Inbox, replies: ReplyReader
+        self, settings: Settings, place: WorkerSpec, inbox: Inbox, replies: ReplyReader
     ) -> None:
         self._topic = f"jobs.work.{place.pool}"
         self._inbox = inbox

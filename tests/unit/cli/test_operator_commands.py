@@ -14,7 +14,7 @@ import pytest
 from support.operator_cluster import make_job, make_quarantined
 from typer.testing import CliRunner, Result
 
-from ingress.receive.admission import SideDoor
+from ingress.receive.admission import DirectAdmission
 from streams.cli.dlq import dlq
 from streams.cli.events import events
 from streams.cli.jobs import jobs
@@ -451,4 +451,4 @@ def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: st
     key.write_bytes(b"k" * 32)
     settings = load_settings({}, vault_key_file=key, admin_token=token, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN"):
-        build(settings, load(), SideDoor)
+        build(settings, load(), DirectAdmission)

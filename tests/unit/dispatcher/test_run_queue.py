@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from streams.dispatcher.jobs import FIRST, begun, from_submission
-from streams.dispatcher.run_queue import Board
-from streams.dispatcher.worker_registry import Roster
+from streams.dispatcher.run_queue import RunQueue
+from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.records import Command, Handler, Heartbeat, Job, Submit
 from streams.topology.load import load
 from streams.topology.model import JobType, Limit, Topology
@@ -21,11 +21,11 @@ DRAFT = Handler("draft", 3, (), 60)
 RENDER = Handler("render", 3, (), 60)
 
 
-def board(topology: Topology = TOPOLOGY) -> Board:
-    made = Board(topology, Roster(topology.leases))
+def run_queue(topology: Topology = TOPOLOGY) -> RunQueue:
+    made = RunQueue(topology, WorkerRegistry(topology.leases))
     for pool, handler in (("default", DRAFT), ("big", RENDER)):
         heartbeat = Heartbeat(f"{pool}/1", pool, 0, 9, (), (handler,))
-        made.roster.heard(heartbeat, "h", 0)
+        made.registry.heard(heartbeat, "h", 0)
     return made
 
 
@@ -35,7 +35,7 @@ def job(id_: str, type_: str = "draft", tenant: str = "acme") -> Job:
     return from_submission(command, submit, TOPOLOGY, place=FIRST, at=0, now=0)
 
 
-def lease_out(made: Board, jobs: dict[str, Job], closed: tuple[str, ...] = ()) -> list[str]:
+def lease_out(made: RunQueue, jobs: dict[str, Job], closed: tuple[str, ...] = ()) -> list[str]:
     """Grant whatever can be granted; the ids."""
     granted = []
     for entry, worker in made.takeable(0, 0, closed):
@@ -47,7 +47,7 @@ def lease_out(made: Board, jobs: dict[str, Job], closed: tuple[str, ...] = ()) -
 
 def test_a_tenants_cap_holds_over_all_pools() -> None:
     jobs = {one.job_id: one for one in (job("a"), job("b", "render"), job("c", "render", "other"))}
-    made = board()
+    made = run_queue()
     for one in jobs.values():
         made.ready(one)
     assert lease_out(made, jobs) == ["a", "c"]
@@ -57,7 +57,7 @@ def test_a_tenants_cap_holds_over_all_pools() -> None:
 
 def test_a_blocked_tenants_jobs_wait_in_every_pool() -> None:
     jobs = {one.job_id: one for one in (job("a"), job("b", "render", "other"))}
-    made = board()
+    made = run_queue()
     made.block("other")
     for one in jobs.values():
         made.ready(one)
@@ -69,7 +69,7 @@ def test_a_blocked_tenants_jobs_wait_in_every_pool() -> None:
 
 def test_a_closed_pool_gets_nothing_and_loses_nothing() -> None:
     jobs = {one.job_id: one for one in (job("a"), job("b", "render", "other"))}
-    made = board()
+    made = run_queue()
     for one in jobs.values():
         made.ready(one)
     assert lease_out(made, jobs, ("default",)) == ["b"]
@@ -79,19 +79,19 @@ def test_a_closed_pool_gets_nothing_and_loses_nothing() -> None:
 
 def test_a_type_at_its_cap_starves_nobody_and_asks_for_no_credits() -> None:
     limits = (Limit("drafts", "job_type", "draft", 1),)
-    made = board(dataclasses.replace(TOPOLOGY, limits=limits))
+    made = run_queue(dataclasses.replace(TOPOLOGY, limits=limits))
     jobs = {one.job_id: one for one in (job("a"), job("b"), job("c", "render"))}
     for one in jobs.values():
         made.ready(one)
     assert lease_out(made, jobs) == ["a", "c"]
     assert made.starving("default") == set()
-    made.roster.announced("default/1", 0, 1)
+    made.registry.announced("default/1", 0, 1)
     made.off("a")
     assert made.starving("default") == {"draft"}
 
 
 def test_jobs_that_nobody_handles_are_counted_by_pool_and_type() -> None:
-    made = board()
+    made = run_queue()
     for number in range(3):
         made.ready(job(f"u{number}", "unknown"))
     assert lease_out(made, {}) == []

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from support.webhooks import VAULT, MemoryLog, ticket, topology
 
-from ingress.receive.admission import SideDoor
+from ingress.receive.admission import DirectAdmission
 from streams.errors import KafkaUnavailable, MalformedBody, Misfit
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
@@ -24,8 +24,8 @@ EVENT = NewEvent(
 )  # fmt: skip
 
 
-def door(log: MemoryLog) -> SideDoor:
-    return SideDoor(log, VAULT, log.book, topology())
+def door(log: MemoryLog) -> DirectAdmission:
+    return DirectAdmission(log, VAULT, log.book, topology())
 
 
 def kept(body: bytes, **fields: object) -> Quarantined:
@@ -148,7 +148,7 @@ async def test_a_released_event_keeps_the_key_that_its_signature_gave_it() -> No
 
 async def test_a_twin_is_known_no_longer_than_a_tenth_of_the_window() -> None:
     log = MemoryLog()
-    short = SideDoor(log, VAULT, log.book, replace(topology(), window_ms=1))
+    short = DirectAdmission(log, VAULT, log.book, replace(topology(), window_ms=1))
     first = await short.submit(EVENT)
     await asyncio.sleep(0.01)
     assert not first.repeated

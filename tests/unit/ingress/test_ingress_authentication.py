@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from support.edge import DISCORD_SIGNER, Edge, running
 from support.webhooks import signed, source, tenant, ticket
 
-from ingress.rates import tarpit as holding
+from ingress.rates import tarpit
 from ingress.receive.receiver import OLD_KEYS
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
@@ -89,7 +89,7 @@ async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:
 async def test_only_verified_deliveries_count_for_a_rate_and_429_says_when_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(holding, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(tarpit, "MOST_SECONDS", 0.01)
     asked: list[str] = []
 
     def wait(tenant_id: str) -> float:

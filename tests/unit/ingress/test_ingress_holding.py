@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ingress.rates import tarpit as holding
-from ingress.rates.tarpit import MOST_SECONDS, Holding
+from ingress.rates import tarpit
+from ingress.rates.tarpit import MOST_SECONDS, Tarpit
 
 
 class Sleeps:
@@ -38,7 +38,7 @@ async def held(sleeps: Sleeps, *holds: asyncio.Task[float]) -> list[float]:
 
 
 async def test_each_further_refusal_of_a_tenant_waits_for_one_more_turn(sleeps: Sleeps) -> None:
-    kept = Holding()
+    kept = Tarpit()
     holds = [asyncio.create_task(kept.hold("acme", 0.1)) for _ in range(3)]
     other = asyncio.create_task(kept.hold("bolt", 0.1))
     assert await held(sleeps, *holds, other) == [0.0] * 4
@@ -46,7 +46,7 @@ async def test_each_further_refusal_of_a_tenant_waits_for_one_more_turn(sleeps: 
 
 
 async def test_none_is_held_for_more_than_a_second_and_the_rest_is_told(sleeps: Sleeps) -> None:
-    kept = Holding()
+    kept = Tarpit()
     assert await held(sleeps, asyncio.create_task(kept.hold("acme", 6.5))) == [5.5]
     assert sleeps.asked == [MOST_SECONDS]
 
@@ -54,8 +54,8 @@ async def test_none_is_held_for_more_than_a_second_and_the_rest_is_told(sleeps: 
 async def test_when_many_are_held_the_next_is_answered_at_once(
     sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "_MOST_HELD", 2)
-    kept = Holding()
+    monkeypatch.setattr(tarpit, "_MOST_HELD", 2)
+    kept = Tarpit()
     holds = [asyncio.create_task(kept.hold(tenant, 0.1)) for tenant in ("acme", "bolt")]
     await asyncio.wait(holds, timeout=0)
     assert await kept.hold("cody", 0.1) == 0.1
@@ -64,7 +64,7 @@ async def test_when_many_are_held_the_next_is_answered_at_once(
 
 
 async def test_a_sender_that_goes_away_gives_its_place_back(sleeps: Sleeps) -> None:
-    kept = Holding()
+    kept = Tarpit()
     gone = asyncio.create_task(kept.hold("acme", 0.1))
     await asyncio.wait([gone], timeout=0)
     gone.cancel()

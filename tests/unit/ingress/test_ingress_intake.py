@@ -20,7 +20,7 @@ from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
 from streams.vault.data_key import CHUNK_BYTES
 from streams.vault.key_encryption import Vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 
 def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
@@ -79,7 +79,7 @@ class SlowToWrap:
 async def test_a_slow_key_encryption_key_holds_nobody_else_up() -> None:
     slow, log = SlowToWrap(), MemoryLog()
     vault = Vault(slow)
-    log.book = KeyBook(vault)
+    log.book = DataKeyring(vault)
     store = asyncio.create_task(Intake(log, KeyMaker(log, vault, log.book, 4), 4).store(event()))
     while not slow.asked.is_set():
         await asyncio.sleep(0.001)  # as everybody else's requests go on

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.operator.read_model.row_notifier import Arrivals
+from streams.operator.read_model.row_notifier import RowNotifier
 
 ROW = ("jobs", ("job_a",))
 
 
 async def test_a_row_that_is_there_is_answered_at_once() -> None:
-    arrivals = Arrivals(asyncio.get_running_loop())
+    notifier = RowNotifier(asyncio.get_running_loop())
 
     async def look() -> str | None:
         return "there"
 
-    assert await arrivals.until(ROW, look, 0) == "there"
+    assert await notifier.until(ROW, look, 0) == "there"
 
 
 async def test_a_change_from_another_thread_wakes_who_waits_for_that_row() -> None:
-    arrivals = Arrivals(asyncio.get_running_loop())
+    notifier = RowNotifier(asyncio.get_running_loop())
     looked = asyncio.Queue[None]()
     rows: list[str] = []
 
@@ -27,37 +27,37 @@ async def test_a_change_from_another_thread_wakes_who_waits_for_that_row() -> No
         looked.put_nowait(None)
         return rows[0] if rows else None
 
-    waiting = [asyncio.create_task(arrivals.until(ROW, look, 30)) for _ in range(2)]
+    waiting = [asyncio.create_task(notifier.until(ROW, look, 30)) for _ in range(2)]
     for _ in waiting:
         await looked.get()
     rows.append("arrived")
-    await asyncio.to_thread(arrivals.announce, [("jobs", ("job_b",)), ("tenants", ("job_a",))])
+    await asyncio.to_thread(notifier.announce, [("jobs", ("job_b",)), ("tenants", ("job_a",))])
     await asyncio.to_thread(lambda: None)
     assert looked.empty()
-    await asyncio.to_thread(arrivals.announce, [ROW])
+    await asyncio.to_thread(notifier.announce, [ROW])
     assert await asyncio.gather(*waiting) == ["arrived", "arrived"]
 
 
 async def test_a_change_while_looking_is_not_missed() -> None:
-    arrivals = Arrivals(asyncio.get_running_loop())
+    notifier = RowNotifier(asyncio.get_running_loop())
     rows: list[str] = []
 
     async def look() -> str | None:
         found = rows[0] if rows else None
         if not rows:
             rows.append("late")
-            await asyncio.to_thread(arrivals.announce, [ROW])
+            await asyncio.to_thread(notifier.announce, [ROW])
             await asyncio.to_thread(lambda: None)
         return found
 
-    assert await arrivals.until(ROW, look, 30) == "late"
+    assert await notifier.until(ROW, look, 30) == "late"
 
 
 async def test_waiting_ends_with_its_time_and_leaves_nothing_behind() -> None:
-    arrivals = Arrivals(asyncio.get_running_loop())
+    notifier = RowNotifier(asyncio.get_running_loop())
 
     async def look() -> str | None:
         return None
 
-    assert await arrivals.until(ROW, look, 0.01) is None
-    assert not arrivals._waiting
+    assert await notifier.until(ROW, look, 0.01) is None
+    assert not notifier._waiting

@@ -23,7 +23,7 @@ from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
 from streams.operator.read_model.queries import Counts
-from streams.operator.read_model.session import Lag, Session
+from streams.operator.read_model.session import FoldSession, Lag
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -109,16 +109,18 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def cut_off(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def cut_off(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FoldSession]:
     """A session whose broker went away right after it began."""
     monkeypatch.setattr(positions, "spans", lambda *_: {HERE: Span("id", 0, 0)})
-    found = Session(NOWHERE, connection, lambda _: None, Outage())
+    found = FoldSession(NOWHERE, connection, lambda _: None, Outage())
     yield found
     found.close()
 
 
 def test_a_session_that_hears_nothing_stays_as_fresh_as_it_was(
-    cut_off: Session, monkeypatch: pytest.MonkeyPatch
+    cut_off: FoldSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cut_off.caught_up()
     began = cut_off.freshness.at

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from streams.errors import KafkaUnavailable
-from streams.operator.http.app_state import Parts
+from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model import record_letters
 from streams.operator.read_model.database import Database
@@ -99,7 +99,7 @@ class Bench:
 
 async def replay(bench: Bench, *offsets: int, again: bool = False) -> Any:
     ids = [letter(n).id for n in offsets]
-    return await replay_records(cast(Parts, bench), ids, "mended", again=again)
+    return await replay_records(cast(AppState, bench), ids, "mended", again=again)
 
 
 async def test_letters_are_judged_by_what_stood_there_once_the_transaction_was_open(
@@ -149,7 +149,7 @@ async def test_an_end_that_stays_unknown_is_said_to_be(rows: sqlite3.Connection)
 async def test_a_record_that_is_not_taken_is_found_among_many(rows: sqlite3.Connection) -> None:
     fold(rows, *(letter(n, value=b"huge" if n in (3, 6) else b"x") for n in range(9)))
     bench = Bench(rows, NotTaken("MSG_SIZE_TOO_LARGE"))
-    done = await replay_most(cast(Parts, bench), [letter(n).id for n in range(9)], "mended")
+    done = await replay_most(cast(AppState, bench), [letter(n).id for n in range(9)], "mended")
     assert bench.sent() == [0, 1, 2, 4, 5, 7, 8]
     assert [(id_[-1], why.name) for id_, why in done.left_out] == [
         ("3", "not-taken"), ("6", "not-taken"),

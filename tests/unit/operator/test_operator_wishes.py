@@ -18,7 +18,7 @@ from yarl import URL
 from streams.operator.http import dead_letters as api_dead_letters
 from streams.operator.http import effects as api_effects
 from streams.operator.http import jobs as api_jobs
-from streams.operator.http.app_state import PARTS, Parts
+from streams.operator.http.app_state import PARTS, AppState
 from streams.operator.http.gate import problems
 from streams.operator.http.job_request import JobRequest
 from streams.operator.read_model.database import Database
@@ -34,7 +34,7 @@ from streams.topology.load import load
 class Desk:
     """Parts over a read model; `coming` is what it shows once it has caught up."""
 
-    home = Parts.home
+    home = AppState.home
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology, self.turns = rows, load(), Turns()

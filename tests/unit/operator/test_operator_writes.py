@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import VAULT, source, tenant
 
 from streams.operator.http import tenants as api_tenants
-from streams.operator.http.app_state import PARTS, Parts, not_shown, now_ms
+from streams.operator.http.app_state import PARTS, AppState, not_shown, now_ms
 from streams.operator.http.gate import problems
 from streams.operator.http.refusal import Refusal
 from streams.operator.rewrap import rewrap
@@ -30,7 +30,7 @@ PATH = "/v1/tenants/acme/sources/shop"
 class Stalled:
     """Parts whose read model stands still, and the topic behind them."""
 
-    newest = Parts.newest
+    newest = AppState.newest
 
     def __init__(self) -> None:
         self.vault, self.tenant_writes = VAULT, asyncio.Lock()
@@ -93,7 +93,7 @@ async def test_a_rewrapping_does_not_bring_back_what_a_put_has_ended(
     await api.put(PATH, json={"scheme": "github", "secret": "new"})
     stalled.vault = local_vault(b"n" * 32, b"k" * 32)
     with pytest.raises(Refusal, match="the read model does not show it"):
-        await rewrap(cast(Parts, stalled))
+        await rewrap(cast(AppState, stalled))
     assert stalled.secrets() == [b"new"]
     assert stalled.topic[SHOP].keys[0].sealed != stalled.unshown[SHOP].keys[0].sealed
 
@@ -125,4 +125,4 @@ async def test_a_clock_that_was_set_back_brings_nothing_back(
     assert stalled.secrets() == [b"newer", b"new"]
     stalled.vault = local_vault(b"n" * 32, b"k" * 32)
     with pytest.raises(Refusal, match="the read model does not show it"):
-        await rewrap(cast(Parts, stalled))
+        await rewrap(cast(AppState, stalled))

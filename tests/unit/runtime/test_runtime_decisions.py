@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.kafka.abandonable_call import Hung, WatchedThread
+from streams.kafka.abandonable_call import AbandonableThread, Hung
 from streams.kafka.failures import (
     Outage,
     Verdict,
@@ -130,30 +130,30 @@ def ends(position: int) -> EndOffsets:
 
 def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answers) -> None:
     asked = ends(position=7)
-    assert not asked.read_through("in", 0, boot_seconds())
+    assert not asked.caught_up_to("in", 0, boot_seconds())
     answers.answer(7)
     moment = boot_seconds()
-    assert not asked.read_through("in", 0, moment), "the answer is older than the moment"
+    assert not asked.caught_up_to("in", 0, moment), "the answer is older than the moment"
     assert len(answers.open) == 2
     answers.answer(7)
-    assert asked.read_through("in", 0, moment)
+    assert asked.caught_up_to("in", 0, moment)
 
 
 def test_read_through_waits_for_the_position(answers: Answers) -> None:
     asked = ends(position=6)
     moment = boot_seconds()
-    asked.read_through("in", 0, moment)
+    asked.caught_up_to("in", 0, moment)
     answers.answer(7)
-    assert not asked.read_through("in", 0, moment)
+    assert not asked.caught_up_to("in", 0, moment)
     assert asked.lag() == 1
 
 
 def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
     asked = ends(position=7)
     moment = boot_seconds()
-    asked.read_through("in", 0, moment)
+    asked.caught_up_to("in", 0, moment)
     answers.answer(-1001)
-    assert not asked.read_through("in", 0, moment), "-1001 was taken for an end"
+    assert not asked.caught_up_to("in", 0, moment), "-1001 was taken for an end"
     future: Future[Any] = Future()
     future.set_result(SimpleNamespace(offset=-1001))
     with pytest.raises(KafkaException):
@@ -182,7 +182,7 @@ def test_a_stage_is_ready_while_kafka_answers_and_not_because_it_once_did() -> N
 
 
 def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
-    thread = WatchedThread()
+    thread = AbandonableThread()
     done: list[int] = []
     thread.call(lambda: done.append(1), lambda: False)
     assert done == [1]

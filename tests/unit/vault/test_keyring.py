@@ -15,14 +15,14 @@ from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
 from streams.vault.data_key import DataKey, new_key_record, period_now
 from streams.vault.key_encryption import Vault, local_vault
-from streams.vault.keyring import KeyBook
+from streams.vault.keyring import DataKeyring
 
 Kept = tuple[bytes, bytes]
 
 
 @pytest.fixture
-def book() -> KeyBook:
-    return KeyBook(VAULT)
+def book() -> DataKeyring:
+    return DataKeyring(VAULT)
 
 
 def key(tenant_id: str = "acme", vault: Vault = VAULT, period: int | None = None) -> TenantRecord:
@@ -31,12 +31,12 @@ def key(tenant_id: str = "acme", vault: Vault = VAULT, period: int | None = None
     return replace(record, body=orjson.dumps({"period": wanted}).decode())
 
 
-def put(book: KeyBook, record: TenantRecord) -> TenantRecord:
+def put(book: DataKeyring, record: TenantRecord) -> TenantRecord:
     book.apply(tenant_key(record.tenant_id, record.kind, record.id), TENANT.encode(record))
     return record
 
 
-def erase(book: KeyBook, tenant_id: str) -> None:
+def erase(book: DataKeyring, tenant_id: str) -> None:
     put(book, TenantRecord(tenant_id, "erasure", "", True, "{}"))
 
 
@@ -44,13 +44,13 @@ def known(found: Future[DataKey]) -> str:
     return found.result(0).key_id
 
 
-def test_a_key_is_found_by_its_tenant_and_id(book: KeyBook) -> None:
+def test_a_key_is_found_by_its_tenant_and_id(book: DataKeyring) -> None:
     one, two = put(book, key()), put(book, key("bolt"))
     assert known(book.find("acme", one.id)) == one.id
     assert not book.find("acme", two.id).done()
 
 
-def test_of_a_periods_keys_the_first_seals_and_all_open(book: KeyBook) -> None:
+def test_of_a_periods_keys_the_first_seals_and_all_open(book: DataKeyring) -> None:
     assert book.current("acme") is None
     one, two = put(book, key()), put(book, key())
     current = book.current("acme")
@@ -60,7 +60,7 @@ def test_of_a_periods_keys_the_first_seals_and_all_open(book: KeyBook) -> None:
 
 
 def test_a_past_periods_key_opens_and_seals_no_more(
-    book: KeyBook, monkeypatch: pytest.MonkeyPatch
+    book: DataKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     past, now = put(book, key(period=period_now() - 1)), put(book, key())
     assert book.current("acme") is not None
@@ -69,7 +69,7 @@ def test_a_past_periods_key_opens_and_seals_no_more(
     assert [known(book.find("acme", each.id)) for each in (past, now)] == [past.id, now.id]
 
 
-def test_a_key_under_an_unknown_key_encryption_key_does_not_seal(book: KeyBook) -> None:
+def test_a_key_under_an_unknown_key_encryption_key_does_not_seal(book: DataKeyring) -> None:
     foreign = put(book, key(vault=local_vault(b"x" * 32)))
     assert book.current("acme") is None
     with pytest.raises(VaultError, match="TIDEGATE_VAULT_KEY_FILE"):
@@ -81,7 +81,7 @@ def test_a_key_under_an_unknown_key_encryption_key_does_not_seal(book: KeyBook) 
     assert current.key_id == own.id
 
 
-def test_who_asks_before_a_key_is_known_gets_it_when_it_comes(book: KeyBook) -> None:
+def test_who_asks_before_a_key_is_known_gets_it_when_it_comes(book: DataKeyring) -> None:
     record = key()
     one, two, gone = (book.find("acme", record.id) for _ in range(3))
     gone.cancel()
@@ -91,14 +91,14 @@ def test_who_asks_before_a_key_is_known_gets_it_when_it_comes(book: KeyBook) -> 
     assert not book._waiting
 
 
-def test_a_deleted_key_is_found_no_more(book: KeyBook) -> None:
+def test_a_deleted_key_is_found_no_more(book: DataKeyring) -> None:
     record = put(book, key())
     book.apply(tenant_key("acme", "data_key", record.id), None)
     assert book.current("acme") is None
     assert not book.find("acme", record.id).done()
 
 
-def test_an_erased_tenant_has_no_key_and_gets_none(book: KeyBook) -> None:
+def test_an_erased_tenant_has_no_key_and_gets_none(book: DataKeyring) -> None:
     before, other = put(book, key()), put(book, key("bolt"))
     late = key()
     waiting = book.find("acme", late.id)
@@ -113,7 +113,7 @@ def test_an_erased_tenant_has_no_key_and_gets_none(book: KeyBook) -> None:
     assert known(book.find("bolt", other.id)) == other.id
 
 
-def test_nothing_takes_an_erasure_back(book: KeyBook) -> None:
+def test_nothing_takes_an_erasure_back(book: DataKeyring) -> None:
     erase(book, "acme")
     book.apply(*tenant("acme"))
     book.apply(tenant_key("acme", "tenant", ""), None)
@@ -121,20 +121,20 @@ def test_nothing_takes_an_erasure_back(book: KeyBook) -> None:
     assert book.current("acme") is None
 
 
-def test_an_erasure_that_cannot_be_read_erases(book: KeyBook) -> None:
+def test_an_erasure_that_cannot_be_read_erases(book: DataKeyring) -> None:
     put(book, key())
     book.apply(tenant_key("acme", "erasure", ""), b"no frame")
     assert book.current("acme") is None
 
 
-def test_records_of_other_kinds_and_what_is_no_record_change_nothing(book: KeyBook) -> None:
+def test_records_of_other_kinds_and_what_is_no_record_change_nothing(book: DataKeyring) -> None:
     book.apply(*source("acme", "shop", "github"))
     book.apply(None, b"")
     book.apply(b"\xff", b"")
     assert book.current("acme") is None
 
 
-def test_a_key_under_anothers_address_is_poison(book: KeyBook) -> None:
+def test_a_key_under_anothers_address_is_poison(book: DataKeyring) -> None:
     record = key()
     with pytest.raises(PoisonRecord, match="misaddressed"):
         book.apply(tenant_key("bolt", "data_key", record.id), TENANT.encode(record))

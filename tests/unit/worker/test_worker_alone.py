@@ -115,7 +115,7 @@ async def test_its_heartbeats_say_that_it_waits_for_runs_of_other_partitions() -
         first = at.give("first", home_partition=1)
         suspect = at.give("suspect", alone=True)
         await reached(lambda: jobs.running, "the first runs")
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         await settled()
         assert jobs.running == ["first"]
         assert waits(at, suspect) is True
@@ -129,20 +129,20 @@ async def test_a_heartbeat_that_said_that_it_waits_does_not_start_it() -> None:
     """One may be acknowledged after the others have ended."""
     jobs = Jobs()
     async with bench(jobs.app, slots=8) as at:
-        holdings = at.worker.holdings
+        held_leases = at.worker.held_leases
         at.give("first", home_partition=1)
         at.give("suspect", alone=True)
         await reached(lambda: jobs.running, "the first runs")
-        listed = holdings.listed(0)
+        listed = held_leases.listed(0)
         told = as_listed(listed)
         at.transport.failures = 100
         jobs.events["first"].set()
         await reached(lambda: not jobs.running, "the first ends")
-        holdings.renew(listed, 0.0, told)
+        held_leases.renew(listed, 0.0, told)
         await settled()
         assert jobs.running == []
         at.transport.failures = 0
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
 
 
@@ -154,7 +154,7 @@ async def test_it_does_not_start_while_its_heartbeat_is_not_acknowledged() -> No
         await settled()
         assert jobs.running == []
         at.transport.failures = 0
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
 
 
@@ -166,10 +166,10 @@ async def test_its_timeout_begins_at_its_start() -> None:
         await reached(lambda: jobs.running, "the first runs")
         for _ in range(30):
             clock.now += 10
-            at.worker.pulse.beat()
+            at.worker.heartbeater.beat()
             await settled()
         assert jobs.running == ["first"]
-        (held,) = (h for h in at.worker.holdings.running() if h.lease.alone)
+        (held,) = (h for h in at.worker.held_leases.running() if h.lease.alone)
         assert held.timeout_at == float("inf")
         jobs.events["first"].set()
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
@@ -196,7 +196,7 @@ async def test_it_is_cancelled_or_lost_while_it_waits() -> None:
         assert (await at.ended(cancelled)).status == "cancelled"
         lost = at.give("suspect", alone=True)
         clock.now += 25
-        await reached(lambda: at.worker.holdings.free() > 0, "slots are offered again")
+        await reached(lambda: at.worker.held_leases.free() > 0, "slots are offered again")
         await at.idle_but(1)
         said = [c.body for _, c in at.commands() if c.job_id == lost.job_id]
         assert said == []
@@ -224,7 +224,7 @@ async def test_slots_are_offered_again_if_it_ignores_its_end(
         deaf = at.give("deaf", alone=True, timeout_seconds=0.05)
         assert (await at.ended(deaf)).status == "retry"
         await at.idle()
-        assert sum(free(at).values()) == at.worker.holdings.free() == 7
+        assert sum(free(at).values()) == at.worker.held_leases.free() == 7
         jobs.let_go.set()
 
 
@@ -235,7 +235,7 @@ async def test_it_is_given_back_if_a_run_never_ends() -> None:
         suspect = at.give("suspect", alone=True)
         for _ in range(2 + round(GRACE_SECONDS + STUCK_SECONDS)):
             clock.now += 1
-            at.worker.pulse.beat()
+            at.worker.heartbeater.beat()
             await settled()
         ended = await at.ended(suspect)
         assert ended.status == "released"

@@ -14,7 +14,7 @@ from support.leasing import lease_to
 
 from streams.serde.records import Lease
 from streams.worker.lease.credits import ON_ITS_WAY_SECONDS, WANTING_SECONDS, Credits
-from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.held_leases import Held, HeldLeases
 
 
 class Clock:
@@ -196,12 +196,12 @@ class World:
         self.fed = [0.0] * self.partitions
         self.starved = 0.0
         self.ended = 0
-        self.holdings = [
-            Holdings(self.slots, 5, self.partitions, self.clock) for _ in range(self.workers)
+        self.held_leases = [
+            HeldLeases(self.slots, 5, self.partitions, self.clock) for _ in range(self.workers)
         ]
-        for number, holdings in enumerate(self.holdings):
-            holdings.assigned = True
-            holdings.credits.share(number * self.slots)
+        for number, held_leases in enumerate(self.held_leases):
+            held_leases.assigned = True
+            held_leases.credits.share(number * self.slots)
             self.tell(number)
         for partition in range(self.partitions):
             self.after(0, lambda p=partition: self.tick(p))  # type: ignore[misc]
@@ -221,16 +221,16 @@ class World:
             assert at < seconds, "it does not end"
             self.clock.now = at
             what()
-            for holdings in self.holdings:
-                told = [holdings.word(p)[0] for p in range(self.partitions)]
-                assert sum(told) == holdings.free()
+            for held_leases in self.held_leases:
+                told = [held_leases.word(p)[0] for p in range(self.partitions)]
+                assert sum(told) == held_leases.free()
 
     def tell(self, worker: int) -> None:
-        for partition in self.holdings[worker].owed():
+        for partition in self.held_leases[worker].owed():
             self.say(worker, partition)
 
     def say(self, worker: int, partition: int) -> None:
-        word = self.holdings[worker].tell(partition)
+        word = self.held_leases[worker].tell(partition)
         self.send(("up", worker, partition), lambda: self.hear(partition, worker, word))
 
     def hear(self, partition: int, worker: int, word: tuple[int, int]) -> None:
@@ -271,13 +271,13 @@ class World:
                 self.send(("down", worker), lambda w=worker: self.wanted(w, partition))  # type: ignore[misc]
 
     def wanted(self, worker: int, partition: int) -> None:
-        self.holdings[worker].credits.want(partition)
+        self.held_leases[worker].credits.want(partition)
         self.tell(worker)
 
     def read(self, worker: int, lease: Lease, seconds: float) -> None:
-        holdings, home = self.holdings[worker], lease.home_partition
-        assert holdings.read(lease)
-        held = holdings.take(replace(lease, job_id=lease.run_id), self.clock.now)
+        held_leases, home = self.held_leases[worker], lease.home_partition
+        assert held_leases.read(lease)
+        held = held_leases.take(replace(lease, job_id=lease.run_id), self.clock.now)
         if held is None:
             self.declined += 1
             self.say(worker, home)
@@ -288,8 +288,8 @@ class World:
 
     def end(self, worker: int, held: Held) -> None:
         self.ended += 1
-        self.holdings[worker].vacate(held)
-        self.holdings[worker].drop(held)
+        self.held_leases[worker].vacate(held)
+        self.held_leases[worker].drop(held)
         self.say(worker, held.lease.home_partition)
         self.tell(worker)
 
@@ -354,14 +354,14 @@ def test_no_partition_with_ready_jobs_waits_without_end(seed: int) -> None:
 
 
 def test_two_runs_under_one_id_fill_two_slots_and_free_two() -> None:
-    holdings = Holdings(3, margin=1.0, partitions=1, clock=Clock())
-    holdings.assigned = True
-    holdings.credits.share(0)
+    held_leases = HeldLeases(3, margin=1.0, partitions=1, clock=Clock())
+    held_leases.assigned = True
+    held_leases.credits.share(0)
     lease = lease_to(0)
-    first, second = holdings.take(lease, 0.0), holdings.take(lease, 0.0)
+    first, second = held_leases.take(lease, 0.0), held_leases.take(lease, 0.0)
     assert first is not None
     assert second is not None
-    assert holdings.free() == 1
-    holdings.vacate(second)
-    holdings.vacate(first)
-    assert (holdings.free(), holdings.credits.unused(0)) == (3, 3)
+    assert held_leases.free() == 1
+    held_leases.vacate(second)
+    held_leases.vacate(first)
+    assert (held_leases.free(), held_leases.credits.unused(0)) == (3, 3)

@@ -87,8 +87,8 @@ async def test_a_lease_that_is_read_after_the_last_heartbeat_is_declined() -> No
 async def test_the_last_heartbeat_is_sent_until_it_is_acknowledged() -> None:
     jobs = Jobs()
     async with serving(jobs) as (at, stop, task):
-        at.worker.holdings.draining = True
-        at.worker.pulse.tell()
+        at.worker.held_leases.draining = True
+        at.worker.heartbeater.tell()
         at.transport.failures = 2
         stop.set()
         await task
@@ -122,7 +122,7 @@ async def test_threads_that_hang_in_the_loops_pool_keep_no_worker_from_ending() 
 async def test_nothing_is_said_by_a_worker_that_was_never_assigned() -> None:
     jobs = Jobs()
     async with bench(jobs.app, slots=8) as at:
-        at.worker.pulse.work_partition = None
+        at.worker.heartbeater.work_partition = None
         told = len(at.commands())
         await at.worker._leave()
         assert len(at.commands()) == told

@@ -327,7 +327,7 @@ async def test_a_grant_in_a_blocked_moment_is_given_back_once_the_lease_is_over(
     async with bench(app_calling(tool)) as at:
 
         def grant_and_pass_the_term(claim: Claim) -> dict[str, Any]:
-            for held in at.worker.holdings.running():
+            for held in at.worker.held_leases.running():
                 held.basis -= held.lease.term_seconds - held.margin
             return granted(claim)
 
@@ -342,7 +342,7 @@ async def test_the_end_of_an_effect_is_recorded_in_the_margin_too() -> None:
     async with bench(app_calling(Tool())) as at:
 
         async def outlasts(**_: Any) -> str:
-            for held in at.worker.holdings.running():
+            for held in at.worker.held_leases.running():
                 held.basis -= held.lease.term_seconds - held.margin
             return "sent"
 
@@ -356,7 +356,7 @@ async def test_what_became_of_an_effect_is_told_after_the_term_as_well() -> None
     """The broker was away for longer: only this process can spare a person the question."""
 
     async def outlasts(**_: Any) -> str:
-        for held in at.worker.holdings.running():
+        for held in at.worker.held_leases.running():
             held.basis -= 2 * held.lease.term_seconds
         at.transport.failures = 1
         return "sent"
@@ -371,7 +371,7 @@ async def test_a_grant_that_came_after_the_term_is_given_back_as_well() -> None:
     async with bench(app_calling(tool)) as at:
 
         def grant_and_pass_the_term(claim: Claim) -> dict[str, Any]:
-            for held in at.worker.holdings.running():
+            for held in at.worker.held_leases.running():
                 held.basis -= 2 * held.lease.term_seconds
             return granted(claim)
 
@@ -384,7 +384,7 @@ async def test_that_nobody_knows_is_not_said_after_the_term() -> None:
     """The dispatcher assumes as much, and a person may have been asked already."""
 
     async def outlasts(**_: Any) -> str:
-        for held in at.worker.holdings.running():
+        for held in at.worker.held_leases.running():
             held.basis -= 2 * held.lease.term_seconds
         raise ValueError("?")
 

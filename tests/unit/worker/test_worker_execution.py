@@ -121,10 +121,10 @@ async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_noth
 
     async with bench(app_of(handler), slots=2) as at:
         ended = await at.ended(at.give(timeout_seconds=0.05))
-        assert (ended.status, ended.free, at.worker.holdings.free()) == ("retry", 0, 1)
+        assert (ended.status, ended.free, at.worker.held_leases.free()) == ("retry", 0, 1)
         release.set()
         await asyncio.wait_for(refused.wait(), 5)
-        assert at.worker.holdings.free() == 2
+        assert at.worker.held_leases.free() == 2
 
 
 async def test_a_cancel_ends_the_handler() -> None:
@@ -203,7 +203,7 @@ async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
 
     async with bench(app_of(handler), leases=BRIEF, slots=1, clock=clock) as at:
         at.give()
-        assert at.worker.holdings.free() == 0
+        assert at.worker.held_leases.free() == 0
         assert await asyncio.wait_for(seen, 5) == "LeaseLost"
         await at.idle()
         assert not at.bodies(Ended)
@@ -215,7 +215,7 @@ async def test_acknowledged_heartbeats_carry_a_run_past_its_first_term() -> None
     async def handler(ctx: Context) -> int:
         for _ in range(9):  # three terms
             clock.now += BRIEF.term_seconds / 3
-            at.worker.pulse.beat()
+            at.worker.heartbeater.beat()
             await clock.looked_at()
         return 1
 
@@ -231,7 +231,7 @@ async def test_heartbeats_that_fail_carry_nothing() -> None:
             while True:
                 clock.now += BRIEF.term_seconds / 3
                 at.transport.failures = 4
-                at.worker.pulse.beat()
+                at.worker.heartbeater.beat()
                 await clock.looked_at()
         finally:
             lost.set()

@@ -8,7 +8,7 @@ import pytest
 
 from streams.errors import LeaseLost
 from streams.worker.transport.memory import MemoryTransport
-from streams.worker.transport.retrying_sender import Letter, Outbox
+from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 LETTER = Letter("jobs.commands", b"acme", b"value", 1, "a test's record")
 
@@ -16,8 +16,8 @@ LETTER = Letter("jobs.commands", b"acme", b"value", 1, "a test's record")
 async def test_a_refused_record_is_sent_again_as_it_was() -> None:
     transport = MemoryTransport()
     transport.failures = 2
-    outbox = Outbox(transport, time.monotonic)
-    await outbox.send(LETTER, lambda: float("inf"))
+    sender = RetryingSender(transport, time.monotonic)
+    await sender.send(LETTER, lambda: float("inf"))
     (sent,) = transport.sent
     assert (sent.topic, sent.key, sent.value, sent.partition) == (
         "jobs.commands", b"acme", b"value", 1,
@@ -27,16 +27,16 @@ async def test_a_refused_record_is_sent_again_as_it_was() -> None:
 
 async def test_after_the_deadline_nothing_is_sent_and_the_sender_hears_of_it() -> None:
     transport = MemoryTransport()
-    outbox = Outbox(transport, lambda: 10.0)
+    sender = RetryingSender(transport, lambda: 10.0)
     with pytest.raises(LeaseLost, match="a test's record"):
-        await outbox.send(LETTER, lambda: 10.0)
+        await sender.send(LETTER, lambda: 10.0)
     assert transport.sent == []
 
 
 async def test_the_deadline_is_asked_again_before_each_repetition() -> None:
     transport, deadlines = MemoryTransport(), iter([1.0, -1.0])
     transport.failures = 99
-    outbox = Outbox(transport, lambda: 0.0)
+    sender = RetryingSender(transport, lambda: 0.0)
     with pytest.raises(LeaseLost):
-        await outbox.send(LETTER, lambda: next(deadlines))
+        await sender.send(LETTER, lambda: next(deadlines))
     assert transport.failures == 98

@@ -12,10 +12,10 @@ from support.conditions import eventually
 from streams.serde.codec import COMMAND
 from streams.serde.records import Handler, Heartbeat, Lease, PayloadRef
 from streams.topology.model import LeasePolicy
-from streams.worker.lease.heartbeater import Identity, Pulse
-from streams.worker.lease.held_leases import Held, Holdings
+from streams.worker.lease.heartbeater import Heartbeater, Identity
+from streams.worker.lease.held_leases import Held, HeldLeases
 from streams.worker.transport.contract import Done, Inbox
-from streams.worker.transport.retrying_sender import Outbox
+from streams.worker.transport.retrying_sender import RetryingSender
 
 
 @dataclass
@@ -41,15 +41,15 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.transport = HeldBack()
-        self.holdings = Holdings(20, 5, 4, lambda: self.now)
+        self.held_leases = HeldLeases(20, 5, 4, lambda: self.now)
         handlers = (Handler("job", 1, (), 300),)
-        self.pulse = Pulse(
-            Identity("w1/boot", "default", handlers), self.holdings, self.transport, 4,
+        self.heartbeater = Heartbeater(
+            Identity("w1/boot", "default", handlers), self.held_leases, self.transport, 4,
             LeasePolicy(term_seconds=30, heartbeat_seconds=5, margin_seconds=5), lambda: self.now,
         )  # fmt: skip
 
     def beat(self, partition: int = 0) -> tuple[str, Done]:
-        self.pulse.beat(partition)
+        self.heartbeater.beat(partition)
         _, value, done = self.transport.sent[-1]
         return COMMAND.decode(value).command_id, done
 
@@ -61,9 +61,9 @@ class World:
         return [(partition, heartbeat(value)) for partition, value, _ in sent]
 
     def take(self, heartbeat_id: str) -> Held:
-        sent_at = self.pulse.sent_at(heartbeat_id)
+        sent_at = self.heartbeater.sent_at(heartbeat_id)
         assert sent_at is not None
-        held = self.holdings.take(lease(), sent_at)
+        held = self.held_leases.take(lease(), sent_at)
         assert held is not None
         return held
 
@@ -85,16 +85,16 @@ def lease(home_partition: int = 0) -> Lease:
 
 def started() -> World:
     world = World()
-    world.pulse.announce(7)
+    world.heartbeater.announce(7)
     world.transport.sent.clear()
     return world
 
 
 def test_nothing_is_announced_before_a_partition_is_assigned() -> None:
     world = World()
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert world.transport.sent == []
-    world.pulse.announce(7)
+    world.heartbeater.announce(7)
     assert [partition for partition, _, _ in world.transport.sent] == [0, 1, 2, 3]
 
 
@@ -147,21 +147,21 @@ def test_a_heartbeat_older_than_a_term_is_forgotten() -> None:
     id_, _ = world.beat()
     world.now += 30.1
     world.beat()
-    assert world.pulse.sent_at(id_) is None
+    assert world.heartbeater.sent_at(id_) is None
 
 
 def test_the_thread_beats_until_it_is_stopped() -> None:
     world = started()
-    thread = threading.Thread(target=world.pulse.run, args=(0.001,))
+    thread = threading.Thread(target=world.heartbeater.run, args=(0.001,))
     thread.start()
     try:
         eventually(lambda: len(world.transport.sent) >= 8, what="two rounds of heartbeats")
     finally:
-        world.pulse.stop()
+        world.heartbeater.stop()
         thread.join(5)
     assert not thread.is_alive()
     sent = len(world.transport.sent)
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert len(world.transport.sent) == sent
 
 
@@ -171,136 +171,136 @@ def lean(sent: list[tuple[int, Heartbeat]]) -> dict[int, bool]:
 
 def test_handlers_are_told_at_first_when_asked_and_once_a_minute() -> None:
     world = started()
-    world.pulse.announce(7)
+    world.heartbeater.announce(7)
     first = world.acknowledge()
     assert [(p, body.work_partition, len(body.handlers)) for p, body in first] == [
         (0, 7, 1), (1, 7, 1), (2, 7, 1), (3, 7, 1),
     ]  # fmt: skip
     for partition in range(4):
-        world.pulse.knows_lean(partition)
+        world.heartbeater.knows_lean(partition)
     world.now += 5
-    world.pulse.beat()
+    world.heartbeater.beat()
     sent = world.acknowledge()
     assert lean(sent) == dict.fromkeys(range(4), True)
     assert [len(body.handlers) for _, body in sent] == [0, 0, 0, 0]
-    world.pulse.introduce(2)
+    world.heartbeater.introduce(2)
     assert lean(world.acknowledge()) == {2: False}
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     assert lean(world.acknowledge()) == dict.fromkeys(range(4), False)
     world.now += 60
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert lean(world.acknowledge()) == dict.fromkeys(range(4), False)
 
 
 def test_a_partition_that_was_not_told_the_handlers_is_told_again() -> None:
     world = started()
-    world.pulse.knows_lean(1)
-    world.pulse.introduce()
+    world.heartbeater.knows_lean(1)
+    world.heartbeater.introduce()
     world.acknowledge(OSError("not written"))
-    world.pulse.beat(1)
+    world.heartbeater.beat(1)
     assert lean(world.acknowledge()) == {1: False}
-    world.pulse.beat(1)
+    world.heartbeater.beat(1)
     assert lean(world.acknowledge()) == {1: True}
 
 
 def test_an_old_dispatcher_that_would_forget_the_handlers_gets_no_lean_heartbeat() -> None:
     world = started()
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     world.acknowledge()
-    world.pulse.beat(1)
+    world.heartbeater.beat(1)
     assert lean(world.acknowledge()) == {1: False}
 
 
 def test_an_acknowledgement_of_an_earlier_work_partition_introduces_nobody() -> None:
     world = started()
-    world.pulse.knows_lean(0)
-    world.pulse.beat(0)
+    world.heartbeater.knows_lean(0)
+    world.heartbeater.beat(0)
     (_, _, early), *_ = world.transport.sent
-    world.pulse.announce(9)
+    world.heartbeater.announce(9)
     early(None)
     world.transport.sent.clear()
-    world.pulse.beat(0)
+    world.heartbeater.beat(0)
     assert lean(world.acknowledge()) == {0: False}
 
 
 def test_a_partition_without_leases_and_credits_is_left_in_peace() -> None:
     world = started()
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     world.acknowledge()
     for _ in range(5):
-        world.holdings.credits.use(0)
-    world.pulse.tell()
+        world.held_leases.credits.use(0)
+    world.heartbeater.tell()
     assert {p: body.free for p, body in world.acknowledge()}[0] == 0
     world.now += 5
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert 0 not in lean(world.acknowledge())
 
 
 def test_credits_that_were_told_in_vain_are_told_again() -> None:
     world = started()
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     world.acknowledge()
-    world.holdings.draining = True
-    world.pulse.tell()
+    world.held_leases.draining = True
+    world.heartbeater.tell()
     assert [(p, body.free) for p, body in world.acknowledge(OSError())] == [
         (0, 0), (1, 0), (2, 0), (3, 0),
     ]  # fmt: skip
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert [body.free for _, body in world.acknowledge()] == [0, 0, 0, 0]
-    world.pulse.tell()
+    world.heartbeater.tell()
     assert world.acknowledge() == []
 
 
 def test_a_partition_whose_last_credit_went_hears_of_it_though_a_send_fails() -> None:
     world = started()
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     world.acknowledge()
     for _ in range(5):
-        world.holdings.credits.use(0)
-    world.pulse.tell()
+        world.held_leases.credits.use(0)
+    world.heartbeater.tell()
     world.acknowledge(OSError())
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert (0, 0) in [(p, body.free) for p, body in world.acknowledge()]
-    world.pulse.beat()
+    world.heartbeater.beat()
     assert 0 not in lean(world.acknowledge())
 
 
 def test_a_word_that_came_late_is_said_anew() -> None:
     world = started()
-    world.pulse.introduce()
+    world.heartbeater.introduce()
     world.acknowledge()
-    world.pulse.said(2, world.now)
+    world.heartbeater.said(2, world.now)
     assert world.acknowledge() == []
     world.now += 0.5
-    world.pulse.said(2, world.now - 0.5)
+    world.heartbeater.said(2, world.now - 0.5)
     assert [p for p, _ in world.acknowledge()] == [2]
 
 
 def test_a_worker_is_heard_for_two_and_a_half_heartbeats() -> None:
     world = started()
-    assert not world.pulse.heard
-    world.pulse.introduce()
+    assert not world.heartbeater.heard
+    world.heartbeater.introduce()
     world.acknowledge()
     world.now += 12.5
-    assert world.pulse.heard
+    assert world.heartbeater.heard
     world.now += 0.1
-    world.pulse.beat()
+    world.heartbeater.beat()
     world.acknowledge(OSError())
-    assert not world.pulse.heard
+    assert not world.heartbeater.heard
 
 
 async def test_the_last_heartbeat_says_that_the_worker_leaves() -> None:
     world = started()
-    outbox = Outbox(world.transport, lambda: world.now)
-    leaving = asyncio.ensure_future(world.pulse.leave(outbox, 3))
+    sender = RetryingSender(world.transport, lambda: world.now)
+    leaving = asyncio.ensure_future(world.heartbeater.leave(sender, 3))
     await asyncio.sleep(0)
     sent = world.acknowledge()
     await leaving
     assert [(p, b.leaving, b.free, b.lean) for p, b in sent] == [
         (p, True, 0, True) for p in range(4)
     ]
-    world.pulse.beat()
-    world.pulse.introduce()
+    world.heartbeater.beat()
+    world.heartbeater.introduce()
     assert world.acknowledge() == []
 
 
@@ -308,8 +308,8 @@ async def test_a_partition_with_a_lease_is_not_told_that_the_worker_leaves() -> 
     world = started()
     world.take(world.beat()[0])
     world.transport.sent.clear()
-    outbox = Outbox(world.transport, lambda: world.now)
-    leaving = asyncio.ensure_future(world.pulse.leave(outbox, 3))
+    sender = RetryingSender(world.transport, lambda: world.now)
+    leaving = asyncio.ensure_future(world.heartbeater.leave(sender, 3))
     await asyncio.sleep(0)
     assert [p for p, _ in world.acknowledge()] == [1, 2, 3]
     await leaving
@@ -317,6 +317,6 @@ async def test_a_partition_with_a_lease_is_not_told_that_the_worker_leaves() -> 
 
 async def test_leaving_takes_no_longer_than_it_may() -> None:
     world = started()
-    outbox = Outbox(world.transport, lambda: world.now)
+    sender = RetryingSender(world.transport, lambda: world.now)
     async with asyncio.timeout(5):
-        await world.pulse.leave(outbox, 0.01)
+        await world.heartbeater.leave(sender, 0.01)

@@ -148,7 +148,7 @@ async def test_a_lease_on_a_credit_that_was_moved_is_taken_while_a_slot_is_free(
         told = len(at.commands())
         at.give(home_partition=0, number=1)
         assert offered(at, told) == [(0, 0), (2, 0)]
-        at.worker.pulse.beat(0)
+        at.worker.heartbeater.beat(0)
         body: Any = at.heartbeats(0)[-1].body
         assert (body.free, body.received, len(body.leases)) == (0, 1, 1)
         at.give(home_partition=0, number=2)
@@ -171,7 +171,7 @@ async def test_a_dispatcher_that_asks_who_is_there_hears_the_handlers() -> None:
     app, _, _ = waiting_app()
     async with bench(app, slots=4) as at:
         at.give(home_partition=1, number=1)  # its dispatcher knows lean heartbeats
-        at.worker.pulse.beat(1)
+        at.worker.heartbeater.beat(1)
         lean: Any = at.heartbeats(1)[-1].body
         assert (lean.lean, lean.handlers) == (True, ())
         told = len(at.commands())
@@ -194,7 +194,7 @@ async def test_an_undeclared_pool_is_a_reason_not_to_be_ready() -> None:
         assert at.worker.ready
         at.notice("no_pool", partition=1)
         clock.now += 150
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         assert at.worker.ready
 
 
@@ -217,9 +217,9 @@ async def test_a_worker_is_ready_while_heartbeats_are_acknowledged() -> None:
         assert at.worker.ready
         clock.now += 0.1
         assert "no heartbeat was acknowledged" in (at.worker.unready or "")
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         assert at.worker.ready
-        at.worker.holdings.draining = True
+        at.worker.held_leases.draining = True
         assert at.worker.unready == "the worker shuts down"
 
 
@@ -240,7 +240,7 @@ async def test_a_reply_that_overtakes_its_lease_is_kept_for_it(
         assert isinstance(later, Ended)
         assert later.status == "succeeded"
         assert (isinstance(earlier, Ended) and earlier.status) == (status or False)
-        assert at.worker.holdings.free() == 20
+        assert at.worker.held_leases.free() == 20
     assert begun == ["job_1"]
 
 
@@ -262,7 +262,7 @@ async def test_a_declined_lease_read_twice_is_counted_once() -> None:
         lease = at.give("unknown", number=1)
         at.transport.lease(seal_lease(lease, CLUSTER_KEY))
         assert len(at.bodies(Declined)) == 1
-        at.worker.pulse.beat(0)
+        at.worker.heartbeater.beat(0)
         body: Any = at.heartbeats(0)[-1].body
         assert body.received == 1
 
@@ -271,7 +271,7 @@ async def test_heartbeats_list_the_leases_of_their_partition_until_the_end_is_kn
     app, go_on, _ = waiting_app()
     async with bench(app) as at:
         here, there = at.give(home_partition=0), at.give(home_partition=1)
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         assert listed(at.heartbeats(0)) == (HeldLease(here.job_id, 1),)
         assert listed(at.heartbeats(1)) == (HeldLease(there.job_id, 1),)
         assert listed(at.heartbeats(2)) == ()
@@ -279,7 +279,7 @@ async def test_heartbeats_list_the_leases_of_their_partition_until_the_end_is_kn
         await at.ended(here)
         await at.ended(there)
         await at.idle()
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         assert listed(at.heartbeats(0)) == ()
         assert len(at.bodies(Ended)) == 2
 

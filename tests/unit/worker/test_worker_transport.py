@@ -17,7 +17,7 @@ from streams.worker.transport import kafka as kafka_transport
 from streams.worker.transport import reply_reader, work_reader
 from streams.worker.transport.contract import Incoming
 from streams.worker.transport.kafka import KafkaTransport
-from streams.worker.worker import Place
+from streams.worker.worker import WorkerSpec
 
 FATAL = KafkaError(KafkaError._FATAL, "out of order sequence", fatal=True)
 FENCED = KafkaError(KafkaError._FENCED, "fenced")
@@ -94,7 +94,7 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> KafkaTransport:
     monkeypatch.setattr(kafka_transport, "Producer", Producer)
     for module in (payload_reader, reply_reader, work_reader):
         monkeypatch.setattr(module, "Consumer", Consumer)
-    return KafkaTransport(Settings(), Place("w1"))
+    return KafkaTransport(Settings(), WorkerSpec("w1"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_fatal_error_of_a_consumer_ends_the_process(
 
     module = {"replies": reply_reader, "work": work_reader, "payloads": payload_reader}[reader]
     monkeypatch.setattr(module, "Consumer", Failing)
-    transport = KafkaTransport(Settings(), Place("w1"))
+    transport = KafkaTransport(Settings(), WorkerSpec("w1"))
     if reader == "payloads":
         transport.fetch(PayloadRef(0, (1,), 1, "k"))
     inbox = Inbox()

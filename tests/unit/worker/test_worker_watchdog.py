@@ -62,12 +62,16 @@ async def blocked_handler_seen_by(
     async with bench(app) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+            asyncio.get_running_loop(),
+            at.worker.held_leases,
+            at.worker.heartbeater,
+            clock,
+            exits.append,
         )
         watchdog.tick()
         lease = at.give("blocker", timeout_seconds=timeout_seconds)
         if started_at is not None:
-            for held in at.worker.holdings.running():
+            for held in at.worker.held_leases.running():
                 held.started_at = started_at
         await at.ended(lease)
         watchdog.stop()
@@ -78,7 +82,7 @@ async def test_the_log_names_the_job_and_the_blocked_line_once(log: Log) -> None
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
         for clock.now in (0.9, 1.5, 2.5):
             watchdog.look()
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
 
     assert await blocked_handler_seen_by(look, 300) == []
     ((event, fields),) = log.lines
@@ -94,7 +98,7 @@ async def test_a_blocked_worker_keeps_its_leases_and_takes_no_more(log: Log) -> 
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
         for clock.now in (1.0, 2.0):
             watchdog.look()
-        at.worker.pulse.beat()
+        at.worker.heartbeater.beat()
         told.append(at.heartbeats(0)[-1].body)
 
     await blocked_handler_seen_by(look, 300)
@@ -139,14 +143,14 @@ async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
     async with bench(app) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock,
+            asyncio.get_running_loop(), at.worker.held_leases, at.worker.heartbeater, clock,
             lambda code: exits.append((clock.now, code)),
         )  # fmt: skip
         watchdog.tick()
         await at.ended(at.give(timeout_seconds=10))
         await at.idle()
         if waits:
-            held = at.worker.holdings.take(replace(at.blank(), alone=True), 0)
+            held = at.worker.held_leases.take(replace(at.blank(), alone=True), 0)
             assert held is not None
         over.set()
         await left[0]
@@ -167,11 +171,15 @@ async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> Non
     async with bench(app, slots=2) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+            asyncio.get_running_loop(),
+            at.worker.held_leases,
+            at.worker.heartbeater,
+            clock,
+            exits.append,
         )
         for _ in range(2):
             at.give(timeout_seconds=10)
-        first, second = at.worker.holdings.running()
+        first, second = at.worker.held_leases.running()
         first.started_at = second.started_at = 0
         for clock.now in map(float, range(1, 47)):
             watchdog.tick()
@@ -198,10 +206,14 @@ async def test_a_full_worker_that_was_suspended_has_time_to_end_its_runs(log: Lo
     async with bench(app, slots=1) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock, exits.append
+            asyncio.get_running_loop(),
+            at.worker.held_leases,
+            at.worker.heartbeater,
+            clock,
+            exits.append,
         )
         at.give(timeout_seconds=10)
-        (held,) = at.worker.holdings.running()
+        (held,) = at.worker.held_leases.running()
         held.started_at = 0
         for clock.now in (1.0, *(3600 + n / 4 for n in range(139))):
             watchdog.look()
@@ -217,14 +229,16 @@ async def test_a_full_worker_that_was_suspended_has_time_to_end_its_runs(log: Lo
 async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
     async with bench(App("test"), slots=2) as at:
         clock = Clock()
-        watchdog = Watchdog(asyncio.get_running_loop(), at.worker.holdings, at.worker.pulse, clock)
+        watchdog = Watchdog(
+            asyncio.get_running_loop(), at.worker.held_leases, at.worker.heartbeater, clock
+        )
         for clock.now in (1.0, 2.0):
             watchdog.look()
-        assert at.worker.holdings.free() == 0
+        assert at.worker.held_leases.free() == 0
         watchdog.tick()
         watchdog.look()
         watchdog.stop()
-        assert at.worker.holdings.free() == 2
+        assert at.worker.held_leases.free() == 2
     assert [event for event, _ in log.lines][-1] == "the event loop runs again"
 
 
@@ -232,10 +246,10 @@ async def test_a_process_that_stood_still_as_a_whole_is_not_ended_for_it(log: Lo
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
         clock.now = 3600  # suspended: this thread runs before the loop has ticked
         watchdog.look()
-        told.append(at.worker.holdings.blocked)
+        told.append(at.worker.held_leases.blocked)
         for clock.now in (3600.5, 3601.2):
             watchdog.look()
-        told.append(at.worker.holdings.blocked)
+        told.append(at.worker.held_leases.blocked)
 
     told: list[bool] = []
     assert await blocked_handler_seen_by(look, 10, started_at=0) == [70, 70]
@@ -251,8 +265,8 @@ async def test_a_lease_past_timeout_and_grace_is_no_longer_listed() -> None:
 
     async with bench(app) as at:
         at.give(timeout_seconds=10)
-        (held,) = at.worker.holdings.running()
+        (held,) = at.worker.held_leases.running()
         held.started_at -= 14.9
-        assert at.worker.holdings.listed(0) == (held,)
+        assert at.worker.held_leases.listed(0) == (held,)
         held.started_at -= 0.2
-        assert at.worker.holdings.listed(0) == ()
+        assert at.worker.held_leases.listed(0) == ()
