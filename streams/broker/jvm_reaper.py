@@ -2,13 +2,13 @@
 
 Run by file path, with the standard library alone, so that it starts in milliseconds:
 
-    python -I -S keeper.py OWNER_PID|detached LOCK_FD OUTPUT_FILE -- COMMAND...
+    python -I -S jvm_reaper.py OWNER_PID|detached LOCK_FD OUTPUT_FILE -- COMMAND...
 
 It writes `pid N` (or `error TEXT`) to its standard output and ends with the child, with the
 child's exit code (128 + signal number where a signal ended it). Its standard input is the
 owner's hand: `k` kills, `s` or the end of the stream stops (SIGTERM, then SIGKILL). A hard-killed
 owner closes the stream, on Linux and macOS alike; the owner's pid is watched besides, since
-a forked sibling may hold the stream open. Should the keeper itself be killed, Linux kills the
+a forked sibling may hold the stream open. Should the reaper itself be killed, Linux kills the
 child with it (prctl(2), PR_SET_PDEATHSIG; no such means on macOS).
 The lock's descriptor is handed on: the data directory is in use for as long as the JVM lives.
 """
@@ -63,17 +63,17 @@ def _start(command: list[str], lock_fd: int, output: str) -> subprocess.Popen[by
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=(lock_fd,),
-            preexec_fn=_die_with_keeper() if sys.platform == "linux" else None,  # noqa: PLW1509
+            preexec_fn=_die_with_reaper() if sys.platform == "linux" else None,  # noqa: PLW1509
         )
 
 
-def _die_with_keeper() -> Callable[[], None]:
+def _die_with_reaper() -> Callable[[], None]:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    keeper = os.getpid()
+    reaper = os.getpid()
 
     def after_fork() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:  # it was killed before prctl took effect
+        if os.getppid() != reaper:  # it was killed before prctl took effect
             os._exit(1)
 
     return after_fork

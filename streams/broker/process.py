@@ -1,4 +1,4 @@
-"""One JVM kept by a keeper process: started, stopped, killed, and never left behind."""
+"""One JVM kept by a reaper process: started, stopped, killed, and never left behind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO
 from streams.broker.java import environment
 from streams.errors import BrokerError
 
-_KEEPER = Path(__file__).with_name("jvm_reaper.py")
-# The keeper gives the JVM 20 s to stop before it kills it.
+_REAPER = Path(__file__).with_name("jvm_reaper.py")
+# The reaper gives the JVM 20 s to stop before it kills it.
 _STOP_SECONDS = 30.0
 _START_SECONDS = 10.0
 
@@ -23,8 +23,8 @@ _START_SECONDS = 10.0
 class KeptProcess:
     """A command that ends when this process ends, in whatever way (`streams.broker.jvm_reaper`)."""
 
-    def __init__(self, keeper: subprocess.Popen[bytes], pid: int) -> None:
-        self._keeper = keeper
+    def __init__(self, reaper: subprocess.Popen[bytes], pid: int) -> None:
+        self._reaper = reaper
         self.pid = pid
 
     @classmethod
@@ -40,8 +40,8 @@ class KeptProcess:
             BrokerError: the command cannot be executed.
         """
         owner = "detached" if detached else str(os.getpid())
-        keeper = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-I", "-S", str(_KEEPER), owner, str(lock_fd), str(output), "--",
+        reaper = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-I", "-S", str(_REAPER), owner, str(lock_fd), str(output), "--",
              *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,23 +50,23 @@ class KeptProcess:
             start_new_session=True,
             env=environment(),
         )  # fmt: skip
-        return cls(keeper, _first_report(keeper, command[0]))
+        return cls(reaper, _first_report(reaper, command[0]))
 
     @property
     def running(self) -> bool:
-        return self._keeper.poll() is None
+        return self._reaper.poll() is None
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Exit code once it ended (128 + n: by signal n), or None after `timeout` seconds."""
         try:
-            return self._keeper.wait(timeout)
+            return self._reaper.wait(timeout)
         except subprocess.TimeoutExpired:
             return None
 
     def ended_within(self, seconds: float) -> bool:
         """Wait up to `seconds` for its end; returns at once when it ends."""
         with selectors.DefaultSelector() as selector:
-            selector.register(_pipe(self._keeper.stdout), selectors.EVENT_READ)
+            selector.register(_pipe(self._reaper.stdout), selectors.EVENT_READ)
             return bool(selector.select(seconds))
 
     def stop(self) -> None:
@@ -79,35 +79,35 @@ class KeptProcess:
 
     def release(self) -> None:
         """Let go of a detached process: it stays, this object no longer controls it."""
-        for pipe in (self._keeper.stdin, self._keeper.stdout):
+        for pipe in (self._reaper.stdin, self._reaper.stdout):
             _pipe(pipe).close()
         # It is alive on purpose: without this, the interpreter would warn of a lost child.
-        self._keeper.returncode = 0
+        self._reaper.returncode = 0
 
     def _order(self, order: bytes) -> None:
-        # A keeper that ended already reads nothing more.
+        # A reaper that ended already reads nothing more.
         with contextlib.suppress(BrokenPipeError, ValueError):
-            os.write(_pipe(self._keeper.stdin).fileno(), order)
+            os.write(_pipe(self._reaper.stdin).fileno(), order)
         if self.wait(_STOP_SECONDS) is None:
-            self._keeper.kill()
-            self._keeper.wait()
-        for pipe in (self._keeper.stdin, self._keeper.stdout):
+            self._reaper.kill()
+            self._reaper.wait()
+        for pipe in (self._reaper.stdin, self._reaper.stdout):
             _pipe(pipe).close()
 
 
-def _first_report(keeper: subprocess.Popen[bytes], program: str) -> int:
-    """The child's pid from the keeper's first line: `pid N` or `error TEXT`."""
+def _first_report(reaper: subprocess.Popen[bytes], program: str) -> int:
+    """The child's pid from the reaper's first line: `pid N` or `error TEXT`."""
     with selectors.DefaultSelector() as selector:
-        selector.register(_pipe(keeper.stdout), selectors.EVENT_READ)
+        selector.register(_pipe(reaper.stdout), selectors.EVENT_READ)
         answered = selector.select(_START_SECONDS)
-    line = _pipe(keeper.stdout).readline().decode() if answered else "error the keeper is silent"
+    line = _pipe(reaper.stdout).readline().decode() if answered else "error the reaper is silent"
     word, _, rest = line.strip().partition(" ")
     if word == "pid":
         return int(rest)
-    keeper.kill()
-    keeper.communicate()
+    reaper.kill()
+    reaper.communicate()
     raise BrokerError(
-        f"cannot start {program}: {rest or 'the keeper process ended'}; check that it may be "
+        f"cannot start {program}: {rest or 'the reaper process ended'}; check that it may be "
         "executed and that the machine allows more processes"
     )
 

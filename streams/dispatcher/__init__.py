@@ -2,7 +2,7 @@
 
 processor ─► commands ─► lifecycle ─► job_store ─► jobs (the states, as pure functions)
     │            └────► ledger           │
-    └─► leasing ─► board (ready, running) ─► roster (workers, leases), fairness, limits
+    └─► leasing ─► run queue (ready, running) ─► worker registry, leases, fairness, limits
             asking ───┘
 """
 

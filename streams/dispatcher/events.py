@@ -95,7 +95,7 @@ class Events:
             return
         for fingerprint, event in self._kept.overdue(self._life.now, limit):
             if self._kept.expected_until(fingerprint) == FOR_EVER:
-                self._bury(event)
+                self._dead_letter(event)
             self._kept.drop(fingerprint, event)
         self._hold_against_routes(limit)
 
@@ -133,7 +133,7 @@ class Events:
         )  # fmt: skip
         self._admitted(job)
 
-    def _bury(self, event: Kept) -> None:
+    def _dead_letter(self, event: Kept) -> None:
         """The answer to its delivery named a job, and no route came: tell who looks for it."""
         envelope = ENVELOPE.decode(event.value)
         if self._life.store.get(_job_id(envelope)) is not None:

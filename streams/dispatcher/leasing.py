@@ -91,7 +91,7 @@ class Leasing:
                 f"LeaseRefused: the broker does not take its lease ({detail}): bring {topic} in "
                 "line as `tidegate topology plan` says, then replay"
             )
-            life.bury(job, "dead", error, reason="lease_refused")
+            life.dead_letter(job, "dead", error, reason="lease_refused")
 
     def committed(self) -> None:
         """The leases that were sent are durable."""
@@ -129,7 +129,7 @@ class Leasing:
         sealed = seal_lease(lease, self._cluster_key)
         if len(sealed) > largest_lease(self._topology, job.pool):
             error = f"its input and steps make a lease of {len(sealed)} bytes: keep them smaller"
-            life.bury(job, "dead", error, reason="lease_too_large")
+            life.dead_letter(job, "dead", error, reason="lease_too_large")
             return
         topic = _WORK + job.pool
         ctx.forward(topic, job.job_id.encode(), sealed, partition=worker.work_partition)

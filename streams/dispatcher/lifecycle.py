@@ -1,4 +1,4 @@
-"""The transitions of jobs, each with all that belongs to it: record, board, timer, dead letter."""
+"""The transitions of jobs, each with all that belongs to it: record, queue, timer, dead letter."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Lifecycle:
             reply = Reply(worker.worker_id, job.job_id, job.epoch, "", "cancel", message=told)
             answer(self.ctx, reply, worker.work_partition)
 
-    def bury(
+    def dead_letter(
         self, job: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
     ) -> None:
         """To the dead letters."""
@@ -142,7 +142,7 @@ class Lifecycle:
             failed = replace(failed, end_reason=dead_letter.REASONS["dead"])
             self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
         else:
-            self.bury(failed, "dead", error)
+            self.dead_letter(failed, "dead", error)
 
     def given_back(self, job: Job, error: str | None) -> None:
         """Its worker does not go on with it: it is ready at its old place.
@@ -211,7 +211,7 @@ class Lifecycle:
                 f"WorkerLost: {job.lost} workers ended while they ran it, {job.lost_alone} of them "
                 f"running nothing else: mend its handler, then replay; the last: {why}"
             )
-            self.bury(job, "dead", error, "worker_lost")
+            self.dead_letter(job, "dead", error, "worker_lost")
         else:
             self._retry(job, loss_delay(job), why)
 

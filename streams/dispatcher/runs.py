@@ -115,7 +115,7 @@ class Runs:
                 job = attempts.failed(job, body.error, now)
                 settling.go_on(life, life.end(job, "needs_review", error=body.error))
             case "failed":
-                life.bury(attempts.failed(job, body.error, now), "failed", body.error)
+                life.dead_letter(attempts.failed(job, body.error, now), "failed", body.error)
             case _ if body.status == "cancelled" or job.cancel_requested:
                 life.end(job, "cancelled", error=body.error)
             case "released":

@@ -59,7 +59,7 @@ def go_on(life: Lifecycle, job: Job, *, decided: bool = False) -> None:
         if each.cancel_requested:
             life.end(each, "cancelled")
         elif each.end_reason is not None and not decided:
-            life.bury(each, "dead", each.history[-1].error)
+            life.dead_letter(each, "dead", each.history[-1].error)
         else:
             life.requeue(each, uncount=True)
 

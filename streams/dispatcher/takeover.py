@@ -1,4 +1,4 @@
-"""A partition is taken over: all its live jobs get their places on the board, part by part."""
+"""A partition is taken over: all its live jobs are queued or known to run again, part by part."""
 
 from __future__ import annotations
 

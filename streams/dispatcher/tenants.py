@@ -23,7 +23,7 @@ _DISABLED, _ERASED = b"d", b"e"
 
 
 class Tenants:
-    """The tenants of one partition that are disabled or erased; the board blocks both."""
+    """The tenants of one partition that are disabled or erased; the run queue blocks both."""
 
     def __init__(self, run_queue: RunQueue) -> None:
         self.disabled: set[str] = set()

@@ -45,10 +45,10 @@ class UnhandledTypes:
         """Bury and bring back a part of the jobs; look around now and then."""
         if life.ctx.monotonic >= self._rests_until:
             self._rests_until = life.ctx.monotonic + _REST_SECONDS
-            self._bury_due(life)
+            self._dead_letter_due(life)
             self._bring_back(life)
 
-    def _bury_due(self, life: Lifecycle) -> None:
+    def _dead_letter_due(self, life: Lifecycle) -> None:
         latest = life.now - self._topology.unhandled_ms
         due = [place for place, since in self._held.without_worker().items() if since <= latest]
         if not due:
@@ -57,7 +57,7 @@ class UnhandledTypes:
             left = _AT_ONCE
             for pool, type_ in due:
                 found = life.run_queue.ready_since(pool, type_, latest, left)
-                self._bury(found, life)
+                self._dead_letter(found, life)
                 left -= len(found)
             if left == 0:
                 self._rests_until = 0.0  # the rest in the next punctuation
@@ -77,7 +77,7 @@ class UnhandledTypes:
                 return
             self._buried.discard(waiting)
 
-    def _bury(self, job_ids: list[str], life: Lifecycle) -> None:
+    def _dead_letter(self, job_ids: list[str], life: Lifecycle) -> None:
         for job_id in job_ids:
             job = life.store.get(job_id)
             if job is None or job.status != "pending":
@@ -88,7 +88,7 @@ class UnhandledTypes:
                 f"{', '.join(sorted(self._registry.types(job.pool))) or 'nothing'}): start a "
                 "worker that does and the job goes on, or mend the route and replay"
             )
-            life.bury(job, "dead", error, reason=REASON)
+            life.dead_letter(job, "dead", error, reason=REASON)
             life.ctx.store("jobs").put(buried.key(job), b"")
             self._buried.add((job.type, job.asked_pool))
 

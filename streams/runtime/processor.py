@@ -99,8 +99,8 @@ class Processor(Protocol):
         Called after assignment. A long one is a generator that yields about every 10 ms: the
         runtime goes on polling and working for other partitions in between, processes no record
         of this one before the end, and drops the generator if the partition is taken away.
-        A processor without `undone` gets a whole `restored` in its place, too. It must not
-        write or forward.
+        A processor without `undone` gets a whole `restored` in its place, too: after each batch or
+        record that failed, whether or not it wrote. It must not write or forward.
         """
 
     def process(self, record: Record, ctx: Context) -> None:
@@ -123,7 +123,7 @@ class Hooks(Protocol):
     """What a processor may have besides; the runtime looks for each once, by its name."""
 
     def undone(self, ctx: Context) -> None:
-        """Some or all writes since the last commit were taken back.
+        """Some or all of what was done since the last commit was taken back.
 
         So it is after a poison record, a refused output and an aborted transaction. Bring what
         is derived in line with the stores, touching only what changed since `committed`; the

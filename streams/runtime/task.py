@@ -275,9 +275,10 @@ class Task:
         return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
 
     def _take_back(self) -> None:
-        """Undo what was done since the mark; without a change there is nothing to build anew."""
-        if self._undo() or self._processor.undone is not None:
-            self._correct()
+        """Undo what was done since the mark, also what the processor changed in memory alone."""
+        del self.ctx.outputs[self._outputs_before :]
+        self._stores.undo()
+        self._correct()
 
     def _correct(self) -> None:
         """Bring what the processor derives in line with stores of which something was undone."""
@@ -291,11 +292,6 @@ class Task:
     def _mark(self) -> None:
         self._outputs_before = len(self.ctx.outputs)
         self._stores.mark()
-
-    def _undo(self) -> bool:
-        changed = len(self.ctx.outputs) > self._outputs_before
-        del self.ctx.outputs[self._outputs_before :]
-        return self._stores.undo() or changed
 
     def _pending(self) -> tuple[int, int]:
         return len(self.ctx.outputs), self.changes

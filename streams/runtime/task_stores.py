@@ -38,12 +38,10 @@ class TaskStores:
         for store in self.by_name.values():
             store.mark()
 
-    def undo(self) -> bool:
-        """Take back every write since the mark; whether there was any."""
-        undone = False
+    def undo(self) -> None:
+        """Take back every write since the mark."""
         for store in self.by_name.values():
-            undone |= store.undo()
-        return undone
+            store.undo()
 
     def drop(self) -> None:
         """Forget all uncommitted writes."""

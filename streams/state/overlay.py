@@ -64,13 +64,11 @@ class Overlay:
         self._undo.clear()
         self._all_new = not self.changes
 
-    def undo(self) -> bool:
-        """Take back every write since `mark`; whether there was any."""
+    def undo(self) -> None:
+        """Take back every write since `mark`."""
         if self._all_new:
-            undone = bool(self.changes)
             self.drop()
-            return undone
-        undone = bool(self._undo)
+            return
         for key, here, before in reversed(self._undo):
             if here:
                 self.changes[key] = before
@@ -79,7 +77,6 @@ class Overlay:
             if self._ordered is not None:
                 self._ordered.discard(key)
         self._undo.clear()
-        return undone
 
     def drop(self) -> None:
         """Forget all uncommitted writes: aborted, or written to the backend."""

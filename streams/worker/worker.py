@@ -105,7 +105,7 @@ class Worker:
         self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)
 
     def start(self) -> None:
-        """Open the transport. Heartbeats are sent by `serve`, or by calling `pulse.beat`."""
+        """Open the transport. Heartbeats are sent by `serve`, or by calling `heartbeater.beat`."""
         self._transport.start(self)
 
     async def serve(self, stop: asyncio.Event, drain_seconds: float = DRAIN_SECONDS) -> None:
@@ -116,7 +116,7 @@ class Worker:
         """
         every = self._topology.leases.heartbeat_seconds
         threading.Thread(
-            target=self.heartbeater.run, args=(every,), name="pulse", daemon=True
+            target=self.heartbeater.run, args=(every,), name="heartbeats", daemon=True
         ).start()
         self.watchdog.tick()
         threading.Thread(target=self.watchdog.run, name="watchdog", daemon=True).start()

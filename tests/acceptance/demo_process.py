@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_PLANTS = Path(__file__).with_name("plants")
+_INJECTED_FAULTS = Path(__file__).with_name("injected_faults")
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
@@ -32,12 +32,12 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
 
 
-def run_demo(*arguments: str, plant: str | None = None, seconds: float = 180) -> DemoRun:
-    """Run it to its end, with a fault of `plants/` if one is named."""
+def run_demo(*arguments: str, fault: str | None = None, seconds: float = 180) -> DemoRun:
+    """Run it to its end, with a fault of `injected_faults/` if one is named."""
     env = environment()
-    if plant is not None:
-        path = [str(_PLANTS), *filter(None, [env.get("PYTHONPATH")])]
-        env |= {"PYTHONPATH": os.pathsep.join(path), "DEMO_PLANT": plant}
+    if fault is not None:
+        path = [str(_INJECTED_FAULTS), *filter(None, [env.get("PYTHONPATH")])]
+        env |= {"PYTHONPATH": os.pathsep.join(path), "DEMO_FAULT": fault}
     done = subprocess.run(
         [TIDEGATE, "demo", "--json", *arguments],
         env=env, capture_output=True, text=True, timeout=seconds, check=False,

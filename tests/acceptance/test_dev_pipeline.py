@@ -23,7 +23,7 @@ from support.conditions import eventually
 from streams.broker.ports import pick_free
 
 READY_SECONDS = 90.0
-GONE_SECONDS = 25.0  # the broker's keeper gives the JVM 20 s to stop before it kills it
+GONE_SECONDS = 25.0  # the JVM's reaper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "pipeline", "worker", "operator"]
 pytestmark = pytest.mark.broker
 

@@ -1,4 +1,4 @@
-"""The verdict over a fault finds what a fault could do: each is planted behind a stage's back."""
+"""The verdict over a fault finds what a fault could do: each is injected behind a stage's back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.dedup_under_load import DedupUnderLoad
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
-Plant = Callable[[DedupUnderLoad], None]
+InjectedFault = Callable[[DedupUnderLoad], None]
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def with_segments(path: Path, do: Callable[[Rdict], None]) -> None:
     database.close()
 
 
-PLANTS = {
+INJECTED_FAULTS = {
     lose: {("lost", "events"), ("lost", "changelog")},
     process_again: {("miscounted", "duplicates")},
     repeat: {("repeated", "events")},
@@ -87,13 +87,13 @@ PLANTS = {
 }
 
 
-def test_each_planted_fault_is_found_and_nothing_else(dedup: DedupUnderLoad) -> None:
+def test_each_injected_fault_is_found_and_nothing_else(dedup: DedupUnderLoad) -> None:
     assert dedup.verdict() == []
     before: set[tuple[str, str]] = set()
-    for plant, expected in PLANTS.items():
-        plant(dedup)
+    for fault, expected in INJECTED_FAULTS.items():
+        fault(dedup)
         found = {(v.what, v.where) for v in dedup.verdict(settle_seconds=1)}
-        assert found - before == expected, plant.__name__
+        assert found - before == expected, fault.__name__
         before = found
 
 

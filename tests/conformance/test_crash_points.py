@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.granting import granting_stage, granting_topology
-from support.runtime_beds import on_disk
+from support.runtime_harness import on_disk
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint

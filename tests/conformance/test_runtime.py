@@ -9,31 +9,33 @@ from typing import get_args
 
 import pytest
 from support.conditions import eventually
-from support.runtime_beds import BrokerBed, DriverBed, RuntimeHarness, Step, on_disk
+from support.runtime_harness import BrokerHarness, DriverHarness, RuntimeHarness, Step, on_disk
 
 COUNT = (b"a", b"count")
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
-BEDS = ["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)]
+HARNESSES = ["memory", "rocksdb", pytest.param("broker", marks=pytest.mark.broker)]
 
 
-@pytest.fixture(params=BEDS)
+@pytest.fixture(params=HARNESSES)
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeHarness]:
-    yield from open_bed(request, tmp_path, "counting")
+    yield from open_harness(request, tmp_path, "counting")
 
 
-@pytest.fixture(params=BEDS)
+@pytest.fixture(params=HARNESSES)
 def granting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeHarness]:
-    yield from open_bed(request, tmp_path, "granting")
+    yield from open_harness(request, tmp_path, "granting")
 
 
-def open_bed(request: pytest.FixtureRequest, folder: Path, stage: str) -> Iterator[RuntimeHarness]:
+def open_harness(
+    request: pytest.FixtureRequest, folder: Path, stage: str
+) -> Iterator[RuntimeHarness]:
     opened: RuntimeHarness
     if request.param == "broker":
-        opened = BrokerBed(request.getfixturevalue("kafka"), folder, stage)
+        opened = BrokerHarness(request.getfixturevalue("kafka"), folder, stage)
     else:
-        opened = DriverBed(on_disk(folder) if request.param == "rocksdb" else None, stage)
+        opened = DriverHarness(on_disk(folder) if request.param == "rocksdb" else None, stage)
     yield opened
     opened.close()
 
@@ -63,6 +65,16 @@ def test_a_record_that_fails_is_undone_alone_and_becomes_a_dead_letter(
         ("counting:in:0:3", "bad_verb", b"a", b"poison"),
     ]
     assert harness.last_headers() == [("total", b"3")], "derived state was not rebuilt"
+
+
+def test_what_a_failed_record_changed_in_memory_alone_is_corrected_as_well(
+    harness: RuntimeHarness,
+) -> None:
+    harness.start()
+    harness.send(*((b"a", verb) for verb in (b"count", b"doubt", b"count")))
+    harness.shows(counted(1, 2))
+    assert len(harness.letters()) == 1
+    assert harness.last_headers() == [("total", b"2")], "derived state was not rebuilt"
 
 
 def test_a_failure_that_is_no_records_fault_ends_the_stage_and_loses_nothing(

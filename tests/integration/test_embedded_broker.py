@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 from streams.broker.embedded import EmbeddedKafka
 kafka = EmbeddedKafka(Path(sys.argv[1])).start()
-print(kafka.pid, kafka._process._keeper.pid, flush=True)
+print(kafka.pid, kafka._process._reaper.pid, flush=True)
 sys.stdin.read()
 """
 CLI = "from streams.broker.commands import app; app()"
@@ -91,16 +91,16 @@ def consume(bootstrap: str, topic: str = "orders", **settings: str) -> list[byte
 
 @contextmanager
 def owner_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """Another Python process that owns a broker; yields it, the JVM's and the keeper's pid."""
+    """Another Python process that owns a broker; yields it, the JVM's and the reaper's pid."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(data_dir)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with process:
         assert process.stdout is not None
-        jvm, keeper = map(int, process.stdout.readline().split())
+        jvm, reaper = map(int, process.stdout.readline().split())
         try:
-            yield process, jvm, keeper
+            yield process, jvm, reaper
         finally:
             process.kill()
 
@@ -224,19 +224,19 @@ def test_another_object_finds_the_same_address_without_network(
 
 
 def test_sigkill_of_the_owner_ends_the_jvm(data_dir: Path) -> None:
-    with owner_process(data_dir) as (owner, jvm, keeper):
+    with owner_process(data_dir) as (owner, jvm, reaper):
         assert is_broker(jvm, data_dir)
         assert os.getsid(jvm) != os.getsid(owner.pid), "Ctrl-C in the terminal would reach it"
         owner.kill()
         eventually(lambda: gone(jvm), 25, what="the JVM ends after its owner")
-        eventually(lambda: gone(keeper), 5, what="the keeper ends after the JVM")
+        eventually(lambda: gone(reaper), 5, what="the reaper ends after the JVM")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
-def test_sigkill_of_the_keeper_ends_the_jvm(data_dir: Path) -> None:
-    with owner_process(data_dir) as (_, jvm, keeper):
-        os.kill(keeper, signal.SIGKILL)
-        eventually(lambda: gone(jvm), 10, what="the JVM ends with its keeper")
+def test_sigkill_of_the_reaper_ends_the_jvm(data_dir: Path) -> None:
+    with owner_process(data_dir) as (_, jvm, reaper):
+        os.kill(reaper, signal.SIGKILL)
+        eventually(lambda: gone(jvm), 10, what="the JVM ends with its reaper")
 
 
 def test_a_directory_in_use_is_refused_and_names_the_live_broker(data_dir: Path) -> None:
@@ -303,7 +303,7 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
         assert is_broker(found["pid"], data_dir)
     finally:
         assert runner.invoke(app, ["stop", *where]).exit_code == 0
-    eventually(lambda: gone(found["pid"]), 5, what="the keeper has reaped the JVM")
+    eventually(lambda: gone(found["pid"]), 5, what="the reaper has reaped the JVM")
     after = runner.invoke(app, ["status", *where, "--json"])
     assert after.exit_code == 1
     assert json.loads(after.stdout) == dict.fromkeys(found) | {"running": False}
@@ -311,14 +311,14 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_foreground_command_stops_the_broker_when_told(
-    data_dir: Path, run_result: signal.Signals
+    data_dir: Path, ending: signal.Signals
 ) -> None:
     command = [sys.executable, "-c", CLI, "start", "--port", "0", "--data-dir", str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("broker ready 127.0.0.1:")
         pid = read_status(data_dir).pid
-        process.send_signal(run_result)
+        process.send_signal(ending)
         try:
             assert process.wait(30) == 0
         finally:

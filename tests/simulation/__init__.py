@@ -4,7 +4,7 @@ A seed is a story: what is asked of the pipeline and what goes wrong, drawn by `
 `world.py` plays it on the product's own stages (`cluster.py`), with models of workers
 (`worker_model.py`) that keep to the worker's protocol, and with tools (`outside.py`) that see
 every call. `invariants.py` holds G1 to G6 against what the topics and the tools show, at every
-moment and after everything has healed. `plants.py` puts faults back into the product, to prove
+moment and after everything has healed. `injects.py` puts faults back into the product, to prove
 that the simulation sees them.
 
 How to read a failure:

@@ -69,7 +69,7 @@ class Judge:
         """By scope: the job that it was made for."""
         self.letters: dict[str, str] = {}
         """By id of a dead letter: its reason."""
-        self.planted: set[tuple[str, int, int]] = set()
+        self.injected: set[tuple[str, int, int]] = set()
         self.ledger: dict[bytes, LedgerEntry] = {}
         self.runs: dict[tuple[str, str], list[Lease]] = defaultdict(list)
         """By job and scope: leases that a worker took."""
@@ -113,7 +113,7 @@ class Judge:
             Violation: something is there that must not be.
         """
         for record in self._news("schedule"):
-            if ("schedule", record.partition, record.offset) in self.planted:
+            if ("schedule", record.partition, record.offset) in self.injected:
                 continue
             schedule = SCHEDULE.decode(record.value)
             self._timers[schedule.value] = schedule.due_at
@@ -282,7 +282,7 @@ class Judge:
         self._world.tell("dead letter", letter.id, letter.reason, letter.detail)
         if letter.kind == "record":
             place = (letter.topic or "", letter.partition or 0, letter.offset or 0)
-            if place in self.planted or _may_be_refused(letter) or self._unroutable(letter):
+            if place in self.injected or _may_be_refused(letter) or self._unroutable(letter):
                 return
             raise Violation("record_lost", f"{letter.id}: {letter.reason}: {letter.detail}")
         self.letters[letter.id] = letter.reason

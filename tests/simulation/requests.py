@@ -155,7 +155,7 @@ class Desk:
     def garbage(self, topic: str, tenant: str) -> None:
         """A record that no stage can read."""
         record = self._pipe(topic, tenant, b"\0garbage")
-        self._world.judge.planted.add((topic, record[0], record[1]))
+        self._world.judge.injected.add((topic, record[0], record[1]))
 
     def _pipe(self, topic: str, tenant: str, value: bytes) -> tuple[int, int]:
         partition = partition_for(tenant, self._world.partitions)

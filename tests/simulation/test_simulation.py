@@ -1,4 +1,4 @@
-"""The simulation in `make test`: seeds hold, planted faults are found, stories shrink.
+"""The simulation in `make test`: seeds hold, injected faults are found, stories shrink.
 
 `make simulate` plays as many seeds as one likes.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from simulation.command import told
-from simulation.plants import PLANTS
+from simulation.injected_faults import INJECTED_FAULTS
 from simulation.run import Failure, play, shrink, silent
 from simulation.story import draw
 
@@ -36,30 +36,30 @@ def test_a_seed_is_the_same_story_each_time() -> None:
     assert _trace(7) == _trace(7) != _trace(8)
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_fault_is_found(name: str) -> None:
-    failure = _planted(name)
-    plant = PLANTS[name]
-    assert failure is not None, f"not within {plant.seeds} seeds"
-    assert failure.name in plant.breaks, told(failure)
+@pytest.mark.parametrize("name", INJECTED_FAULTS)
+def test_an_injected_fault_is_found(name: str) -> None:
+    failure = _injected(name)
+    fault = INJECTED_FAULTS[name]
+    assert failure is not None, f"not within {fault.seeds} seeds"
+    assert failure.name in fault.breaks, told(failure)
 
 
 def test_a_failure_is_told_by_its_shortest_story() -> None:
     name = "8 impatient with types"
-    found = _planted(name)
+    found = _injected(name)
     assert found is not None
-    with PLANTS[name].put():
+    with INJECTED_FAULTS[name].put():
         short = shrink(found, 10)
         assert play(short.story) == short
     assert len(short.story.ops) < len(found.story.ops)
     assert f"--seed {found.story.seed}" in told(short)
 
 
-def _planted(name: str) -> Failure | None:
-    plant = PLANTS[name]
-    with plant.put():
-        for seed in range(plant.seeds):
-            failure = play(plant.story(seed))
+def _injected(name: str) -> Failure | None:
+    fault = INJECTED_FAULTS[name]
+    with fault.put():
+        for seed in range(fault.seeds):
+            failure = play(fault.story(seed))
             if failure is not None:
                 return failure
     return None

@@ -1,9 +1,9 @@
 """A small stage that counts keys, for tests of the runtime itself.
 
 Input values say what to do: `count` adds one and forwards the count, `poison` writes, forwards
-and then fails, `crash` raises what is no PoisonRecord, `lost` forwards to an unknown topic,
-`huge` forwards what no client takes, `large` what a topic for small records refuses, `tick` has
-the next punctuation forward the key, `time` forwards the stream time.
+and then fails, `doubt` fails before it writes, `crash` raises what is no PoisonRecord, `lost`
+forwards to an unknown topic, `huge` forwards what no client takes, `large` what a topic for small
+records refuses, `tick` has the next punctuation forward the key, `time` forwards the stream time.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Counting:
         key, verb = record.key or b"", record.value or b""
         counts = ctx.store("counts")
         self.total += 1
+        if verb == b"doubt":
+            raise PoisonRecord("bad_verb", "told to")
         count = b"%d" % (int(counts.get(key) or b"0") + 1)
         counts.put(key, count)
         ctx.forward("out", key, count, headers=[("total", b"%d" % self.total)])

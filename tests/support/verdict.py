@@ -1,7 +1,7 @@
 """What a fault must not have done to a stage that passes each key on once, found from outside.
 
 Each check reads topics and store directories, not the stage's own figures, and answers with the
-violations that it found. `test_verdict.py` plants each of them.
+violations that it found. `test_verdict.py` injects each of them.
 """
 
 from __future__ import annotations

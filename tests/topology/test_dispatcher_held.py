@@ -64,7 +64,7 @@ def test_a_day_is_the_default_and_it_needs_no_worker_at_all() -> None:
 
 
 def test_a_worker_that_is_silent_while_its_lease_runs_is_there(desk: Desk) -> None:
-    """A silence of 25 s, with leases that live for 30, used to bury all that waited."""
+    """A silence of 25 s, with leases that live for 30, used to end all that waited."""
     worker = ScriptedWorker(desk, slots=1, types=("draft_reply",))
     other = ScriptedWorker(desk, "w2/b1", types=("refund",))
     worker.heartbeat()

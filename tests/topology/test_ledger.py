@@ -102,10 +102,10 @@ def test_what_the_tool_said_was_not_done_may_be_tried_again(
 
 @pytest.mark.parametrize("ending", ["unknown", "silence"])
 def test_an_unknown_outcome_is_repeated_under_the_same_key_where_it_is_honoured(
-    desk: Desk, worker: ScriptedWorker, lease: Lease, run_result: Any
+    desk: Desk, worker: ScriptedWorker, lease: Lease, ending: Any
 ) -> None:
     first = worker.claim(lease, lifetime_ms=DAY_MS)
-    if run_result == "unknown":
+    if ending == "unknown":
         worker.outcome(lease, first, "unknown")
     second = worker.claim(next_run(desk, worker, lease), lifetime_ms=DAY_MS)
     assert (second.kind, second.repeat) == ("granted", True)
@@ -114,10 +114,10 @@ def test_an_unknown_outcome_is_repeated_under_the_same_key_where_it_is_honoured(
 
 @pytest.mark.parametrize("ending", ["unknown", "silence"])
 def test_an_unknown_outcome_of_a_keyless_tool_waits_for_a_person(
-    desk: Desk, worker: ScriptedWorker, lease: Lease, run_result: Any
+    desk: Desk, worker: ScriptedWorker, lease: Lease, ending: Any
 ) -> None:
     first = worker.claim(lease)
-    if run_result == "unknown":
+    if ending == "unknown":
         worker.outcome(lease, first, "unknown")
     run = next_run(desk, worker, lease)
     reply = worker.claim(run)

@@ -234,18 +234,18 @@ def test_a_second_replay_has_to_be_asked_for(desk: Desk, worker: ScriptedWorker)
 
 @pytest.mark.parametrize("ending", ["done", "unknown", "claimed"])
 def test_a_fresh_scope_repeats_no_effect_that_nobody_named(
-    desk: Desk, worker: ScriptedWorker, run_result: str
+    desk: Desk, worker: ScriptedWorker, ending: str
 ) -> None:
     lease = desk.lease(desk.event("t1"))
     reply = worker.claim(lease)
-    if run_result != "claimed":
-        worker.outcome(lease, reply, run_result)
+    if ending != "claimed":
+        worker.outcome(lease, reply, ending)
     other = worker.claim(lease, "crm:note/1")
     worker.outcome(lease, other, "done", action="crm:note/1")
     worker.end(lease, "failed", error="PermanentError: x")
     desk.replay("job_new", lease.job_id, fresh_scope=True, repeat_effects=("crm:note/1",))
     assert refusal(desk).reason == "effects_done"
-    assert f"{EFFECT} ({run_result})" in refusal(desk).detail
+    assert f"{EFFECT} ({ending})" in refusal(desk).detail
     assert "crm:note" not in refusal(desk).detail
     assert desk.job(lease.job_id).replayed_as is None, "a refused replay leaves no trace"
     named = ("crm:note/1", EFFECT)

@@ -1,4 +1,4 @@
-"""Evidence of a run in which everything went as promised, for tests to plant a fault into."""
+"""Evidence of a run in which everything went as promised, for tests to fault a fault into."""
 
 from __future__ import annotations
 

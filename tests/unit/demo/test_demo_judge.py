@@ -1,4 +1,4 @@
-"""The judge is not fooled: an honest run passes, and every planted fault is named."""
+"""The judge is not fooled: an honest run passes, and every injected fault is named."""
 
 from __future__ import annotations
 

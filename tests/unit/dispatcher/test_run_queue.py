@@ -1,4 +1,4 @@
-"""The board alone: pools, caps and tenants that are blocked."""
+"""The run queue alone: pools, caps and tenants that are blocked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Faults planted from outside into the demo's processes; Python imports this file by its name.
+"""Faults injected from outside into the demo's processes; Python imports this file by its name.
 
-`DEMO_PLANT` names one. The product has no hook for it: a module is changed right after loading,
+`DEMO_FAULT` names one. The product has no hook for it: a module is changed right after loading,
 in the processes of one stage alone.
 """
 
@@ -92,7 +92,7 @@ def store_edited(module: ModuleType) -> None:
     module.examine = edited  # type: ignore[attr-defined]
 
 
-PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
+INJECTED_FAULTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "ledger_skipped": ("worker", "streams.worker.handler.effects", ledger_skipped),
     "dedup_forgets": ("dedup", "streams.dedup.processor", dedup_forgets),
     "tenant_from_body": ("ingress", "ingress.receive.receiver", tenant_from_body),
@@ -102,7 +102,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
 }
 
 
-class _Planter(MetaPathFinder):
+class _Injector(MetaPathFinder):
     """Loads one module as ever, then changes it."""
 
     def __init__(self, module: str, change: Callable[[ModuleType], None]) -> None:
@@ -124,7 +124,7 @@ class _Planter(MetaPathFinder):
         return spec
 
 
-_plant = PLANTS.get(os.environ.get("DEMO_PLANT", ""))
-_fused = _plant is not None and _plant[0] in {"dedup", "scheduler", "dispatcher"}
-if _plant is not None and {_plant[0], "pipeline" if _fused else _plant[0]} & {*sys.orig_argv}:
-    sys.meta_path.insert(0, _Planter(_plant[1], _plant[2]))
+_fault = INJECTED_FAULTS.get(os.environ.get("DEMO_FAULT", ""))
+_fused = _fault is not None and _fault[0] in {"dedup", "scheduler", "dispatcher"}
+if _fault is not None and {_fault[0], "pipeline" if _fused else _fault[0]} & {*sys.orig_argv}:
+    sys.meta_path.insert(0, _Injector(_fault[1], _fault[2]))

@@ -86,7 +86,7 @@ class RuntimeHarness(Protocol):
     def close(self) -> None: ...
 
 
-class DriverBed:
+class DriverHarness:
     """On the test driver, over the tables that it is given."""
 
     def __init__(self, open_tables: OpenTables | None, stage: str = "counting") -> None:
@@ -151,7 +151,7 @@ class DriverBed:
         self._driver.close()
 
 
-class BrokerBed:
+class BrokerHarness:
     """A process of the stage and a real broker."""
 
     def __init__(self, kafka: Any, folder: Path, stage: str = "counting") -> None:
