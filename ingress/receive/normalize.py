@@ -17,12 +17,12 @@ from typing import Any
 import orjson
 from jmespath.exceptions import JMESPathError
 
-from ingress.receive.document import json_document
-from ingress.receive.form import form_document
-from ingress.receive.paths import Path, compile_path
-from ingress.receive.timestamps import parse_timestamp
-from ingress.schemes import Verified
-from ingress.schemes.presets import GENERIC, PRESETS, Preset
+from ingress.formats.document import json_document
+from ingress.formats.form import form_document
+from ingress.formats.paths import Path, compile_path
+from ingress.formats.timestamps import parse_timestamp
+from ingress.schemes import SCHEMES, Verified
+from ingress.schemes.preset import GENERIC, Preset
 from streams.errors import ConfigError, Misfit
 
 UNKNOWN_TYPE = "unknown"
@@ -60,7 +60,7 @@ class Normalizer:
     """
 
     def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
-        preset = _overridden(PRESETS.get(scheme, GENERIC), mapping)
+        preset = _overridden(_preset(scheme), mapping)
         self._preset = preset
         self._required = {name: mapping[name] for name in _REQUIRED if name in mapping}
         self._event_type = _compile("event_type", preset.event_type)
@@ -129,6 +129,11 @@ class Normalizer:
 def visible(value: str | None) -> str | None:
     """An unsigned header's value, if it is at most 200 visible ASCII characters."""
     return value if value is not None and _VISIBLE.fullmatch(value) else None
+
+
+def _preset(scheme: str) -> Preset:
+    known = SCHEMES.get(scheme)
+    return GENERIC if known is None else known.preset
 
 
 def _overridden(preset: Preset, mapping: Mapping[str, Any]) -> Preset:

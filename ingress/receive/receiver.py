@@ -30,8 +30,7 @@ from ingress.receive.event import Event, routed
 from ingress.receive.intake import Intake
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.unrouted import Unrouted
-from ingress.schemes import SignedRequest, Verified, verifier
-from ingress.schemes.handshakes import Answer, handshake
+from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
 from ingress.tenants.sources import Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.tenants.settings import DEFAULT_BODY_BYTES

@@ -1,35 +1,62 @@
-"""Signing schemes of incoming webhooks, checked over the raw bytes of the body."""
+"""Signing schemes of incoming webhooks, checked over the raw bytes of the body.
+
+A scheme is one module with its `SCHEME`, and one line of the table here.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingress.schemes import jwt, linear, standard_webhooks, stripe, template, twilio, vendors
+import orjson
+
+from ingress.schemes import (
+    discord,
+    github,
+    intercom,
+    jwt,
+    linear,
+    pagerduty,
+    shopify,
+    slack,
+    standard_webhooks,
+    stripe,
+    template,
+    twilio,
+    zendesk,
+)
+from ingress.schemes.keys import any_secret
+from ingress.schemes.options import parse
 from ingress.schemes.request import SignedRequest, Verified, Verifier
+from ingress.schemes.scheme import Answer, Scheme
 from streams.errors import SignatureError
-from streams.tenants.signature_options import OPTIONS, parse
 
-__all__ = ["SCHEMES", "SignedRequest", "Verified", "Verifier", "verifier", "verify"]
+__all__ = [
+    "SCHEMES", "Answer", "SignedRequest", "Verified", "Verifier",
+    "check_secret", "handshake", "verifier", "verify",
+]  # fmt: skip
 
-SCHEMES: Mapping[str, Callable[[Any], Verifier]] = {
-    "standard-webhooks": lambda _: standard_webhooks.check,
-    "stripe": lambda _: stripe.check,
-    "github": vendors.by_mac(vendors.GITHUB),
-    "shopify": vendors.by_mac(vendors.SHOPIFY),
-    "slack": vendors.by_mac(vendors.SLACK),
-    "zendesk": vendors.by_mac(vendors.ZENDESK),
-    "twilio": lambda _: twilio.check,
-    "discord": vendors.discord,
-    "intercom": vendors.by_mac(vendors.INTERCOM),
-    "linear": lambda _: linear.verify,
-    "pagerduty": vendors.by_mac(vendors.PAGERDUTY),
-    "hmac-sha256": template.hmac_sha256,
-    "ed25519": template.ed25519,
-    "jwt": jwt.verifier,
+SCHEMES: Mapping[str, Scheme] = {
+    "standard-webhooks": standard_webhooks.SCHEME,
+    "stripe": stripe.SCHEME,
+    "github": github.SCHEME,
+    "shopify": shopify.SCHEME,
+    "slack": slack.SCHEME,
+    "zendesk": zendesk.SCHEME,
+    "twilio": twilio.SCHEME,
+    "discord": discord.SCHEME,
+    "intercom": intercom.SCHEME,
+    "linear": linear.SCHEME,
+    "pagerduty": pagerduty.SCHEME,
+    "hmac-sha256": template.HMAC_SHA256,
+    "ed25519": template.ED25519,
+    "jwt": jwt.SCHEME,
 }
-"""What makes a verifier of a scheme's parsed options."""
+"""By the name that a source's settings carry."""
+
+_LARGEST_HANDSHAKE_BYTES = 16 * 1024
+"""A larger body is an event, and is not parsed for this."""
 
 
 def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
@@ -40,7 +67,8 @@ def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
     """
     if scheme not in SCHEMES:
         raise SignatureError("unknown_scheme", f"no such scheme: use one of {', '.join(SCHEMES)}")
-    return SCHEMES[scheme](parse(OPTIONS[scheme], options))
+    chosen = SCHEMES[scheme]
+    return chosen.verifier(parse(chosen.options, options))
 
 
 def verify(
@@ -61,3 +89,26 @@ def verify(
     """
     request = SignedRequest(headers, body, url, method, time.time() if now is None else now)
     return verifier(scheme, options or {})(secrets, request)
+
+
+def check_secret(scheme: str, secret: bytes) -> None:
+    """Return if the scheme can verify with this secret; one that is not known takes any text.
+
+    Raises:
+        SignatureError: it cannot; the message says what is wrong and repeats nothing of it.
+    """
+    any_secret(secret)
+    if scheme in SCHEMES:
+        SCHEMES[scheme].decode_secret(secret)
+
+
+def handshake(scheme: str, body: bytes) -> Answer | None:
+    """The answer to a signed body that is a handshake of this scheme's vendor, else None."""
+    asked = SCHEMES[scheme].handshake if scheme in SCHEMES else None
+    if asked is None or len(body) > _LARGEST_HANDSHAKE_BYTES:
+        return None
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return asked(document) if isinstance(document, dict) else None

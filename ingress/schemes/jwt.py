@@ -19,19 +19,21 @@ import orjson
 from joserfc import jws
 from joserfc.errors import ExpiredTokenError, JoseError, UnsupportedAlgorithmError
 from joserfc.jwt import JWTClaimsRegistry
+from pydantic import Field
 
+from ingress.schemes.keys import PublicKey, key_set
+from ingress.schemes.options import SchemeOptions
+from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
     SignedRequest,
     Verified,
-    Verifier,
     header,
     holding_key,
     raw,
     require,
 )
+from ingress.schemes.scheme import Scheme
 from streams.errors import SignatureError
-from streams.tenants.signature_options import JwtOptions
-from streams.tenants.signing_keys import PublicKey, key_set
 
 HEADER = "Authorization"
 _ALGORITHMS = (
@@ -54,9 +56,16 @@ class _Registry(jws.JWSRegistry):
 _REGISTRY = _Registry(strict_check_header=False)
 
 
-def verifier(options: JwtOptions) -> Verifier:
-    """The scheme under these options."""
-    return partial(check, options)
+class JwtOptions(SchemeOptions):
+    """Options of a source with the scheme `jwt`.
+
+    `body_claim` names the claim that holds the body's SHA-256. With `issuer` or `audience` the
+    token must name it; without `audience` it may name none.
+    """
+
+    body_claim: str = Field(default="body_sha256", min_length=1, max_length=64)
+    issuer: str | None = Field(default=None, min_length=1)
+    audience: str | None = Field(default=None, min_length=1)
 
 
 def check(options: JwtOptions, secrets: Sequence[bytes], request: SignedRequest) -> Verified:
@@ -125,3 +134,8 @@ def _stand_in(key: PublicKey) -> str:
     algorithm = {"RSA": "RS256", "OKP": "Ed25519"}.get(key.key_type, "ES256")
     header = base64.urlsafe_b64encode(orjson.dumps({"alg": algorithm})).rstrip(b"=").decode()
     return f"{header}.e30.{'A' * 86}"
+
+
+SCHEME = Scheme(
+    GENERIC, lambda options: partial(check, options), options=JwtOptions, decode_secret=key_set
+)

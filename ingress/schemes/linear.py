@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingress.receive.document import json_document
+from ingress.formats.document import json_document
+from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, Verified, fresh
+from ingress.schemes.scheme import Scheme
 from ingress.schemes.template import Layout, check
 from streams.errors import Misfit, SignatureError
 
@@ -31,3 +33,26 @@ def _sent_at(body: bytes) -> str | None:
         raise SignatureError("bad_timestamp", "no time can be read from the body") from None
     value = document.get("webhookTimestamp") if isinstance(document, dict) else None
     return None if value is None else str(value)
+
+
+PRESET = Preset(
+    event_type="[type, action]",
+    subject="data.id || agentSession.id || notification.id",
+    occurred_at="createdAt",
+    dedup_key=(
+        "[type, action, data.id || agentSession.id || notification.id,"
+        " data.updatedAt || createdAt, createdAt || data.updatedAt]"
+    ),
+    attributes={
+        "action": "action",
+        "actor": "actor.id",
+        "identifier": "data.identifier",
+        "organization": "organizationId",
+        "team": "data.teamId || data.team.id",
+    },
+    delivery_header="Linear-Delivery",
+)
+"""https://linear.app/developers/webhooks: `webhookId` is the webhook's and not the event's. An
+entity's `updatedAt` moves on a meaningful change alone: the action's own time is in the key too."""
+
+SCHEME = Scheme(PRESET, lambda _: verify)

@@ -12,11 +12,11 @@ from typing import Literal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from ingress.receive.timestamps import parse_timestamp
+from ingress.formats.timestamps import parse_timestamp
 from streams.errors import SignatureError
-from streams.tenants.signature_options import Encoding
 
 Digest = Literal["sha256", "sha1"]
+Encoding = Literal["hex", "base64"]
 
 _NO_SIGNATURE = bytes(64)
 

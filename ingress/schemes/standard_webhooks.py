@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingress.schemes.keys import standard_webhooks_key
+from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     SignedRequest,
     Verified,
@@ -20,8 +22,8 @@ from ingress.schemes.request import (
     raw,
     require,
 )
+from ingress.schemes.scheme import Scheme
 from streams.errors import SignatureError
-from streams.tenants.signing_keys import standard_webhooks_key
 
 _TOLERANCE_SECONDS = 300
 _MOST_SIGNATURES = {"v1": 16, "v1a": 4}
@@ -55,3 +57,19 @@ def _holds(secret: bytes, message: bytes, listed: list[tuple[str, str, str]]) ->
     if key.version == "v1a":
         return ed25519_holds(key.raw, message, signatures, "base64")
     return hmac_holds(key.raw, message, signatures, "base64")
+
+
+PRESET = Preset(
+    event_type="type || event_type || event",
+    subject="data.id || subject",
+    occurred_at="timestamp || created_at || occurred_at || created",
+    dedup_key="(type && data && id) || event_id",
+    attributes={"object": "data.object"},
+)
+"""https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+
+An `id` beside `type` and `data` is the event's; any other may be the entity's. Without it the key
+is `webhook-id`, which is signed and stays the same when a message is sent again.
+"""
+
+SCHEME = Scheme(PRESET, lambda _: check, decode_secret=standard_webhooks_key)

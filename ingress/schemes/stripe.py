@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     SignedRequest,
     Verified,
@@ -18,6 +19,7 @@ from ingress.schemes.request import (
     raw,
     require,
 )
+from ingress.schemes.scheme import Scheme
 
 HEADER = "Stripe-Signature"
 _TOLERANCE_SECONDS = 300
@@ -34,3 +36,21 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     well_formed = sent_at is not None and bool(signatures)
     key_index = require(held, given, HEADER, well_formed=well_formed)
     return Verified(key_index, fresh(sent_at, request, _TOLERANCE_SECONDS, f"t in {HEADER}"))
+
+
+PRESET = Preset(
+    event_type="type",
+    subject="data.object.id || related_object.id",
+    occurred_at="created",
+    dedup_key="id",
+    attributes={
+        "account": "account || context",
+        "api_version": "api_version",
+        "livemode": "livemode",
+        "object": "data.object.object || related_object.type",
+        "status": "data.object.status",
+    },
+)
+"""https://docs.stripe.com/api/events/object; thin events: https://docs.stripe.com/event-destinations"""
+
+SCHEME = Scheme(PRESET, lambda _: check)

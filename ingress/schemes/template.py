@@ -5,12 +5,19 @@ HMAC: RFC 2104, FIPS 180-4; Ed25519: RFC 8032. Most vendors' own schemes are lay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from pydantic import Field, ValidationInfo, field_validator
+
+from ingress.schemes.keys import ed25519_key
+from ingress.schemes.options import SchemeOptions
+from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
     Digest,
+    Encoding,
     SignedRequest,
     Verified,
     Verifier,
@@ -22,8 +29,11 @@ from ingress.schemes.request import (
     raw,
     require,
 )
-from streams.tenants.signature_options import Encoding, TemplateOptions, template
-from streams.tenants.signing_keys import ed25519_key
+from ingress.schemes.scheme import Scheme
+
+_PLACEHOLDER = re.compile(r"\{([a-z]*)\}")
+_FIELDS = frozenset({"body", "timestamp", "url", "method"})
+_HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
 
 Holds = Callable[["Layout", bytes, bytes, Sequence[str]], bool]
 """Whether one of the signatures is the message's: layout, secret, message, signatures."""
@@ -48,20 +58,39 @@ class Layout:
     separator: str | None = None
 
 
-def hmac_sha256(options: TemplateOptions) -> Verifier:
-    """The scheme `hmac-sha256` under these options."""
-    return partial(check, chosen(options))
+class TemplateOptions(SchemeOptions):
+    """Options of a source with the scheme `hmac-sha256` or `ed25519`.
 
+    `signed` is a template such as `{timestamp}.{body}`; a timestamp is read from
+    `timestamp_header` (Unix or ISO 8601) and must be part of what is signed.
+    """
 
-def ed25519(options: TemplateOptions) -> Verifier:
-    """The scheme `ed25519` under these options."""
-    return partial(check, chosen(options), holds=by_ed25519)
+    header: str = Field(default="X-Signature", pattern=_HEADER_NAME)
+    prefix: str = Field(default="", max_length=64)
+    encoding: Encoding = "hex"
+    timestamp_header: str | None = Field(default=None, pattern=_HEADER_NAME)
+    signed: str = Field(default="{body}", max_length=256, validate_default=True)
+    tolerance_seconds: float = Field(default=300, gt=0)
+
+    @field_validator("signed")
+    @classmethod
+    def _protects(cls, text: str, info: ValidationInfo) -> str:
+        parts = _template(text)
+        fields = set(parts[1::2])
+        if fields - _FIELDS or any(brace in literal for literal in parts[::2] for brace in "{}"):
+            known = " ".join(f"{{{field}}}" for field in sorted(_FIELDS))
+            raise ValueError(f"in braces it may hold {known}")
+        if "body" not in fields:
+            raise ValueError("without {body} nothing is protected")
+        if ("timestamp" in fields) != (info.data.get("timestamp_header") is not None):
+            raise ValueError("{timestamp} needs timestamp_header, and the reverse")
+        return text
 
 
 def chosen(options: TemplateOptions) -> Layout:
     """The layout that a source's options describe."""
     return Layout(
-        options.header, options.prefix, options.encoding, template(options.signed),
+        options.header, options.prefix, options.encoding, _template(options.signed),
         options.timestamp_header, options.tolerance_seconds,
     )  # fmt: skip
 
@@ -113,3 +142,24 @@ def _message(signed: tuple[str, ...], request: SignedRequest, sent_at: str) -> b
         for index, part in enumerate(signed)
     )
     return b"".join(parts)
+
+
+def _template(text: str) -> tuple[str, ...]:
+    """A template's literal texts and, between them, the names of its placeholders."""
+    return tuple(_PLACEHOLDER.split(text))
+
+
+def by_layout(layout: Layout, holds: Holds = by_hmac) -> Callable[[SchemeOptions], Verifier]:
+    """The verifier of a vendor with a layout; its options override fields of that."""
+    return lambda options: partial(check, replace(layout, **options.model_dump()), holds=holds)
+
+
+HMAC_SHA256 = Scheme(
+    GENERIC, lambda options: partial(check, chosen(options)), options=TemplateOptions
+)
+ED25519 = Scheme(
+    GENERIC,
+    lambda options: partial(check, chosen(options), holds=by_ed25519),
+    options=TemplateOptions,
+    decode_secret=ed25519_key,
+)

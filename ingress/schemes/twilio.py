@@ -16,7 +16,8 @@ import hmac
 import re
 from collections.abc import Sequence
 
-from ingress.receive.form import form_fields
+from ingress.formats.form import form_fields
+from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     SignedRequest,
     Verified,
@@ -26,6 +27,7 @@ from ingress.schemes.request import (
     raw,
     require,
 )
+from ingress.schemes.scheme import Scheme
 from streams.errors import MalformedBody
 
 HEADER = "X-Twilio-Signature"
@@ -71,3 +73,28 @@ def _urls(url: str) -> list[str]:
     scheme, host, _, rest = found.groups(default="")
     standard = "443" if scheme.lower() == "https" else "80"
     return [url, f"{scheme}{host}{rest}", f"{scheme}{host}:{standard}{rest}"]
+
+
+PRESET = Preset(
+    event_type=(
+        "MessageSid && ['message', MessageStatus || SmsStatus] || CallSid && ['call', CallStatus]"
+    ),
+    subject="MessageSid || CallSid",
+    occurred_at="Timestamp",
+    dedup_key=(
+        "MessageSid && [MessageSid, MessageStatus || SmsStatus]"
+        " || CallSid && [CallSid, CallStatus, SequenceNumber]"
+    ),
+    attributes={
+        "account_sid": "AccountSid",
+        "error_code": "ErrorCode",
+        "status": "MessageStatus || SmsStatus || CallStatus",
+    },
+    delivery_header="I-Twilio-Idempotency-Token",
+    form="fields",
+)
+"""https://www.twilio.com/docs/messaging/guides/track-outbound-message-status and
+https://www.twilio.com/docs/voice/api/call-resource#statuscallback: `SequenceNumber` is in a
+call's status events alone; its other requests, one for each step of a call, go by their bytes."""
+
+SCHEME = Scheme(PRESET, lambda _: check)

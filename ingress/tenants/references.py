@@ -12,9 +12,9 @@ from weakref import WeakSet
 import structlog
 from prometheus_client import Gauge
 
+from ingress.schemes import check_secret
 from streams.errors import SecretUnresolved, SignatureError
 from streams.tenants.secret_reference import resolve
-from streams.tenants.signing_keys import check_secret
 
 log = structlog.get_logger(__name__)
 

@@ -14,17 +14,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
-from streams.tenants.signature_options import OPTIONS
 from streams.tenants.source_keys import Secret, secret_purpose, signing_key
 from streams.vault.data_key import key_purpose
 from streams.vault.key_encryption import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What a tenant's id and a source's name may be: safe in paths, keys and topics."""
-
-SCHEMES = tuple(OPTIONS)
-"""The signing schemes that ingress verifies; a test holds its table against this list."""
-
 
 DEFAULT_BODY_BYTES = 1024 * 1024
 

@@ -20,13 +20,13 @@ from pydantic import (
     model_validator,
 )
 
+from ingress.schemes import SCHEMES, check_secret
+from ingress.schemes.options import parse
 from streams.errors import SignatureError
 from streams.operator.http.links import web_link
 from streams.operator.http.refusal import invalid
 from streams.tenants.secret_reference import check_reference
-from streams.tenants.settings import SCHEMES, SourceSettings
-from streams.tenants.signature_options import OPTIONS, parse
-from streams.tenants.signing_keys import check_secret
+from streams.tenants.settings import SourceSettings
 from streams.tenants.source_keys import Reference, Secret
 
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400
@@ -110,7 +110,7 @@ class SourceRequest(SourceSettings, NewSecret):
         scheme = info.data.get("scheme")
         if scheme is not None:
             try:
-                parse(OPTIONS[scheme], options)
+                parse(SCHEMES[scheme].options, options)
             except SignatureError as error:
                 raise ValueError(str(error)) from None
         return options

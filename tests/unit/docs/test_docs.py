@@ -12,13 +12,12 @@ import typer
 from prometheus_client import REGISTRY
 
 from ingress.http import problems
-from ingress.schemes.presets import PRESETS
+from ingress.schemes import SCHEMES
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.read_model.queries import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
-from streams.tenants.signature_options import OPTIONS
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[3]
@@ -118,13 +117,13 @@ def _anchors(document: Path) -> set[str]:
 
 def test_every_scheme_is_listed_with_its_preset() -> None:
     text = (ROOT / "docs/ingress.md").read_text()
-    assert first_cells("docs/ingress.md", "## Schemes") == list(OPTIONS)
+    assert first_cells("docs/ingress.md", "## Schemes") == list(SCHEMES)
     presets = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|", text.split("## Presets")[1], re.M)
-    assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(PRESETS)
+    assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(SCHEMES)
 
 
 def test_every_option_of_a_scheme_is_listed() -> None:
     text = (ROOT / "docs/ingress.md").read_text().split("## Options")[1].split("## Presets")[0]
-    options = {name for model in OPTIONS.values() for name in model.model_fields}
+    options = {name for scheme in SCHEMES.values() for name in scheme.options.model_fields}
     cells = re.findall(r"^\|[^|]*\| ((?:`[a-z_]+`(?:, )?)+) \|", text, re.M)
     assert set(re.findall(r"`([^`]+)`", " ".join(cells))) == options

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.receive.form import MAX_FIELDS, form_document, form_fields
+from ingress.formats.form import MAX_FIELDS, form_document, form_fields
 from streams.errors import MalformedBody
 
 

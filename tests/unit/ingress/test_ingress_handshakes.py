@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.schemes import SCHEMES
-from ingress.schemes.handshakes import Answer, handshake
+from ingress.schemes import SCHEMES, Answer, handshake
 
 SLACK = b'{"token":"t","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P",'
 SLACK += b'"type":"url_verification"}'

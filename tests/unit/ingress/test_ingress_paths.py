@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 
-from ingress.receive.paths import compile_path
+from ingress.formats.paths import compile_path
 
 NAMES = st.sampled_from(["a", "b", "c"])
 LEAVES = NAMES | st.sampled_from(["'x'", "`null`", "`0`"])

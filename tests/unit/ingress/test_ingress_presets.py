@@ -1,6 +1,6 @@
 """What each vendor's events are known by: sent again it is the same event, changed it is another.
 
-Bodies are shortened from the vendors' own pages, which `ingress/schemes/presets.py` names.
+Bodies are shortened from the vendors' own pages, which the modules of `ingress/schemes/` name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import orjson
 import pytest
 
 from ingress.receive.normalize import Normalized, Normalizer
-from ingress.schemes import Verified
-from ingress.schemes.presets import PRESETS
+from ingress.schemes import SCHEMES, Verified
 from streams.errors import MalformedBody
 
 SAMPLES = Path(__file__).parents[4] / "shared/samples/github"
@@ -156,7 +155,7 @@ AGAIN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_the_same_event_written_anew_under_another_delivery_keeps_its_key(scheme: str) -> None:
     document, changes = AGAIN[scheme]
     anew = encoded(scheme, dict(reversed(list((document | changes).items()))))
-    header = PRESETS[scheme].delivery_header or "X-Delivery"
+    header = SCHEMES[scheme].preset.delivery_header or "X-Delivery"
     first = Normalizer(scheme, {}).normalize(
         {header: "d1"}, encoded(scheme, document), Verified(0, 1.0, "msg_1")
     )
@@ -229,7 +228,8 @@ def test_another_content_type_does_not_make_another_event_of_a_captured_body() -
 
 
 def test_no_other_preset_takes_a_form_or_no_body() -> None:
-    for scheme, preset in PRESETS.items():
+    for scheme, declared in SCHEMES.items():
+        preset = declared.preset
         for body, taken in ((b"a=1", preset.form), (b"", preset.form or preset.may_be_empty)):
             if taken:
                 assert normalized(scheme, body).dedup_key.startswith("sha256:")

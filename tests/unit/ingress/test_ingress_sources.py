@@ -9,15 +9,12 @@ import orjson
 import pytest
 from support.webhooks import SECRET, VAULT, source, tenant
 
-from ingress import schemes
-from ingress.schemes.presets import PRESETS
 from ingress.tenants.references import References
 from ingress.tenants.sources import SourceTable
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.tenants import settings as tenants
 from streams.tenants.settings import Rate
 from streams.tenants.source_keys import rotated, signing_key
 from streams.vault.key_encryption import local_vault
@@ -189,8 +186,3 @@ def test_a_record_whose_settings_are_no_json_is_poison(table: SourceTable) -> No
     broken = replace(TENANT.decode(GOOD), body="{")
     with pytest.raises(PoisonRecord, match="not JSON"):
         table.apply(KEY, TENANT.encode(broken))
-
-
-def test_every_scheme_an_operator_may_choose_can_be_verified_and_no_other() -> None:
-    assert set(tenants.SCHEMES) == set(schemes.SCHEMES)
-    assert set(PRESETS) == set(schemes.SCHEMES)

@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
+from ingress.schemes import check_secret
+from ingress.schemes.keys import ed25519_key
 from streams.errors import SignatureError
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.source_request import SourceRequest
-from streams.tenants.signing_keys import check_secret, ed25519_key
 
 KEY = ed25519.Ed25519PrivateKey.generate().public_key()
 RAW = KEY.public_bytes_raw()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -44,16 +43,15 @@ class StandardKey:
     raw: bytes = field(repr=False)
 
 
-def check_secret(scheme: str, secret: bytes) -> None:
-    """Return if the scheme can verify with this secret.
+def any_secret(secret: bytes) -> bytes:
+    """A secret that is an HMAC key as it is given.
 
     Raises:
-        SignatureError: it cannot; the message says what is wrong and repeats nothing of it.
+        SignatureError: it is empty.
     """
     if not secret:
         raise _bad("is empty: anybody could sign with it")
-    if scheme in _DECODERS:
-        _DECODERS[scheme](secret)
+    return secret
 
 
 def standard_webhooks_key(secret: bytes) -> StandardKey:
@@ -144,12 +142,3 @@ def _base64(text: bytes, fault: str) -> bytes:
 
 def _bad(text: str) -> SignatureError:
     return SignatureError("bad_secret", text)
-
-
-_DECODERS: Mapping[str, Callable[[bytes], object]] = {
-    "standard-webhooks": standard_webhooks_key,
-    "discord": ed25519_key,
-    "ed25519": ed25519_key,
-    "jwt": key_set,
-}
-"""The schemes whose secret is more than text; the others take any as their HMAC key."""

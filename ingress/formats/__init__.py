@@ -1,0 +1,1 @@
+"""How senders write things down: JSON, forms, times, and paths into them."""

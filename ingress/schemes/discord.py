@@ -1,0 +1,55 @@
+"""`discord`: `X-Signature-Ed25519: <hex>`, Ed25519 over `timestamp` and body.
+
+It asks before it sends events: PING of interactions
+(https://docs.discord.com/developers/interactions/overview) and of webhook events
+(https://docs.discord.com/developers/events/webhook-events). It expects that a ping with a wrong
+signature is refused: an answer is for a request whose signature held.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingress.schemes.keys import ed25519_key
+from ingress.schemes.preset import Preset
+from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.template import Layout, by_ed25519, by_layout
+
+LAYOUT = Layout(
+    header="X-Signature-Ed25519",
+    signed=("", "timestamp", "", "body", ""),
+    timestamp_header="X-Signature-Timestamp",
+)
+"""https://docs.discord.com/developers/interactions/overview#setting-up-an-endpoint
+
+Discord demands no bound on the timestamp's age; the other vendors' five minutes serve here too.
+"""
+
+PRESET = Preset(
+    event_type="event.type || ['interaction', type]",
+    subject="channel_id || event.data.guild.id || event.data.user.id || guild_id",
+    occurred_at="event.timestamp",
+    dedup_key="id",
+    attributes={
+        "application_id": "application_id",
+        "command": "data.name || data.custom_id",
+        "guild_id": "guild_id || event.data.guild.id",
+        "user_id": "member.user.id || user.id || event.data.user.id",
+    },
+)
+"""https://docs.discord.com/developers/interactions/receiving-and-responding (an interaction has an
+id) and https://docs.discord.com/developers/events/webhook-events (an event has none)."""
+
+
+def handshake(document: dict[str, Any]) -> Answer | None:
+    kind = document.get("type")
+    if isinstance(kind, bool) or "event" in document:
+        return None
+    if kind == 0:  # of webhook events; their events, of type 1, have an `event`
+        return Answer(204, b"")
+    return Answer(200, b'{"type":1}') if kind == 1 else None
+
+
+SCHEME = Scheme(
+    PRESET, by_layout(LAYOUT, by_ed25519), decode_secret=ed25519_key, handshake=handshake
+)

@@ -1,0 +1,36 @@
+"""`github`: `X-Hub-Signature-256: sha256=<hex>`, HMAC-SHA256 over the body."""
+
+from __future__ import annotations
+
+from ingress.schemes.preset import Preset
+from ingress.schemes.scheme import Scheme
+from ingress.schemes.template import Layout, by_layout
+
+LAYOUT = Layout(header="X-Hub-Signature-256", prefix="sha256=")
+"""https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+
+It signs no time, so an old delivery verifies for ever: dedup is what stops its replay. So it is
+with every layout here without a timestamp.
+"""
+
+PRESET = Preset(
+    event_type="action",
+    subject="repository.full_name",
+    occurred_at="head_commit.timestamp",
+    dedup_key=None,
+    attributes={
+        "action": "action",
+        "number": "pull_request.number || issue.number || discussion.number || number",
+        "organization": "organization.login",
+        "ref": "ref",
+        "repository": "repository.full_name",
+        "sender": "sender.login",
+    },
+    type_header="X-GitHub-Event",
+    delivery_header="X-GitHub-Delivery",
+    may_be_empty=True,
+)
+"""https://docs.github.com/en/webhooks/webhook-events-and-payloads: no body has an event id."""
+
+
+SCHEME = Scheme(PRESET, by_layout(LAYOUT))

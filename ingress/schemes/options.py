@@ -1,0 +1,38 @@
+"""Options of signing schemes, as a source's settings carry them: values without any crypto."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from streams.errors import SignatureError
+
+
+class SchemeOptions(BaseModel):
+    """Base of every scheme's options: what a scheme does not know, it refuses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+Chosen = TypeVar("Chosen", bound=SchemeOptions)
+
+
+def parse(model: type[Chosen], options: Mapping[str, Any]) -> Chosen:
+    """Options checked against their model.
+
+    Raises:
+        SignatureError: one is unknown or wrong; the message names it and not its value, which
+            may be a secret put in the wrong place.
+    """
+    try:
+        return model(**{str(name): value for name, value in options.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields) or "no options"
+            said = f"there is none; this scheme takes {known}"
+        raise SignatureError("bad_options", f"options.{name}: {said}") from None

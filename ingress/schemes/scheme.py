@@ -1,0 +1,36 @@
+"""A signing scheme: all that is particular to one kind of sender, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ingress.schemes.keys import any_secret
+from ingress.schemes.options import SchemeOptions
+from ingress.schemes.preset import Preset
+from ingress.schemes.request import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to answer, instead of storing an event: a status and a JSON body, or none."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How its sender signs, what it puts where, and what it asks before it sends events.
+
+    `verifier` makes a verifier of parsed `options`. `decode_secret` raises `SignatureError` for a
+    secret that the scheme cannot verify with. `handshake` is the answer to a signed JSON object, or
+    None where that is an event.
+    """
+
+    preset: Preset
+    verifier: Callable[[Any], Verifier]
+    options: type[SchemeOptions] = SchemeOptions
+    decode_secret: Callable[[bytes], object] = any_secret
+    handshake: Callable[[dict[str, Any]], Answer | None] | None = None

@@ -1,0 +1,50 @@
+"""`zendesk`: `X-Zendesk-Webhook-Signature: <base64>`, HMAC-SHA256 over `timestamp` and body."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ingress.schemes.options import SchemeOptions
+from ingress.schemes.preset import Preset
+from ingress.schemes.scheme import Scheme
+from ingress.schemes.template import Layout, by_layout
+
+
+class ZendeskOptions(SchemeOptions):
+    """`tolerance_seconds`: how far the signature's time may be from now, both ways."""
+
+    tolerance_seconds: float = Field(default=300, gt=0)
+
+
+LAYOUT = Layout(
+    header="X-Zendesk-Webhook-Signature",
+    encoding="base64",
+    signed=("", "timestamp", "", "body", ""),
+    timestamp_header="X-Zendesk-Webhook-Signature-Timestamp",
+)
+"""https://developer.zendesk.com/documentation/webhooks/verifying/
+
+The secret is used as the text that Zendesk shows, not decoded; the body may be empty.
+"""
+
+PRESET = Preset(
+    event_type="type",
+    subject="detail.id",
+    occurred_at="time",
+    dedup_key="id || [type, detail.id, detail.updated_at]",
+    attributes={
+        "account_id": "account_id",
+        "priority": "detail.priority",
+        "requester_id": "detail.requester_id",
+        "resource": "subject",
+        "status": "detail.status",
+        "updated_at": "detail.updated_at",
+    },
+    type_prefix="zen:event-type:",
+    delivery_header="X-Zendesk-Webhook-Invocation-Id",
+    may_be_empty=True,
+)
+"""https://developer.zendesk.com/api-reference/webhooks/event-types/webhook-event-types/"""
+
+
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), options=ZendeskOptions)
