@@ -8,8 +8,8 @@ from collections.abc import Callable
 from harness import Result
 from webhook_requests import SECRET, made
 
-from ingress.receive.normalize import Normalizer
 from ingress.schemes import SignedRequest, verifier
+from ingress.schemes.normalize import Normalizer
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef

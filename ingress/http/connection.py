@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
-from ingress.http.problems import BAD_REQUEST, HEADERS_TOO_LARGE, INTERNAL, URI_TOO_LONG, Problem
+from ingress.receive.problems import BAD_REQUEST, HEADERS_TOO_LARGE, INTERNAL, URI_TOO_LONG, Problem
 
 log = structlog.get_logger(__name__)
 

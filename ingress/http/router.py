@@ -12,8 +12,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 
-from ingress.http.body import ask_for_body
-from ingress.http.problems import (
+from ingress.receive.body import ask_for_body
+from ingress.receive.problems import (
     INTERNAL,
     NOT_ALLOWED_HERE,
     NOT_FOUND,

@@ -11,9 +11,9 @@ from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, Facts, routed
 from ingress.receive.intake import Intake
 from ingress.receive.key_maker import KeyMaker
-from ingress.receive.normalize import Normalized, Normalizer
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
+from ingress.schemes.normalize import Normalized, Normalizer
 from streams.serde.records import Quarantined
 from streams.tenants.admission import Admitted, NewEvent
 from streams.tenants.settings import SourceSettings

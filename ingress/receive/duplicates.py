@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from streams.runtime.clock import boot_seconds
+from streams.process.boot_clock import boot_seconds
 
 LONGEST_SECONDS = 600.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingress.receive.normalize import Normalized
+from ingress.schemes.normalize import Normalized
 from streams.serde import ids
 from streams.topology.model import Topology
 

@@ -17,7 +17,8 @@ from ingress.receive.window import Window
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
-from streams.vault.data_key import CHUNK_BYTES, DataKey
+from streams.serde.sizes import CHUNK_BYTES
+from streams.vault.data_key import DataKey
 
 PAYLOADS = "payloads"
 RECEIVED = "events.received"

@@ -15,9 +15,9 @@ from prometheus_client import Counter
 from ingress.receive.duplicates import Duplicates, Receipt
 from ingress.receive.event import Facts
 from ingress.receive.intake import Intake
-from ingress.receive.normalize import visible
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
+from ingress.schemes.normalize import visible
 from ingress.tenants.sources import Source
 from streams.errors import Misfit
 from streams.serde import ids

@@ -20,14 +20,14 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from ingress.http import headers as heads
-from ingress.http.body import BODY_SECONDS, MemoryBudget, read_body
-from ingress.http.headers import Headers
-from ingress.http.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.rates.tarpit import Tarpit
+from ingress.receive import headers as heads
+from ingress.receive.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
+from ingress.receive.headers import Headers
 from ingress.receive.intake import Intake
+from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.unrouted import Unrouted
 from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier

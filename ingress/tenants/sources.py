@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ingress.receive.normalize import Normalizer
 from ingress.schemes import Verifier, verifier
+from ingress.schemes.normalize import Normalizer
 from ingress.tenants.references import NamedSecret, References
 from streams.errors import ConfigError, PoisonRecord, SignatureError, VaultError
 from streams.serde import keys

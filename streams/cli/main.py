@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GROUPS = {
     "broker": "streams.broker.commands:app",
-    "topology": "streams.topology.commands:app",
+    "topology": "streams.cli.topology:app",
     "jobs": "streams.cli.jobs:jobs",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",

@@ -23,12 +23,11 @@ from streams.runtime.processor import Context
 from streams.serde.ids import new_id
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Job, Lease
+from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.topology.model import LeasePolicy, Topology
 
 log = structlog.get_logger(__name__)
 
-MAX_LEASE_BYTES = 900 * 1024
-"""A lease, with the input and all finished steps, has to fit a message of 1 MB."""
 
 _OVERHEAD_BYTES = 1024
 """What a record and its batch take beside the value, generously."""

@@ -12,7 +12,7 @@ from enum import Enum, auto
 import structlog
 from confluent_kafka import KafkaError
 
-from streams.runtime.clock import boot_seconds
+from streams.process.boot_clock import boot_seconds
 
 log = structlog.get_logger(__name__)
 

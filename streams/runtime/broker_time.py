@@ -22,8 +22,8 @@ import structlog
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from streams.errors import ClockStepped, ConfigError, TidegateError
+from streams.process.boot_clock import boot_seconds
 from streams.runtime import metrics
-from streams.runtime.clock import boot_seconds
 from streams.runtime.clock_memory import ClockMemory, clock_memory
 from streams.runtime.time_estimate import Estimate, Reading
 from streams.settings import Settings

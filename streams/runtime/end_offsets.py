@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.kafka.failures import Outage
 from streams.kafka.offsets import Place, latest, offset_in, request_offsets
-from streams.runtime.clock import boot_seconds
+from streams.process.boot_clock import boot_seconds
 
 _PATIENCE_SECONDS = 5.0
 

@@ -6,10 +6,9 @@ from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.headers import traceparent
 from streams.serde.records import DeadLetter
+from streams.serde.sizes import KEY_CAP, VALUE_CAP
 
 TOPIC = "dlq"
-VALUE_CAP = 900 * 1024
-KEY_CAP = 64 * 1024
 HEADERS_CAP = 8 * 1024
 _DETAIL_CAP = 2 * 1024
 """What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""

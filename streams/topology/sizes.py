@@ -10,6 +10,14 @@ import math
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from streams.serde.sizes import (
+    CHUNK_BYTES,
+    KEY_CAP,
+    MAX_LEASE_BYTES,
+    MAX_VALUE_BYTES,
+    NONCE_BYTES,
+    VALUE_CAP,
+)
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
 LEAST_KIB = math.ceil(PRODUCER_BATCH_BYTES / 1024)
@@ -31,23 +39,15 @@ def too_small(topic: str, message_bytes: int) -> str | None:
 
 
 def largest() -> Iterator[tuple[str, int, str]]:
-    """Topics (a glob), and the bytes and name of the largest record that is sent there.
-
-    The limits are imported here, and only to explain: a process of one stage loads no other.
-    """
-    from streams.dispatcher.leasing import MAX_LEASE_BYTES
-    from streams.runtime.poison import KEY_CAP, VALUE_CAP
-    from streams.vault.data_key import CHUNK_BYTES
-    from streams.vault.key_encryption import NONCE_BYTES
-    from streams.worker.handler.values import MAX_BYTES
+    """Topics (a glob), and the bytes and name of the largest record that is sent there."""
 
     yield "payloads", NONCE_BYTES + CHUNK_BYTES, "a sealed chunk of a body"
     yield "jobs.work.*", MAX_LEASE_BYTES, "a lease with its input and steps"
-    yield "jobs.commands", MAX_BYTES, "a step's value"
-    yield "jobs.replies", MAX_BYTES, "a stored result"
-    yield "jobs.progress", MAX_BYTES, "a job's progress"
-    yield "jobs", 2 * MAX_BYTES, "a job with its input and result"
-    yield "dispatcher.jobs.changelog", 2 * MAX_BYTES, "a job with its input and result"
-    yield "dispatcher.checkpoints.changelog", MAX_BYTES, "a step's value"
-    yield "ledger", MAX_BYTES, "an effect's result"
+    yield "jobs.commands", MAX_VALUE_BYTES, "a step's value"
+    yield "jobs.replies", MAX_VALUE_BYTES, "a stored result"
+    yield "jobs.progress", MAX_VALUE_BYTES, "a job's progress"
+    yield "jobs", 2 * MAX_VALUE_BYTES, "a job with its input and result"
+    yield "dispatcher.jobs.changelog", 2 * MAX_VALUE_BYTES, "a job with its input and result"
+    yield "dispatcher.checkpoints.changelog", MAX_VALUE_BYTES, "a step's value"
+    yield "ledger", MAX_VALUE_BYTES, "an effect's result"
     yield "dlq", KEY_CAP + VALUE_CAP, "a dead letter with its record's key and value"

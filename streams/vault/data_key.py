@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from streams.errors import PoisonRecord, VaultError
 from streams.serde.records import TenantRecord
-from streams.vault.key_encryption import KEY_BYTES, NONCE_BYTES, Vault
+from streams.serde.sizes import NONCE_BYTES
+from streams.vault.key_encryption import KEY_BYTES, Vault
 
-CHUNK_BYTES = 512 * 1024
 PERIOD_SECONDS = 7 * 86_400
 """How long a key seals new bodies. In a month of 4,000 events a second one key would pass the
 2^32 messages that random nonces allow (NIST SP 800-38D, 8.3)."""

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from streams.errors import ConfigError, VaultError
+from streams.serde.sizes import NONCE_BYTES
 from streams.settings import Settings
 
 KEY_BYTES = 32
-NONCE_BYTES = 12
 
 
 class KeyEncryption(Protocol):

@@ -12,8 +12,8 @@ import structlog
 from uuid_utils import uuid7
 
 from streams.errors import LeaseLost
+from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import in_daemon_thread
-from streams.runtime.clock import boot_seconds
 from streams.serde.records import Ended
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring

@@ -18,7 +18,7 @@ from streams.errors import ConfigError
 from streams.serde import ids
 from streams.serde.codec import DEAD_LETTER, ENVELOPE, QUARANTINED, REJECTION
 from streams.serde.keys import tenant_key
-from streams.vault.data_key import CHUNK_BYTES
+from streams.serde.sizes import CHUNK_BYTES
 
 pytestmark = pytest.mark.broker
 

@@ -34,8 +34,9 @@ from streams.serde.records import (
     Quarantined,
     Rejection,
 )
+from streams.serde.sizes import CHUNK_BYTES
 from streams.topology.model import Route
-from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
 

@@ -32,9 +32,10 @@ from streams.cli.api_client import CallFailed
 from streams.serde import keys
 from streams.serde.codec import TENANT
 from streams.serde.records import EventInfo, Job, PayloadRef, TenantRecord
+from streams.serde.sizes import CHUNK_BYTES
 from streams.settings import Settings
 from streams.tenants.source_keys import keys_of, open_secret
-from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
 

@@ -19,11 +19,11 @@ from confluent_kafka.admin import (
 from support.conditions import eventually
 from typer.testing import CliRunner, Result
 
+from streams.cli.topology import app
 from streams.errors import TidegateError
 from streams.settings import Settings
 from streams.topology.apply import apply, connect, execute, plan
 from streams.topology.cluster import read_cluster, topic_config
-from streams.topology.commands import app
 from streams.topology.load import load
 from streams.topology.plan import Consent, CreateTopic
 

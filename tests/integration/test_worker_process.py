@@ -44,7 +44,8 @@ from streams.serde.records import (
     Reply,
     TenantRecord,
 )
-from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.serde.sizes import CHUNK_BYTES
+from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 
 pytestmark = pytest.mark.broker

@@ -9,9 +9,9 @@ import pytest
 from support.counting import counting_stage, counting_topology
 
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.poison import KEY_CAP, VALUE_CAP
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
+from streams.serde.sizes import KEY_CAP, VALUE_CAP
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ingress.receive.duplicates import Duplicates
-from streams.runtime.clock import SystemClock, boot_seconds
+from streams.process.boot_clock import boot_seconds
+from streams.runtime.clock import SystemClock
 
 ROOT = Path(__file__).parents[2]
 WALL_CLOCKS = {
@@ -19,7 +20,7 @@ WALL_CLOCKS = {
 READ_IN = {
     "ingress/receive/admission.py": "when a body was released or a batch came: shown",
     "ingress/tenants/directory.py": "the date of a dead letter: shown",
-    "ingress/http/headers.py": "when a delivery came: shown; its event's time is the broker's",
+    "ingress/receive/headers.py": "when a delivery came: shown; its event's time is the broker's",
     "ingress/receive/receiver.py": "how old a signature or a secret may be: 401, never a loss",
     "ingress/receive/rejections.py": "when deliveries were refused: shown",
     "ingress/schemes/__init__.py": "how old a signature may be: 401, never a loss",

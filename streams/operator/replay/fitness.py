@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.errors import DecodeError
-from streams.runtime.poison import KEY_CAP, VALUE_CAP
 from streams.serde.codec import COMMAND
 from streams.serde.records import (
     Claim,
@@ -17,6 +16,7 @@ from streams.serde.records import (
     Reroute,
     Settle,
 )
+from streams.serde.sizes import KEY_CAP, VALUE_CAP
 from streams.topology.model import Topology
 
 _OF_A_MOMENT = (Heartbeat, Claim, Declined)

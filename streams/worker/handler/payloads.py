@@ -8,7 +8,8 @@ from functools import partial
 from streams.errors import Erased, PermanentError, TransientError, VaultError
 from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.records import Lease
-from streams.vault.data_key import CHUNK_BYTES, DataKey
+from streams.serde.sizes import CHUNK_BYTES
+from streams.vault.data_key import DataKey
 from streams.vault.keyring import DataKeyring
 from streams.worker.transport.contract import Transport
 

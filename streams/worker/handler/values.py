@@ -9,9 +9,7 @@ from typing import Any
 import orjson
 
 from streams.errors import PermanentError
-
-MAX_BYTES = 256 * 1024
-"""Of one step's value, one effect's or handler's result, one progress: each is one record."""
+from streams.serde.sizes import MAX_VALUE_BYTES
 
 
 def to_json(value: object, what: str) -> str:
@@ -26,9 +24,9 @@ def to_json(value: object, what: str) -> str:
         raise PermanentError(
             f"{what} is not JSON ({error}): return plain dicts, lists, strings and numbers"
         ) from error
-    if len(text) > MAX_BYTES:
+    if len(text) > MAX_VALUE_BYTES:
         raise PermanentError(
-            f"{what} has {len(text):,} bytes of JSON, more than {MAX_BYTES:,}: "
+            f"{what} has {len(text):,} bytes of JSON, more than {MAX_VALUE_BYTES:,}: "
             "store it elsewhere and return where it lies"
         )
     return text.decode()

@@ -11,7 +11,7 @@ import pytest
 import typer
 from prometheus_client import REGISTRY
 
-from ingress.http import problems
+from ingress.receive import problems
 from ingress.schemes import SCHEMES
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics

@@ -12,7 +12,7 @@ from support.edge import Edge, running
 from support.webhooks import MemoryLog, signed, source
 
 from streams.serde.codec import ENVELOPE
-from streams.vault.data_key import CHUNK_BYTES
+from streams.serde.sizes import CHUNK_BYTES
 
 MIB = 1024 * 1024
 

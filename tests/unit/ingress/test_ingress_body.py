@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingress.http.body import SMALL_BYTES, MemoryBudget
-from ingress.http.problems import BUSY, Refused
+from ingress.receive.body import SMALL_BYTES, MemoryBudget
+from ingress.receive.problems import BUSY, Refused
 
 MIB = 1024 * 1024
 

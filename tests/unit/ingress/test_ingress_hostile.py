@@ -20,8 +20,8 @@ from support.edge import Edge, running
 from support.webhooks import SilentLog, signed
 
 from ingress.http import connection
-from ingress.http.body import BODY_SECONDS
 from ingress.http.server import KEEPALIVE_SECONDS, LINGERING_SECONDS
+from ingress.receive.body import BODY_SECONDS
 from streams.serde.codec import REJECTION
 
 BODY = b'{"id":"e1"}'

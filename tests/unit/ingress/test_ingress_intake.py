@@ -12,13 +12,13 @@ from support.webhooks import VAULT, MemoryLog
 from ingress.receive.event import Event
 from ingress.receive.intake import Intake
 from ingress.receive.key_maker import KeyMaker
-from ingress.receive.normalize import Normalized
 from ingress.receive.window import Window
+from ingress.schemes.normalize import Normalized
 from streams.errors import Erased, KafkaUnavailable
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.vault.data_key import CHUNK_BYTES
+from streams.serde.sizes import CHUNK_BYTES
 from streams.vault.key_encryption import Vault
 from streams.vault.keyring import DataKeyring
 

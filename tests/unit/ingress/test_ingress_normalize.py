@@ -8,7 +8,7 @@ import orjson
 import pytest
 from support.webhooks import ticket
 
-from ingress.receive.normalize import Normalizer, visible
+from ingress.schemes.normalize import Normalizer, visible
 from streams.errors import ConfigError, MalformedBody, Misfit
 
 ZENDESK = Normalizer("zendesk", {})

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from ingress.receive.normalize import Normalized, Normalizer
 from ingress.schemes import SCHEMES, Verified
+from ingress.schemes.normalize import Normalized, Normalizer
 from streams.errors import MalformedBody
 
 SAMPLES = Path(__file__).parents[4] / "shared/samples/github"

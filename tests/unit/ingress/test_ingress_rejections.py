@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.edge import running
 from support.webhooks import MemoryLog, signed, source, zendesk_signed
 
-from ingress.http.problems import BAD_REQUEST
+from ingress.receive.problems import BAD_REQUEST
 from ingress.receive.rejections import Rejections
 from streams.serde import ids
 from streams.serde.codec import REJECTION

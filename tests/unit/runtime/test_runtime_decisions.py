@@ -18,9 +18,9 @@ from streams.kafka.failures import (
     classify_read,
 )
 from streams.kafka.offsets import offset_in
+from streams.process.boot_clock import boot_seconds
 from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
-from streams.runtime.clock import boot_seconds
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.poison import dead_letter

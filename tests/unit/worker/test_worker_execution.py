@@ -21,8 +21,9 @@ from streams.serde.codec import PROGRESS, TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import Claim, Ended, EventInfo, PayloadRef, TenantRecord
+from streams.serde.sizes import CHUNK_BYTES
 from streams.topology.model import LeasePolicy
-from streams.vault.data_key import CHUNK_BYTES, DataKey, new_key_record
+from streams.vault.data_key import DataKey, new_key_record
 from streams.worker.handler import execution
 from streams.worker.run import run_to_its_end
 

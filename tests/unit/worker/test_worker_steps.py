@@ -12,7 +12,7 @@ from support.leasing import bench
 from streams import App, Context
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Ended
-from streams.worker.handler.values import MAX_BYTES
+from streams.serde.sizes import MAX_VALUE_BYTES
 
 
 async def ended_of(handler: Any, **lease: Any) -> tuple[Ended, list[Checkpoint]]:
@@ -78,7 +78,7 @@ async def test_one_name_twice_at_once_runs_once() -> None:
 
 @pytest.mark.parametrize(
     ("value", "named"),
-    [({1}, "set"), ("x" * MAX_BYTES, "262,146 bytes"), (b"raw", "bytes")],
+    [({1}, "set"), ("x" * MAX_VALUE_BYTES, "262,146 bytes"), (b"raw", "bytes")],
 )
 async def test_a_value_that_cannot_be_kept_names_its_step(value: Any, named: str) -> None:
     async def handler(ctx: Context) -> None:

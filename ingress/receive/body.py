@@ -8,7 +8,7 @@ from typing import Self
 
 from aiohttp import web
 
-from ingress.http.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
+from ingress.receive.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Refused
 
 BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024

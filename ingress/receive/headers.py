@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from ingress.http.problems import BAD_REQUEST, UNSUPPORTED, Refused
 from ingress.receive.event import Facts
-from ingress.receive.normalize import visible
+from ingress.receive.problems import BAD_REQUEST, UNSUPPORTED, Refused
 from ingress.receive.tracing import continued_trace
+from ingress.schemes.normalize import visible
 
 Headers = CIMultiDictProxy[str]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from streams.cli import topology as commands
+from streams.cli.topology import app
 from streams.errors import KafkaUnavailable
-from streams.topology import commands
-from streams.topology.commands import app
 from streams.topology.load import load
 
 INVALID = "windo_days: 3\nlimits: [{name: a, scope: global, concurrency: 0}]\n"
