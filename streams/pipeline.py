@@ -7,13 +7,10 @@ stages apart instead and scale each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from streams import dispatcher, scheduler
-from streams.dedup import processor as dedup
 from streams.errors import ConfigError
 from streams.runtime.layouts import FUSED
 from streams.runtime.processor import FusedStage, Stage
+from streams.stages import STAGES
 from streams.topology.model import Topology
 
 
@@ -23,17 +20,16 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
     Raises:
         ConfigError: the topology fuses nothing, or a stage that is not made here.
     """
-    made: dict[str, Callable[[], Stage]] = {
-        "dedup": lambda: dedup.stage(topology),
-        "scheduler": lambda: scheduler.stage(topology),
-        "dispatcher": lambda: dispatcher.stage(topology, cluster_key),
-    }
     if not topology.fused:
         raise ConfigError(
             "the topology fuses no stages: name them under `fused`, as the built-in one does, or "
             "run `tidegate dedup`, `scheduler` and `dispatcher`"
         )
+    streams = [
+        each.name for each in STAGES.values() if each.kind == "stream" and each.name != FUSED
+    ]
     for name in topology.fused:
-        if name not in made:
-            raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(made)}")
-    return FusedStage(FUSED, tuple(made[name]() for name in topology.fused))
+        if name not in streams:
+            raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(streams)}")
+    parts = (STAGES[name].make(topology, cluster_key) for name in topology.fused)
+    return FusedStage(FUSED, tuple(part for part in parts if isinstance(part, Stage)))

@@ -1,4 +1,4 @@
-"""`tidegate`: the root of the command line, and the wiring of each stage.
+"""`tidegate`: the root of the command line. `streams.stages` has the stages that it runs.
 
 Nothing heavy is imported before it is asked for: a stage's process loads that stage alone.
 Exit codes: 0 done, 1 an error of the tree in `streams.errors`, 2 a wrong flag, setting or file,
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streams.errors import ConfigError, TidegateError
+from streams.stages import STAGES, StageProcess, load
 
 if TYPE_CHECKING:
     from streams.settings import Settings
@@ -68,25 +68,20 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     asked = next((word for word in arguments if not word.startswith("-")), None)
     for name, target in _COMMANDS.items():
         if _wanted(name, asked):
-            app.command(name)(_load(target))
+            app.command(name)(load(target))
     for name, target in _GROUPS.items():
         if _wanted(name, asked):
-            app.add_typer(_load(target), name=name)
-    for name, (help_, kind, run) in _STAGES.items():
-        app.command(name, help=help_)(kind(name, run))
-    app.command("worker")(_worker)
+            app.add_typer(load(target), name=name)
+    for stage in STAGES.values():
+        command = _worker if stage.kind == "worker" else _KINDS[stage.kind](stage)
+        app.command(stage.name, help=stage.help)(command)
     return app
 
 
 def _wanted(name: str, asked: str | None) -> bool:
     """Whether `name` must be loaded; all must, to list them or to suggest a near one."""
-    known = asked in {*_COMMANDS, *_GROUPS, *_STAGES, "worker"}
+    known = asked in {*_COMMANDS, *_GROUPS, *STAGES}
     return name == asked or not known
-
-
-def _load(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def _fail(error: TidegateError, code: int) -> None:
@@ -118,14 +113,14 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     end_with_parent()
     from streams.settings import load_settings
     from streams.telemetry import configure_logging
-    from streams.topology.load import load
+    from streams.topology.load import load as load_topology
 
     settings = load_settings(**flags)
     configure_logging(settings, stage=stage, instance=settings.instance)
-    return settings, load(settings.topology)
+    return settings, load_topology(settings.topology)
 
 
-def _http_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+def _http_command(stage: StageProcess) -> Callable[..., None]:
     def command(
         bootstrap: Bootstrap = None,
         topology: TopologyFile = None,
@@ -135,15 +130,15 @@ def _http_command(name: str, run: Callable[[Settings, Topology], None]) -> Calla
         port: Port = None,
         log_format: LogFormat = None,
     ) -> None:
-        run(*_prepare(
-            name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
-            host=host, port=port, log_format=log_format,
+        stage.run(*_prepare(
+            stage.name, bootstrap=bootstrap, topology=topology, data_dir=data_dir,
+            instance=instance, host=host, port=port, log_format=log_format,
         ))  # fmt: skip
 
     return command
 
 
-def _stream_command(name: str, run: Callable[[Settings, Topology], None]) -> Callable[..., None]:
+def _stream_command(stage: StageProcess) -> Callable[..., None]:
     def command(
         bootstrap: Bootstrap = None,
         topology: TopologyFile = None,
@@ -153,9 +148,9 @@ def _stream_command(name: str, run: Callable[[Settings, Topology], None]) -> Cal
         probe_port: ProbePort = None,
         log_format: LogFormat = None,
     ) -> None:
-        run(*_prepare(
-            name, bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
-            host=host, probe_port=probe_port, log_format=log_format,
+        stage.run(*_prepare(
+            stage.name, bootstrap=bootstrap, topology=topology, data_dir=data_dir,
+            instance=instance, host=host, probe_port=probe_port, log_format=log_format,
         ))  # fmt: skip
 
     return command
@@ -175,10 +170,6 @@ def _worker(
     probe_port: ProbePort = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run an application's handlers.
-
-    Needs TIDEGATE_VAULT_KEY_FILE and TIDEGATE_CLUSTER_KEY_FILE.
-    """
     settings, wiring = _prepare(
         "worker", bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
         host=host, probe_port=probe_port, log_format=log_format, slots=slots,
@@ -189,76 +180,7 @@ def _worker(
     run(load_app(app), settings, wiring, pool=pool)
 
 
-def _ingress(settings: Settings, topology: Topology) -> None:
-    from ingress.http.server import run
-
-    run(settings, topology)
-
-
-def _dedup(settings: Settings, topology: Topology) -> None:
-    from streams.dedup.processor import stage
-    from streams.runtime.runner import run_stage
-
-    run_stage(stage(topology), topology, settings)
-
-
-def _scheduler(settings: Settings, topology: Topology) -> None:
-    from streams.runtime.runner import run_stage
-    from streams.scheduler import stage
-
-    run_stage(stage(topology), topology, settings)
-
-
-def _dispatcher(settings: Settings, topology: Topology) -> None:
-    from streams.dispatcher import stage
-    from streams.runtime.runner import run_stage
-    from streams.vault.key_encryption import read_key
-
-    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
-    run_stage(stage(topology, key), topology, settings)
-
-
-def _pipeline(settings: Settings, topology: Topology) -> None:
-    from streams.pipeline import stage
-    from streams.runtime.runner import run_stage
-    from streams.vault.key_encryption import read_key
-
-    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
-    run_stage(stage(topology, key), topology, settings)
-
-
-def _operator(settings: Settings, topology: Topology) -> None:
-    from ingress.receive.admission import DirectAdmission
-    from streams.operator.run import run
-
-    run(settings, topology, DirectAdmission)
-
-
-_Run = Callable[["Settings", "Topology"], None]
-_STAGES: dict[str, tuple[str, Callable[[str, _Run], Callable[..., None]], _Run]] = {
-    "ingress": (
-        "Receive signed webhooks over HTTP.\n\nNeeds TIDEGATE_VAULT_KEY_FILE.",
-        _http_command,
-        _ingress,
-    ),
-    "dedup": ("Drop redeliveries within the window.", _stream_command, _dedup),
-    "scheduler": ("Fire what is due, once and never early.", _stream_command, _scheduler),
-    "dispatcher": (
-        "Own jobs, leases and the ledger of effects.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
-        _stream_command,
-        _dispatcher,
-    ),
-    "pipeline": (
-        "Run dedup, scheduler and dispatcher as one.\n\nNeeds TIDEGATE_CLUSTER_KEY_FILE.",
-        _stream_command,
-        _pipeline,
-    ),
-    "operator": (
-        "Serve the operator's API.\n\nNeeds TIDEGATE_ADMIN_TOKEN and TIDEGATE_VAULT_KEY_FILE.",
-        _http_command,
-        _operator,
-    ),
-}
+_KINDS = {"http": _http_command, "stream": _stream_command}
 
 if __name__ == "__main__":
     main()

@@ -8,23 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ingress.http.public_port import PUBLIC_FD, PUBLIC_REST
+from ingress.http.public_port import PUBLIC_FD
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
-from streams.runtime.layouts import FUSED, LayoutName
+from streams.runtime.layouts import LayoutName
 from streams.settings import Settings
-
-_WAVES = (
-    ("ingress",),
-    ("worker",),
-    ("dedup", "scheduler", "dispatcher", FUSED),
-    ("operator",),
-)
-"""Order of stopping: nothing new comes in, what runs ends, what that wrote is worked off."""
-
-_HTTP_STAGES = {"ingress", "operator"}
-_OWN = {"operator": ("TIDEGATE_ADMIN_TOKEN",), "ingress": (PUBLIC_FD, PUBLIC_REST)}
-"""Variables that only the processes of one stage get."""
+from streams.stages import STAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,8 @@ def waves(
     `env` is the environment of each; the admin token goes to the operator alone.
     """
     return [
-        [process_spec(m, settings, app, env) for m in placed if m.stage in wave] for wave in _WAVES
+        [process_spec(m, settings, app, env) for m in placed if STAGES[m.stage].wave == wave]
+        for wave in sorted({stage.wave for stage in STAGES.values()})
     ]
 
 
@@ -120,7 +110,8 @@ def process_spec(
     member: Member, settings: Settings, app: str, env: Mapping[str, str]
 ) -> ProcessSpec:
     """Command line and environment of one process; no secret stands in the command line."""
-    port_flag = "--port" if member.stage in _HTTP_STAGES else "--probe-port"
+    stage = STAGES[member.stage]
+    port_flag = "--port" if stage.kind == "http" else "--probe-port"
     flags = {
         "--bootstrap": settings.bootstrap,
         "--data-dir": str(settings.data_dir),
@@ -128,9 +119,9 @@ def process_spec(
         "--host": HOST,
         port_flag: str(member.port),
         **({"--topology": str(settings.topology)} if settings.topology else {}),
-        **({"--app": app} if member.stage == "worker" else {}),
+        **({"--app": app} if stage.kind == "worker" else {}),
     }
-    others = {name for stage, names in _OWN.items() if stage != member.stage for name in names}
+    others = {name for other in STAGES.values() if other is not stage for name in other.own}
     own = {name: value for name, value in env.items() if name not in others}
     descriptors = (int(own[PUBLIC_FD]),) if PUBLIC_FD in own else ()
     words = (word for flag in flags.items() for word in flag)

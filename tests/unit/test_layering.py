@@ -19,8 +19,9 @@ LAYERS = (
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.dispatcher",
      "streams.operator", "streams.scheduler", "streams.worker"},
-    {"ingress.receive", "streams", "streams.pipeline"},
-    {"ingress.http"},
+    {"ingress.receive", "streams"},
+    {"ingress.http", "streams.stages"},
+    {"streams.pipeline"},
     {"streams.dev"},
     {"streams.cli", "streams.demo"},
 )  # fmt: skip

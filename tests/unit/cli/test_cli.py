@@ -16,6 +16,7 @@ import pytest
 from streams.cli import main as cli
 from streams.errors import ConfigError, TidegateError
 from streams.serde.records import JobStatus
+from streams.stages import StageProcess
 
 HEAVY = {"aiohttp", "confluent_kafka", "rocksdict", "cryptography", "fastavro", "pydantic"}
 
@@ -35,10 +36,10 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Raising:
     """Make a stage raise, and run its command."""
 
     def run(error: BaseException) -> int:
-        def fail(settings: object, topology: object) -> None:
+        def fail(stage: object, settings: object, topology: object) -> None:
             raise error
 
-        monkeypatch.setitem(cli._STAGES, "dedup", ("", cli._stream_command, fail))
+        monkeypatch.setattr(StageProcess, "run", fail)
         monkeypatch.setattr(cli, "_prepare", lambda *_, **__: (None, None))
         monkeypatch.setattr(sys, "argv", ["tidegate", "dedup"])
         with pytest.raises(SystemExit) as ended:

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from streams.dev.pipeline import listen, listen_within
 from streams.errors import ConfigError
 from streams.running import read_state
 from streams.settings import load_settings
+from streams.stages import STAGES
 from streams.vault.key_encryption import read_key
 
 TOKEN = "not-for-everyone"
@@ -154,3 +156,11 @@ async def test_a_port_that_a_killed_pipelines_ingress_still_has_is_waited_for() 
 def test_state_is_one_json_object(tmp_path: Path) -> None:
     write_state(tmp_path, {"pid": os.getpid()})
     assert json.loads((tmp_path / "dev.json").read_text()) == {"pid": os.getpid()}
+
+
+def test_every_stage_has_its_number_in_the_layout_and_stops_in_a_wave() -> None:
+    """One that were missing would get no process, and nobody would be told."""
+    assert {field.name for field in fields(Layout)} == set(STAGES)
+    every = members(Layout(**dict.fromkeys(STAGES, 1)))
+    stopped = [spec.name for wave in waves(every, load_settings(), "app:app", {}) for spec in wave]
+    assert sorted(stopped) == sorted(member.name for member in every)

@@ -1,0 +1,110 @@
+"""Every stage as a process: what it is called, what starts it, and when `dev` stops it.
+
+The command line, `tidegate dev` and `tidegate pipeline` read this one table. Nothing is imported
+before it is asked for: a stage's process loads that stage alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from streams.runtime.processor import AnyStage
+    from streams.settings import Settings
+    from streams.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class StageProcess:
+    """`does` and `needs` are its help: one sentence, and the settings without which it refuses.
+
+    `target`, `module:function`, makes the stage of a topology (with `keyed`, of the cluster key as
+    well) where `kind` is `stream`, and else runs the process. A process of kind `http` has an API
+    beside its probes. `own` names variables that `dev` gives to no other process. `dev` stops the
+    stages of one `wave` together, lower waves first: nothing new comes in, what runs ends, what
+    that wrote is worked off.
+    """
+
+    name: str
+    does: str
+    kind: Literal["stream", "http", "worker"]
+    target: str
+    wave: int
+    needs: tuple[str, ...] = ()
+    keyed: bool = False
+    own: tuple[str, ...] = ()
+
+    @property
+    def help(self) -> str:
+        return f"{self.does}\n\nNeeds {' and '.join(self.needs)}." if self.needs else self.does
+
+    def make(self, topology: Topology, cluster_key: bytes) -> AnyStage:
+        """The stage of a topology; only of kind `stream`."""
+        made: AnyStage = load(self.target)(topology, *([cluster_key] if self.keyed else []))
+        return made
+
+    def run(self, settings: Settings, topology: Topology) -> None:
+        """Run the process until it is told to stop; of any kind but `worker`."""
+        if self.kind == "http":
+            load(self.target)(settings, topology)
+            return
+        from streams.runtime.runner import run_stage
+        from streams.vault.key_encryption import read_key
+
+        variable = "TIDEGATE_CLUSTER_KEY_FILE"
+        key = read_key(settings.cluster_key_file, variable) if self.keyed else b""
+        run_stage(self.make(topology, key), topology, settings)
+
+
+_VAULT, _CLUSTER = "TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_CLUSTER_KEY_FILE"
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        StageProcess(
+            "ingress", "Receive signed webhooks over HTTP.", "http", "ingress.http.server:run",
+            wave=0, needs=(_VAULT,), own=("TIDEGATE_PUBLIC_FD", "TIDEGATE_PUBLIC_REST"),
+        ),
+        StageProcess(
+            "dedup", "Drop redeliveries within the window.", "stream",
+            "streams.dedup.processor:stage", wave=2,
+        ),
+        StageProcess(
+            "scheduler", "Fire what is due, once and never early.", "stream",
+            "streams.scheduler:stage", wave=2,
+        ),
+        StageProcess(
+            "dispatcher", "Own jobs, leases and the ledger of effects.", "stream",
+            "streams.dispatcher:stage", wave=2, needs=(_CLUSTER,), keyed=True,
+        ),
+        StageProcess(
+            "pipeline", "Run dedup, scheduler and dispatcher as one.", "stream",
+            "streams.pipeline:stage", wave=2, needs=(_CLUSTER,), keyed=True,
+        ),
+        StageProcess(
+            "operator", "Serve the operator's API.", "http", "streams.stages:run_operator",
+            wave=3, needs=("TIDEGATE_ADMIN_TOKEN", _VAULT), own=("TIDEGATE_ADMIN_TOKEN",),
+        ),
+        StageProcess(
+            "worker", "Run an application's handlers.", "worker", "streams.worker.run:run",
+            wave=1, needs=(_VAULT, _CLUSTER),
+        ),
+    )
+}  # fmt: skip
+"""By name, in the order in which the command line lists them."""
+
+
+def run_operator(settings: Settings, topology: Topology) -> None:
+    """The operator, whose API lets events in as an ingress does."""
+    from ingress.receive.admission import DirectAdmission
+    from streams.operator.run import run
+
+    run(settings, topology, DirectAdmission)
+
+
+def load(target: str) -> Any:
+    """What `module:attribute` names."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
