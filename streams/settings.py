@@ -84,9 +84,15 @@ class Settings(BaseSettings):
     def client(self, **overrides: Any) -> dict[str, Any]:
         """librdkafka configuration: defaults of the caller, then what the operator passed.
 
-        Its own log lines are left out: what they tell comes as errors, told once in ours.
+        Its own log lines are left out: what they tell comes as errors, told once in ours. A lost
+        connection is tried again each second: the default of 10 s would add to every outage (G8).
         """
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **overrides, **self.kafka}
+        defaults = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        return {**defaults, **overrides, **self.kafka}
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:

@@ -195,8 +195,6 @@ def _producer(settings: Settings, deadline_seconds: float) -> AwaitedProducer:
         **{
             "message.timeout.ms": deadline_ms,
             "socket.timeout.ms": deadline_ms + 1_000,
-            "reconnect.backoff.max.ms": 1_000,
             "queue.buffering.max.kbytes": 256 * 1024,
-            "log_level": 2,
         },
     )

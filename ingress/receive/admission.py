@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 
 from multidict import CIMultiDict
 
@@ -14,6 +13,7 @@ from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
 from ingress.schemes.normalize import Normalized, Normalizer
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import Quarantined
 from streams.tenants.admission import Admitted, NewEvent
 from streams.tenants.settings import SourceSettings
@@ -35,7 +35,7 @@ class DirectAdmission:
         """See `Admission.submit`."""
         made = routed(
             self._topology, event.tenant_id, event.source, _normalized(event),
-            Facts("application/json", None, event.traceparent, _now()), event.payload,
+            Facts("application/json", None, event.traceparent, wall_ms()), event.payload,
             callback_url=event.callback_url,
         )  # fmt: skip
 
@@ -58,7 +58,7 @@ class DirectAdmission:
         normalized = Normalizer(settings.scheme, settings.mapping).normalize(
             headers, body, verified
         )
-        facts = Facts(record.content_type, record.request_id, record.traceparent, _now())
+        facts = Facts(record.content_type, record.request_id, record.traceparent, wall_ms())
         return routed(
             self._topology, record.tenant_id, record.source, normalized, facts, body,
             callback_url=settings.callback_url, event_id=record.event_id,
@@ -76,7 +76,3 @@ def _normalized(event: NewEvent) -> Normalized:
         delivery_id=None,
         attributes=event.attributes,
     )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -11,6 +10,7 @@ from ingress.receive.event import Facts
 from ingress.receive.problems import BAD_REQUEST, UNSUPPORTED, Refused
 from ingress.receive.tracing import continued_trace
 from ingress.schemes.normalize import visible
+from streams.process.wall_clock import wall_ms
 
 Headers = CIMultiDictProxy[str]
 
@@ -80,7 +80,7 @@ def facts(headers: Mapping[str, str]) -> Facts:
         content_type=_content_type(headers.get("Content-Type")),
         request_id=visible(headers.get("X-Request-Id")),
         traceparent=continued_trace(headers.get("traceparent")),
-        received_at=time.time_ns() // 1_000_000,
+        received_at=wall_ms(),
     )
 
 

@@ -7,7 +7,6 @@ can invent names, and all of theirs are one entry. A delivery waits for none of 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import structlog
 
 from ingress.receive.sender import Sender
 from streams.errors import KafkaUnavailable
+from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.codec import REJECTION
 from streams.serde.records import Rejection
@@ -57,12 +57,12 @@ class Rejections:
 
     def note(self, tenant_id: str, source: str, reason: str) -> None:
         """A delivery to this path was refused; `reason` is the name of a problem."""
-        now = time.time_ns() // 1_000_000
+        now = wall_ms()
         self._add((*self._known(tenant_id, source), reason), Tally(1, now, now))
 
     def note_unread(self, reason: str) -> None:
         """A request was refused of which not even the path could be read."""
-        now = time.time_ns() // 1_000_000
+        now = wall_ms()
         self._add((None, None, reason), Tally(1, now, now))
 
     async def run(self) -> None:

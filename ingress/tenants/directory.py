@@ -5,14 +5,13 @@ A record of `tenants` that cannot be used goes to `dlq`.
 
 from __future__ import annotations
 
-import time
-
 import structlog
 from confluent_kafka import KafkaException, Message, Producer
 
 from ingress.tenants.sources import Source, SourceTable
 from streams.errors import PoisonRecord
 from streams.kafka.clients import producer_config
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
 from streams.serde.keys import SEPARATOR, is_of_data_key
@@ -109,7 +108,7 @@ def _letter(message: Message, error: PoisonRecord) -> DeadLetter:
         reason=error.reason,
         detail=error.detail,
         stage="ingress",
-        at=int(time.time() * 1000),
+        at=wall_ms(),
         topic=TOPIC,
         partition=partition,
         offset=offset,

@@ -68,8 +68,8 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
         KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
     """
     reasons: list[str] = []
-    quiet = {"log_level": 0, "error_cb": lambda error: reasons.append(error.str())}
-    admin = AdminClient(settings.client(**quiet, **{"socket.timeout.ms": 3_000}))
+    heard = {"error_cb": lambda error: reasons.append(error.str()), "socket.timeout.ms": 3_000}
+    admin = AdminClient(settings.client(**heard))
     started, said = time.monotonic(), False
     while True:
         try:

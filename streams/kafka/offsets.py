@@ -26,8 +26,7 @@ def offsets_admin(settings: Settings) -> AdminClient:
     gone (`No leaders found`, `FENCED_LEADER_EPOCH`): only a refresh helps, by default after 5
     minutes.
     """
-    quiet = {"log_level": 0, "topic.metadata.refresh.interval.ms": 1_000}
-    return AdminClient(settings.client(**quiet))
+    return AdminClient(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
 
 
 def request_offsets(

@@ -1,1 +1,5 @@
-"""The operator's stage: a read model folded from the topics, and the API over it."""
+"""The operator: a read model folded from the topics, and the API over it."""
+
+from typing import Final
+
+STAGE: Final = "operator"

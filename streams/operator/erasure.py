@@ -14,9 +14,10 @@ from functools import partial
 import orjson
 import structlog
 
-from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.read_model import tenant_queries
 from streams.operator.read_model.projections import Row
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import TenantSettings
 
@@ -46,7 +47,7 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
         KafkaUnavailable: a record was not acknowledged: ask again.
     """
     async with state.tenant_writes:
-        erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, now_ms())
+        erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
         await _mark(state, tenant_id, erasure)
         await _forget_settings(state, tenant_id)
         gone = [key for key in await destroy_erased(state) if key[0] == tenant_id]
@@ -86,7 +87,7 @@ async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
 
 async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
     body = orjson.dumps(asdict(erasure)).decode()
-    record = TenantRecord(tenant_id, "erasure", "", True, body, updated_at=now_ms())
+    record = TenantRecord(tenant_id, "erasure", "", True, body, updated_at=wall_ms())
     await state.set_tenant(_mark_key(tenant_id), record)
 
     def stands(connection: sqlite3.Connection) -> bool:
@@ -103,5 +104,5 @@ def _mark_key(tenant_id: str) -> Row:
 async def _forget_settings(state: AppState, tenant_id: str) -> None:
     """Disable the tenant, and keep of its own settings nothing."""
     body = TenantSettings().model_dump_json()
-    record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=now_ms())
+    record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=wall_ms())
     await state.set_tenant((tenant_id, "tenant", ""), record)

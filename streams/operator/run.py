@@ -30,7 +30,6 @@ from streams.operator.http import waiting as api_waiting
 from streams.operator.http.app_state import PARTS, AppState
 from streams.operator.http.gate import authenticated, caught_up, newline_ended, problems
 from streams.operator.http.job_request import MAX_INPUT_BYTES
-from streams.operator.kafka_clients import CLIENT
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
@@ -115,9 +114,7 @@ async def _parts(
     notifier = RowNotifier(asyncio.get_running_loop())
     follower = Follower(settings, topology, database, notifier.announce)
     collector = ReadModelCollector(database, follower)
-    producer = AwaitedProducer(
-        settings, **CLIENT, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS}
-    )
+    producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
     REGISTRY.register(collector)
     payloads, closed = PayloadReader(settings), threading.Event()
     reader = threading.Thread(

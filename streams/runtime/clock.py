@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 
 from streams.process.boot_clock import boot_seconds
+from streams.process.wall_clock import wall_ms
 
 
 class Clock(Protocol):
@@ -20,7 +20,7 @@ class SystemClock:
     """The machine's clocks, where nothing durable is decided."""
 
     def now(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_ms()
 
     def monotonic(self) -> float:
         return boot_seconds()

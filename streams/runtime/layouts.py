@@ -42,7 +42,6 @@ _DENIED = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 })  # fmt: skip
-_QUIET = {"log_level": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,4 +253,4 @@ def _delete(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> 
 
 def _reader(group: Group, settings: Settings) -> Consumer:
     """A client that speaks of a group without joining it."""
-    return Consumer(consumer_config(settings, group.name, **_QUIET))
+    return Consumer(consumer_config(settings, group.name))

@@ -46,7 +46,6 @@ log = structlog.get_logger(__name__)
 _IDLE_SECONDS = 0.2
 _TICK_SECONDS = 0.001
 """What a wait may fall short by: it is no reason for another one."""
-_QUIET = {"log_level": 0}  # its own lines say each failed connection; `Outage` says it once
 
 
 def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
@@ -160,7 +159,7 @@ class StageLoop:
             stage.name,
             f"{prefix}{stage.name}-{settings.instance}",
             prefix,
-            producer_config(settings, **_QUIET),
+            producer_config(settings),
             self._source,
             StageTopics(self._topics, stage),
             self._outage,
@@ -174,7 +173,7 @@ class StageLoop:
             prefix,
             directory,
             changelogs,
-            consumer_config(settings, f"{stage.name}-restore", **_QUIET),
+            consumer_config(settings, f"{stage.name}-restore"),
             self._clock,
             self._ends.caught_up_to,
             settings.set_aside,

@@ -58,7 +58,6 @@ class Source:
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
             "partition.assignment.strategy": "cooperative-sticky",
-            "log_level": 0,
         }
         self._config = consumer_config(settings, stage, **static)
         self._consumer = self._join()

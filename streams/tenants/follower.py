@@ -144,7 +144,7 @@ def _config(settings: Settings, stage: str) -> dict[str, Any]:
     return consumer_config(
         settings,
         f"{stage}.tenants",
-        **{"enable.partition.eof": True, "reconnect.backoff.max.ms": 1_000, "log_level": 2},
+        **{"enable.partition.eof": True},
     )
 
 

@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.1
 
 def connect(settings: Settings) -> AdminClient:
     """An admin client whose errors come as exceptions alone, not as log lines as well."""
-    return AdminClient(settings.client(**{"log_level": 0}))
+    return AdminClient(settings.client())
 
 
 def plan(

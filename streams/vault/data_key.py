@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from streams.errors import PoisonRecord, VaultError
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.serde.sizes import NONCE_BYTES
 from streams.vault.key_encryption import KEY_BYTES, Vault
@@ -39,7 +40,7 @@ def new_key_record(vault: Vault, tenant_id: str) -> TenantRecord:
     key_id = f"key_{secrets.token_hex(8)}"
     wrapped = vault.seal(tenant_id, key_purpose(key_id), AESGCM.generate_key(KEY_BYTES * 8))
     body = orjson.dumps({"period": period_now()}).decode()
-    now = int(time.time() * 1000)
+    now = wall_ms()
     return TenantRecord(tenant_id, "data_key", key_id, False, body, (wrapped,), now)
 
 

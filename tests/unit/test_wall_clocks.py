@@ -29,9 +29,16 @@ READ_IN = {
     "streams/dev/welcome.py": "signs the test delivery of `tidegate dev`",
     "streams/operator/read_model/follower.py": "the age of rows in the read model: it is rebuilt",
     "streams/operator/metrics.py": "ages in metrics: shown",
+    "streams/operator/erasure.py": "when a tenant was erased: shown",
+    "streams/operator/http/jobs.py": "when a job was asked for: shown until the dispatcher says",
+    "streams/operator/http/quarantine.py": "when a body was released: shown",
+    "streams/operator/http/tenants.py": "dates of records; old secrets end by the ingress's clock",
+    "streams/operator/replay/jobs.py": "when a replay was asked for: shown until it is a job",
+    "streams/operator/replay/records.py": "when a record was sent in again: shown",
     "streams/operator/http/app_state.py": "dates of records: shown; the order of its own writes",
     "streams/operator/read_model/session.py": "the age of the read model, which is rebuilt",
     "streams/operator/read_model/undecodable.py": "the date of a dead letter: shown",
+    "streams/process/wall_clock.py": "reads it for those who are named here",
     "streams/runtime/blocked.py": "since when an input is blocked: logged",
     "streams/runtime/broker_time.py": "how far off this very clock is: a metric",
     "streams/runtime/clock.py": "the clock of tests that have no broker",
@@ -57,6 +64,8 @@ def readings(path: Path) -> Iterator[int]:
             names = {alias.name for alias in node.names}
             if names & {"time", "time_ns"}:
                 yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module == "streams.process.wall_clock":
+            yield node.lineno
 
 
 def modules() -> Iterator[tuple[str, Path]]:

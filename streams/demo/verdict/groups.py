@@ -16,7 +16,7 @@ class Groups:
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
-        self._admin = AdminClient(settings.client(**{"log_level": 0}))
+        self._admin = AdminClient(settings.client())
 
     def owners(self, stage: str) -> dict[int, str]:
         """Process (`dedup-0`) by the partition number that it owns."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -24,6 +23,7 @@ from streams.operator.read_model.recency import Recency
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.turns import Turns
+from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Command, CommandBody, TenantRecord
@@ -123,7 +123,7 @@ class AppState:
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
-        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, now_ms(), body)
+        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body)
         return await self.producer.send(
             "jobs.commands",
             tenant_id.encode(),
@@ -136,7 +136,7 @@ def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord
     """A record of `tenants` that is of later than the one it replaces, whatever the clocks say:
     by its time it is told whether the read model shows it."""
     earliest = 0 if before is None else before.updated_at + 1
-    return replace(record, updated_at=max(now_ms(), earliest))
+    return replace(record, updated_at=max(wall_ms(), earliest))
 
 
 def not_shown() -> Refusal:
@@ -177,8 +177,3 @@ def idempotency_key(request: web.Request) -> str | None:
     if key is not None and not 0 < len(key.strip()) <= 255:
         raise invalid([("Idempotency-Key", "must have 1 to 255 characters")])
     return key
-
-
-def now_ms() -> int:
-    """Wall clock in milliseconds since the epoch."""
-    return int(time.time() * 1000)

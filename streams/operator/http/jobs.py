@@ -14,7 +14,6 @@ from streams.operator.http.app_state import (
     SUBMITTED_BY,
     AppState,
     idempotency_key,
-    now_ms,
     read_body,
 )
 from streams.operator.http.job_request import JobRequest
@@ -27,6 +26,7 @@ from streams.operator.read_model import queries
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.operator.verdicts import outstanding, told
+from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import TERMINAL, Cancel, Job, JobStatus
 
@@ -50,7 +50,7 @@ async def submit_job(request: web.Request) -> web.Response:
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
     await enabled_tenant(state, tenant_id)
-    now = now_ms()
+    now = wall_ms()
     submit = wanted.submission(state.topology, traceparent(request), now)
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
     shown = await submitted(state, asked, now)

@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Erased, Misfit
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, now_ms, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.notes import noted
@@ -22,6 +22,7 @@ from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.views import quarantined_json
 from streams.operator.read_model import queries, tenant_queries
 from streams.operator.tenant_guards import enabled_tenant
+from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import QUARANTINED
 from streams.serde.records import Quarantined
@@ -98,7 +99,7 @@ async def _released(state: AppState, record: Quarantined, note: str) -> Quaranti
             reason=misfit.reason,
         ) from None
     noted = replace(
-        record, released_at=now_ms(), note=note, released_by=SUBMITTED_BY, job_id=admitted.job_id
+        record, released_at=wall_ms(), note=note, released_by=SUBMITTED_BY, job_id=admitted.job_id
     )
     await _write(state, noted)
     return noted

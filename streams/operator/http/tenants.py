@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, AppState, not_shown, now_ms, read_body, replacing
+from streams.operator.http.app_state import PARTS, AppState, not_shown, read_body, replacing
 from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.source_request import RotateRequest, SourceRequest
@@ -17,6 +17,7 @@ from streams.operator.http.views import rfc3339, source_json
 from streams.operator.read_model import tenant_queries
 from streams.operator.read_model.projections import Row
 from streams.operator.tenant_guards import known_tenant, refuse_erased
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.settings import NAME, TenantSettings, source_record, source_settings
 from streams.tenants.source_keys import MOST_KEYS, holds, keys_of, rotated, signing_key
@@ -34,7 +35,7 @@ async def put_tenant(request: web.Request) -> web.Response:
     settings = await read_body(request, TenantSettings)
     body = settings.model_dump_json()
     async with _changing(request.app[PARTS], tenant_id):
-        record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=now_ms())
+        record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=wall_ms())
         return await _set_tenant(request.app[PARTS], record)
 
 
@@ -61,7 +62,7 @@ async def disable_tenant(request: web.Request) -> web.Response:
     async with _changing(state, tenant_id):
         shown = await known_tenant(state, tenant_id)
         record = state.newest((tenant_id, "tenant", ""), shown) or shown
-        return await _set_tenant(state, replace(record, disabled=True, updated_at=now_ms()))
+        return await _set_tenant(state, replace(record, disabled=True, updated_at=wall_ms()))
 
 
 @routes.put(_SOURCE)
@@ -73,7 +74,7 @@ async def put_source(request: web.Request) -> web.Response:
     secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
     async with _changing(state, tenant_id):
         await known_tenant(state, tenant_id)
-        settings, now = wanted.settings(), now_ms()
+        settings, now = wanted.settings(), wall_ms()
         record = source_record(state.vault, tenant_id, name, settings, secrets, now)
         if not secrets:
             record = replace(record, keys=await _kept_keys(state, record, settings.scheme, now))
@@ -87,7 +88,7 @@ async def rotate_secret(request: web.Request) -> web.Response:
     wanted = await read_body(request, RotateRequest)
     async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
-        return await _set_source(state, _rotated(state, record, wanted, now_ms()))
+        return await _set_source(state, _rotated(state, record, wanted, wall_ms()))
 
 
 @routes.get(_TENANT + "/sources")
@@ -95,7 +96,7 @@ async def list_sources(request: web.Request) -> web.Response:
     """A tenant's sources by name, disabled ones too."""
     state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     await known_tenant(state, tenant_id)
-    found, now = await state.ask(lambda db: tenant_queries.sources(db, tenant_id)), now_ms()
+    found, now = await state.ask(lambda db: tenant_queries.sources(db, tenant_id)), wall_ms()
     return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
 
 
@@ -111,7 +112,7 @@ async def disable_source(request: web.Request) -> web.Response:
     state = request.app[PARTS]
     async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
-        gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=now_ms())
+        gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=wall_ms())
         return await _set_source(state, gone)
 
 
@@ -168,7 +169,7 @@ async def _set_source(state: AppState, record: TenantRecord) -> web.Response:
 
 
 def _source_answer(record: TenantRecord) -> web.Response:
-    return web.json_response(source_json(record, now_ms()))
+    return web.json_response(source_json(record, wall_ms()))
 
 
 async def _set_tenant(state: AppState, record: TenantRecord) -> web.Response:

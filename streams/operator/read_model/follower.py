@@ -15,12 +15,13 @@ from confluent_kafka import KafkaException
 from streams.errors import KafkaUnavailable
 from streams.kafka.clients import wait_for_broker
 from streams.kafka.failures import Outage
-from streams.operator.kafka_clients import STAGE
+from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
 from streams.operator.read_model.positions import PartitionKey, Untrusted
 from streams.operator.read_model.projections import RowKey
 from streams.operator.read_model.session import FoldSession, Lag
+from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -65,12 +66,14 @@ class Follower:
         )
         self._outage = Outage()
         self._lag: Lag | None = None
-        self._last = Lag(0, 0.0, _now())
+        self._last = Lag(0, 0.0, wall_ms())
         self._folded: Mapping[PartitionKey, int] = {}
         self._said: str | None = None
 
     def start(self) -> None:
-        metrics.LAG_SECONDS.labels(STAGE).set_function(lambda: seconds_behind(self._last, _now()))
+        metrics.LAG_SECONDS.labels(STAGE).set_function(
+            lambda: seconds_behind(self._last, wall_ms())
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -150,7 +153,7 @@ class Follower:
             raise Untrusted("damaged: a query found a page broken")
 
     def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
-        now = _now()
+        now = wall_ms()
         with transaction(connection):
             for table, kept_ms in self._kept.items():
                 if kept_ms is not None:
@@ -178,7 +181,3 @@ def seconds_behind(lag: Lag, now: int) -> float:
     """The lag at `now` (milliseconds): what was heard too long ago counts as not read since."""
     silent = (now - lag.heard_at) / 1000
     return max(lag.seconds, silent) if silent > _SILENCE_SECONDS else lag.seconds
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

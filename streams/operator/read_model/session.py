@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -12,13 +11,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streams.errors import PoisonRecord
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage
-from streams.operator.kafka_clients import CLIENT, STAGE, admin_client
+from streams.kafka.offsets import offsets_admin
+from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
 from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
 from streams.operator.read_model.positions import PartitionKey, Untrusted
 from streams.operator.read_model.projections import Changes, RowKey, project
 from streams.operator.read_model.undecodable import Undecodable
+from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
 from streams.settings import Settings
@@ -63,7 +64,7 @@ class FoldSession:
         self._announce = announce
         self._outage = outage
         self._undecodable = Undecodable(settings)
-        admin, now = admin_client(settings), _now()
+        admin, now = offsets_admin(settings), wall_ms()
         self._spans = positions.spans(admin, self._prefix)
         self._next = positions.resume(connection, self._spans, now)
         self._seen_at = dict.fromkeys(self._next, now)
@@ -71,7 +72,7 @@ class FoldSession:
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
         self._question = EndsQuestion(admin, self._prefix, self._spans, outage)
         # A group's name is demanded; with partitions assigned by hand there is no group.
-        config = {**CLIENT, "auto.offset.reset": "error", "error_cb": self._noticed}
+        config = {"auto.offset.reset": "error", "error_cb": self._noticed}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
         self._partitions = [
             TopicPartition(self._prefix + topic, part, offset)
@@ -95,7 +96,7 @@ class FoldSession:
             KafkaException: an error the client does not get over by itself.
             KafkaUnavailable: a dead letter was not acknowledged.
         """
-        self.freshness.require(_now())
+        self.freshness.require(wall_ms())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return True
@@ -122,7 +123,7 @@ class FoldSession:
 
     def lag(self) -> Lag:
         """Records behind the ends last heard of, and the seconds since they were not."""
-        records, seconds, now = 0, 0.0, _now()
+        records, seconds, now = 0, 0.0, wall_ms()
         heard = self._question.answer(now)
         if heard is not None:
             self.freshness.heard(heard)
@@ -194,7 +195,3 @@ def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:
 
 def _bytes(part: str | bytes | None) -> bytes | None:
     return part.encode() if isinstance(part, str) else part
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

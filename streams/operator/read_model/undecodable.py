@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka.clients import producer_config
-from streams.operator.kafka_clients import CLIENT, STAGE
+from streams.operator import STAGE
+from streams.process.wall_clock import wall_ms
 from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record
 from streams.serde.keys import is_of_data_key
@@ -29,13 +28,13 @@ class Undecodable:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._producer = Producer(producer_config(settings, **CLIENT))
+        self._producer = Producer(producer_config(settings))
         self._topic = f"{settings.topic_prefix}dlq"
         self._failures: list[KafkaError] = []
 
     def put(self, record: Record, error: PoisonRecord) -> None:
         """Queue the record's dead letter, on the record's own partition."""
-        at = int(time.time() * 1000)
+        at = wall_ms()
         if record.topic == TENANTS and is_of_data_key(record.key or b""):
             record = record._replace(value=None)
         key, value = dead_letter(STAGE, record, at, error.reason, error.detail)

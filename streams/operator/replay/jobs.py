@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.letter_views import replay_json
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.replay_request import ReplayRequest, key_reused
@@ -19,6 +19,7 @@ from streams.operator.read_model import letter_queries, queries, replay_queries
 from streams.operator.tenant_guards import refuse_erased
 from streams.operator.turns import Asked, Subject
 from streams.operator.verdicts import letters, outstanding, verdict
+from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
 
@@ -60,7 +61,7 @@ async def replayed(state: AppState, asked: JobReplay) -> Json:
     made = await verdict(state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
     if made is None:
         return job_json(
-            pending_replay(job, new_id, asked.command(), state.topology, now_ms()), Around()
+            pending_replay(job, new_id, asked.command(), state.topology, wall_ms()), Around()
         )
     require_same(made[0], asked.wanted)
     return made[1]

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.kafka.clients import SESSION_TIMEOUT_MS, producer_config
 from streams.kafka.failures import Verdict, classify, classify_produce
-from streams.operator.kafka_clients import CLIENT, STAGE
+from streams.operator import STAGE
 from streams.process.daemon_thread import in_daemon_thread
 from streams.settings import Settings
 from streams.topology.model import MAX_MESSAGE_BYTES
@@ -88,7 +88,7 @@ class ReplayTransaction:
         self._prefix = settings.topic_prefix
         self._failed: list[KafkaError] = []
         self._producer = Producer(
-            producer_config(settings, **CLIENT, **{
+            producer_config(settings, **{
                 "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
                 "transaction.timeout.ms": SESSION_TIMEOUT_MS,
                 "message.max.bytes": MAX_MESSAGE_BYTES,

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from streams.operator.http.app_state import SUBMITTED_BY, AppState, now_ms
+from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model import record_letters
 from streams.operator.read_model.record_letters import Kept
 from streams.operator.replay.fitness import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
@@ -57,7 +58,7 @@ async def replay_records(
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
     """
-    mark = Mark(now_ms(), note, again)
+    mark = Mark(wall_ms(), note, again)
     async with state.records.turn:
         for attempt in range(_TRIES):
             try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import structlog
 
 from streams.errors import LeaseLost
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import PROGRESS
 from streams.serde.ids import partition_for
 from streams.serde.records import CommandBody, Lease, Outcome, Progress
@@ -94,9 +94,7 @@ class RunSession:
             LeaseLost: like `say`.
         """
         lease = self.lease
-        record = Progress(
-            lease.job_id, lease.tenant_id, lease.run_id, time.time_ns() // 10**6, value
-        )
+        record = Progress(lease.job_id, lease.tenant_id, lease.run_id, wall_ms(), value)
         partition = partition_for(lease.tenant_id, self._partitions)
         letter = Letter(
             "jobs.progress", lease.job_id.encode(), PROGRESS.encode(record), partition,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
@@ -231,4 +231,4 @@ class Heartbeater:
 
 
 def _command(body: Heartbeat) -> Command:
-    return Command(new_id("cmd"), "", "", 0, time.time_ns() // 10**6, body)
+    return Command(new_id("cmd"), "", "", 0, wall_ms(), body)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import structlog
 
 from streams.errors import PoisonRecord
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
 from streams.serde.records import DeadLetter
@@ -45,7 +44,7 @@ def _letter(id_: str, record: Incoming, error: PoisonRecord) -> DeadLetter:
         reason=error.reason,
         detail=error.detail,
         stage="worker",
-        at=time.time_ns() // 10**6,
+        at=wall_ms(),
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,

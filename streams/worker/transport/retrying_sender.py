@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
 
 from streams.errors import LeaseLost
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
 from streams.serde.records import Command, CommandBody, Lease
@@ -96,9 +96,7 @@ class RetryingSender:
 
 def command(lease: Lease, body: CommandBody) -> Letter:
     """A command that speaks for a lease, to the partition that owns its job."""
-    value = Command(
-        new_id("cmd"), lease.tenant_id, lease.job_id, lease.epoch, time.time_ns() // 10**6, body
-    )
+    value = Command(new_id("cmd"), lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
     what = f"{type(body).__name__} of {lease.job_id}"
     key = lease.tenant_id.encode()
     return Letter("jobs.commands", key, COMMAND.encode(value), lease.home_partition, what)

@@ -14,10 +14,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import VAULT, source, tenant
 
 from streams.operator.http import tenants as api_tenants
-from streams.operator.http.app_state import PARTS, AppState, not_shown, now_ms
+from streams.operator.http.app_state import PARTS, AppState, not_shown
 from streams.operator.http.gate import problems
 from streams.operator.http.refusal import Refusal
 from streams.operator.rewrap import rewrap
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.tenants.source_keys import keys_of, open_secret
@@ -115,7 +116,7 @@ async def test_a_clock_that_was_set_back_brings_nothing_back(
     stalled: Stalled, api: TestClient[Any, Any]
 ) -> None:
     leaked = TENANT.decode(source("acme", "shop", "github", [b"leaked"])[1])
-    ahead = replace(leaked, updated_at=now_ms() + 3_600_000)
+    ahead = replace(leaked, updated_at=wall_ms() + 3_600_000)
     stalled.read_model.execute(
         "UPDATE tenants SET record = ? WHERE kind = 'source'", (TENANT.encode(ahead),)
     )
