@@ -34,7 +34,7 @@ from scale_schedule import schedule
 from streams.dispatcher import live_index
 from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.processor import Dispatcher
-from streams.dispatcher.routing import digest
+from streams.dispatcher.rerouting import digest
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.context import TaskContext

@@ -1,0 +1,1 @@
+"""Webhooks in: verified, bounded, and durable before they are answered."""

@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice
 
 from streams.errors import PoisonRecord
-from streams.runtime.poison import TOPIC as DLQ
-from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.record_letters import TOPIC as DLQ
+from streams.runtime.record_letters import dead_letter
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
 from streams.topology.model import Topology

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from support.dedup_under_load import DedupUnderLoad
-    from support.edge import Edge
+    from support.ingress_app import Edge
 
     from streams.broker.embedded import EmbeddedKafka
 
@@ -124,7 +124,7 @@ def new_topic(kafka: KafkaUnderTest) -> NewTopic:
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
     """An ingress with its log in memory; a module with other needs has an `edge` of its own."""
-    from support.edge import running
+    from support.ingress_app import running
 
     async with running() as found:
         yield found

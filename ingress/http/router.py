@@ -23,7 +23,7 @@ from ingress.receive.problems import (
 )
 from ingress.receive.receiver import OUTCOME, Receiver
 from ingress.receive.rejections import Rejections
-from ingress.tenants.tenancy import Addressing, by_path
+from ingress.tenants.addressing import Addressing, by_path
 
 log = structlog.get_logger(__name__)
 

@@ -21,14 +21,14 @@ from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import DEADLINE_SECONDS, Receiver
 from ingress.receive.rejections import Rejections
+from ingress.tenants.addressing import addressing
 from ingress.tenants.directory import Directory
 from ingress.tenants.references import References
 from ingress.tenants.sources import SourceTable
-from ingress.tenants.tenancy import addressing
 from streams.errors import ConfigError
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.kafka.clients import AwaitedProducer
-from streams.process.end import ProcessEnd
+from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants.follower import Failed
 from streams.topology.model import Topology

@@ -1,4 +1,4 @@
-"""Events that come by the operator's API instead of a hook: see `streams.tenants.admission`."""
+"""Events that come by the operator's API instead of a hook: see `streams.event_admission`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
 from ingress.schemes.normalize import Normalized, Normalizer
+from streams.event_admission import Admitted, NewEvent
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import Quarantined
-from streams.tenants.admission import Admitted, NewEvent
 from streams.tenants.settings import SourceSettings
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault

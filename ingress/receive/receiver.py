@@ -29,7 +29,7 @@ from ingress.receive.headers import Headers
 from ingress.receive.intake import Intake
 from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.receive.quarantine import Quarantine
-from ingress.receive.unrouted import Unrouted
+from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
 from ingress.tenants.sources import Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError

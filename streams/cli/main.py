@@ -108,7 +108,7 @@ def _root(
 
 def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     """What every stage begins with: end with its parent, settings, logging, topology."""
-    from streams.dev.parent import end_with_parent
+    from streams.dev.parent_death import end_with_parent
 
     end_with_parent()
     from streams.settings import load_settings

@@ -19,7 +19,7 @@ from streams.broker.status import read_status
 from streams.dev.broker import SupervisedBroker
 from streams.dev.credentials import Credentials, credentials
 from streams.dev.data_dir_lock import claimed, write_state
-from streams.dev.front import Front, serve
+from streams.dev.gateway import Front, serve
 from streams.dev.layout import Layout, Member, environment, members, waves
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor

@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streams.dev.parent import PARENT_FD
+from streams.dev.parent_death import PARENT_FD
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from streams.dispatcher.events import Events
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.replays import Replays
 from streams.dispatcher.requests import Requests
-from streams.dispatcher.runs import Runs
-from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.undeclared_workers import Strangers
 from streams.dispatcher.worker_registry import WorkerRegistry
+from streams.dispatcher.worker_reports import Runs
 from streams.errors import PoisonRecord
 from streams.serde.records import (
     Cancel,

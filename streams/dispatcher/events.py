@@ -18,8 +18,7 @@ from hashlib import blake2b
 
 import orjson
 
-from streams import dead_letter
-from streams.dispatcher import jobs, metrics
+from streams.dispatcher import job_letters, jobs, metrics
 from streams.dispatcher.kept_events import FOR_EVER, Kept, KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
@@ -138,7 +137,7 @@ class Events:
         envelope = ENVELOPE.decode(event.value)
         if self._life.store.get(_job_id(envelope)) is not None:
             return
-        letter = dead_letter.of_event(
+        letter = job_letters.of_event(
             envelope, event.value, event.traceparent,
             partition=self._life.ctx.partition, offset=event.offset, event_time=event.at,
             now=self._life.now,

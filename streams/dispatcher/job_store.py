@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
-from streams.dispatcher import buried
-from streams.dispatcher.job_memo import JobMemo
+from streams.dispatcher import unhandled_store
+from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.live_index import encode as live_entry
 from streams.dispatcher.live_index import live_key
@@ -35,9 +35,9 @@ class JobStore:
     A job that changes several times in a step is written once, by `flush`.
     """
 
-    def __init__(self, ctx: Context, keep_ms: int, memo: JobMemo) -> None:
+    def __init__(self, ctx: Context, keep_ms: int, cache: JobCache) -> None:
         self._ctx = ctx
-        self._memo = memo
+        self._cache = cache
         self._jobs: KeyValueStore = ctx.store("jobs")
         self._keep_ms = keep_ms
         self._changed: dict[str, Job] = {}
@@ -46,7 +46,7 @@ class JobStore:
         if job_id in self._changed:
             return self._changed[job_id]
         value = self._jobs.get(_JOB + job_id.encode())
-        return None if value is None else self._memo.decode(job_id, value)
+        return None if value is None else self._cache.decode(job_id, value)
 
     def put(self, job: Job) -> None:
         """Keep a job's new state, to be written by `flush`.
@@ -145,13 +145,13 @@ class JobStore:
         return awaited, behind
 
     def _write(self, job: Job) -> None:
-        key, value = job.job_id.encode(), self._memo.encode(job)
+        key, value = job.job_id.encode(), self._cache.encode(job)
         entry = self._jobs.get(live_key(job.job_id))
         known_live = entry is not None
         self._jobs.put(_JOB + key, value)
         self._ctx.forward("jobs", key, value)
         if not is_live(job):
-            self._memo.forget(job.job_id)
+            self._cache.forget(job.job_id)
             if known_live:
                 self._jobs.delete(live_key(job.job_id))
             ended = join(job.job_id, str(job.incarnation))
@@ -180,7 +180,7 @@ class JobStore:
         if current is not None:
             self._jobs.delete(_JOB + job_id.encode())
             self._ctx.forward("jobs", job_id.encode(), None)
-            self._jobs.delete(buried.key(current))
+            self._jobs.delete(unhandled_store.key(current))
         if expired:
             self._leave(job_id, *split(expired))
         elif job is not None:  # written before a scope named its job's birth

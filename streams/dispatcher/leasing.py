@@ -17,7 +17,7 @@ from streams.dispatcher.jobs import begun
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.sweep import Sweep
-from streams.dispatcher.workers import Worker
+from streams.dispatcher.worker_credits import Worker
 from streams.retry_policy import effective_policy
 from streams.runtime.processor import Context
 from streams.serde.ids import new_id

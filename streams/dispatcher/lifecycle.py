@@ -8,13 +8,13 @@ from typing import Literal
 
 import structlog
 
-from streams import dead_letter, ledger
-from streams.dispatcher import attempts, jobs, metrics, routing
+from streams import ledger
+from streams.dispatcher import attempts, job_letters, jobs, metrics, rerouting
 from streams.dispatcher.answers import answer
+from streams.dispatcher.closed_tenants import ERASED_REASON, Tenants
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.run_queue import RunQueue
-from streams.dispatcher.tenants import ERASED_REASON, Tenants
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, release_delay, retry_delay
 from streams.runtime.processor import Context
@@ -71,7 +71,7 @@ class Lifecycle:
         """Back among the ready jobs of its pool of now; `uncount` gives the attempt back."""
         self._off(job.job_id)
         job = jobs.ready(job, self.now, error=error, uncount=uncount)
-        job = routing.in_pool(job, self.topology)
+        job = rerouting.in_pool(job, self.topology)
         self.store.put(job)
         self.run_queue.ready(job)
 
@@ -108,9 +108,9 @@ class Lifecycle:
         self, job: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
     ) -> None:
         """To the dead letters."""
-        job = replace(job, end_reason=reason or dead_letter.REASONS[status])
+        job = replace(job, end_reason=reason or job_letters.REASONS[status])
         job = self.end(job, status, error=error)
-        letter = dead_letter.of_job(job, self.now, job.end_reason)
+        letter = job_letters.of_job(job, self.now, job.end_reason)
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
         log.warning(
             "job is in the dead letters", job_id=job.job_id, tenant_id=job.tenant_id,
@@ -121,12 +121,12 @@ class Lifecycle:
     def revive(self, job: Job, note: str) -> None:
         """A dead job is ready again, its attempts as they were; its letter says so."""
         letter = replace(
-            dead_letter.of_job(job, job.updated_at, job.end_reason),
+            job_letters.of_job(job, job.updated_at, job.end_reason),
             replayed_at=self.now, replayed_as=job.job_id, note=note,
         )  # fmt: skip
         self.ctx.forward("dlq", job.job_id.encode(), DEAD_LETTER.encode(letter))
         job = replace(job, status="pending", end_reason=None, updated_at=self.now)
-        job = routing.routed(replace(job, ready_at=self.now), self.topology)
+        job = rerouting.routed(replace(job, ready_at=self.now), self.topology)
         self.store.put(job)
         self.run_queue.ready(job)
 
@@ -139,7 +139,7 @@ class Lifecycle:
             return
         asks = ledger.review_unknown(self.ctx.store("ledger"), job, self.now)
         if asks is not None:
-            failed = replace(failed, end_reason=dead_letter.REASONS["dead"])
+            failed = replace(failed, end_reason=job_letters.REASONS["dead"])
             self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
         else:
             self.dead_letter(failed, "dead", error)
@@ -188,7 +188,7 @@ class Lifecycle:
 
     def reroute(self, job: Job) -> bool:
         """Give a job that waits the type and pool of now; False where it has them."""
-        routed = routing.routed(job, self.topology)
+        routed = rerouting.routed(job, self.topology)
         if routed == job:
             return False
         if job.status == "pending":

@@ -12,21 +12,21 @@ from functools import partial
 from itertools import chain, islice
 
 from streams.dispatcher import answers, live_index, metrics, names
-from streams.dispatcher.asking import Asking
+from streams.dispatcher.closed_tenants import Tenants
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
-from streams.dispatcher.job_memo import JobMemo
+from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.parked import ParkedIds
 from streams.dispatcher.run_queue import RunQueue
-from streams.dispatcher.strangers import Strangers
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.takeover import take_over
-from streams.dispatcher.tenants import Tenants
+from streams.dispatcher.undeclared_workers import Strangers
 from streams.dispatcher.unhandled import UnhandledTypes
+from streams.dispatcher.worker_queries import Asking
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -58,7 +58,7 @@ class Dispatcher:
         self._sweep = Sweep(topology)
         self._leasing = Leasing(topology, self._run_queue, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._run_queue, partition)
-        self._memo = JobMemo()
+        self._cache = JobCache()
         self._parked = ParkedIds()
         self._purged = self._purged_for_good = b""
         self._expiry = Expiry(topology.leases, self._registry, _ENDED_AT_ONCE)
@@ -213,7 +213,7 @@ class Dispatcher:
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
 
     def _store(self, ctx: Context) -> JobStore:
-        return JobStore(ctx, self._topology.finished_jobs_ms, self._memo)
+        return JobStore(ctx, self._topology.finished_jobs_ms, self._cache)
 
     def _commands(self, life: Lifecycle) -> Commands:
         return Commands(life, self._registry, self._topology, self._parked, self._strangers)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from streams import dead_letter, ledger
-from streams.dispatcher import jobs, metrics
+from streams import ledger
+from streams.dispatcher import job_letters, jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
 from streams.serde.codec import DEAD_LETTER
@@ -95,5 +95,5 @@ class Replays:
         old = replace(old, replayed_as=job.job_id)
         self._store.put(old)
         if old.status != "cancelled":
-            letter = dead_letter.of_replayed(old, body, at)
+            letter = job_letters.of_replayed(old, body, at)
             self._life.ctx.forward("dlq", letter.id.encode(), DEAD_LETTER.encode(letter))

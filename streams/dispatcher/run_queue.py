@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 
 from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.live_index import Live
+from streams.dispatcher.worker_credits import Worker
 from streams.dispatcher.worker_registry import WorkerRegistry
-from streams.dispatcher.workers import Worker
 from streams.fairness.limits import Concurrency
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.serde.records import Job

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from streams.dispatcher import live_index, metrics, routing
+from streams.dispatcher import live_index, metrics, rerouting
+from streams.dispatcher.closed_tenants import ERASED_REASON
 from streams.dispatcher.jobs import due_at, is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.live_index import Live
-from streams.dispatcher.tenants import ERASED_REASON
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 from streams.topology.model import Topology
@@ -32,7 +32,7 @@ class Sweep:
     """Goes over the live jobs of one partition; `rerouting` until all follow the topology."""
 
     def __init__(self, topology: Topology) -> None:
-        self._digest = routing.digest(topology)
+        self._digest = rerouting.digest(topology)
         self._behind: str | None = _START  # the id behind which it goes on; None between rounds
         self._before: str | None = _START
         self._due = self._due_before = 0.0

@@ -7,11 +7,11 @@ Kafka counts as the workers' silence. The first worker that handles the type bri
 
 from __future__ import annotations
 
-from streams.dispatcher import buried, metrics
+from streams.dispatcher import metrics, unhandled_store
 from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.routing import pool_of
+from streams.dispatcher.rerouting import pool_of
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context
 from streams.serde.records import Job
@@ -33,13 +33,13 @@ class UnhandledTypes:
         self._topology = topology
         self._held = held
         self._registry = registry
-        self._buried: set[buried.Waiting] = set()
+        self._buried: set[unhandled_store.Waiting] = set()
         self._rests_until = 0.0
         self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
 
     def restored(self, store: KeyValueStore) -> None:
         """Look up anew for which types there are buried jobs."""
-        self._buried = buried.all_waiting(store)
+        self._buried = unhandled_store.all_waiting(store)
 
     def go_on(self, life: Lifecycle) -> None:
         """Bury and bring back a part of the jobs; look around now and then."""
@@ -65,7 +65,7 @@ class UnhandledTypes:
     def _bring_back(self, life: Lifecycle) -> None:
         for waiting in [waiting for waiting in self._buried if self._is_handled(waiting)]:
             store = life.ctx.store("jobs")
-            found = buried.some(store, waiting, _AT_ONCE)
+            found = unhandled_store.some(store, waiting, _AT_ONCE)
             for key, job_id in found:
                 store.delete(key)
                 job = life.store.get(job_id)
@@ -89,10 +89,10 @@ class UnhandledTypes:
                 "worker that does and the job goes on, or mend the route and replay"
             )
             life.dead_letter(job, "dead", error, reason=REASON)
-            life.ctx.store("jobs").put(buried.key(job), b"")
+            life.ctx.store("jobs").put(unhandled_store.key(job), b"")
             self._buried.add((job.type, job.asked_pool))
 
-    def _is_handled(self, waiting: buried.Waiting) -> bool:
+    def _is_handled(self, waiting: unhandled_store.Waiting) -> bool:
         type_, asked = waiting
         return type_ in self._registry.types(pool_of(type_, asked, self._topology))
 

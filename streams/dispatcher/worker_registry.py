@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.dispatcher.boots import Boots
+from streams.dispatcher.incumbents import Boots
 from streams.dispatcher.leases import ActiveLease, Leases, split_worker
-from streams.dispatcher.silence import Silence
-from streams.dispatcher.workers import Pool, Worker
+from streams.dispatcher.liveness import Silence
+from streams.dispatcher.worker_credits import Pool, Worker
 from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
 

@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from sortedcontainers import SortedList
 
-from streams.fairness.passes import Tenant
+from streams.fairness.stride import Tenant
 from streams.topology.model import Priority
 
 Entry = tuple[int, str, int]

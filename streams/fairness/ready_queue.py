@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
+from streams.fairness.aging import Rises
 from streams.fairness.lanes import Entry, Key, Lane, Levels, TypeLanes
 from streams.fairness.oldest import Oldest
-from streams.fairness.passes import Passes, Tenant
-from streams.fairness.rises import Rises
+from streams.fairness.stride import Passes, Tenant
 from streams.topology.model import Priority
 
 _RISES = 64

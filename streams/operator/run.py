@@ -13,32 +13,32 @@ from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed
+from streams.event_admission import Admissions
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.operator.http import dead_letters as api_dead_letters
 from streams.operator.http import duplicates as api_duplicates
 from streams.operator.http import effects as api_effects
+from streams.operator.http import event_reroute as api_routing
 from streams.operator.http import events as api_events
+from streams.operator.http import held as api_waiting
 from streams.operator.http import jobs as api_jobs
 from streams.operator.http import payloads as api_payloads
 from streams.operator.http import quarantine as api_quarantine
 from streams.operator.http import rejections as api_rejections
-from streams.operator.http import routing as api_routing
 from streams.operator.http import tenants as api_tenants
 from streams.operator.http import vault as api_vault
-from streams.operator.http import waiting as api_waiting
 from streams.operator.http.app_state import PARTS, AppState
-from streams.operator.http.gate import authenticated, caught_up, newline_ended, problems
 from streams.operator.http.job_request import MAX_INPUT_BYTES
+from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
-from streams.operator.read_model.recency import Recency
+from streams.operator.read_model.read_barrier import Recency
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
-from streams.process.end import ProcessEnd
+from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
-from streams.tenants.admission import Admissions
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault

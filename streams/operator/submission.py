@@ -10,12 +10,12 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.operator.command_results import letters, outstanding, verdict
 from streams.operator.http.app_state import AppState, not_shown
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.views import Json
 from streams.operator.read_model import queries
 from streams.operator.turns import Asked, Subject
-from streams.operator.verdicts import letters, outstanding, verdict
 from streams.serde.records import TERMINAL, Job, Submit
 
 

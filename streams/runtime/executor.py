@@ -19,8 +19,8 @@ import structlog
 
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import Record
+from streams.runtime.record_letters import TOPIC as DLQ
 
 log = structlog.get_logger(__name__)
 

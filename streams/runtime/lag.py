@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 
 from streams.runtime import metrics
-from streams.runtime.blocked import BlockedInputs
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.processor import Record
+from streams.runtime.stalled_inputs import BlockedInputs
 
 _EVERY_SECONDS = 2.0
 

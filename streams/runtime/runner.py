@@ -22,14 +22,14 @@ from streams.kafka.failures import Outage
 from streams.kafka.offsets import offsets_admin
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
-from streams.runtime.blocked import BlockedInputs
-from streams.runtime.broker_time import broker_clock
+from streams.runtime.broker_clock import broker_clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.lag import Lag
 from streams.runtime.layouts import refuse_left, refuse_other
 from streams.runtime.processor import AnyStage, Record
 from streams.runtime.source import Source
+from streams.runtime.stalled_inputs import BlockedInputs
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
 from streams.runtime.transaction import (

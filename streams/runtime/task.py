@@ -16,11 +16,11 @@ import structlog
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
-from streams.runtime.poison import TOPIC as DLQ
-from streams.runtime.poison import dead_letter
 from streams.runtime.positions import Positions
 from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
+from streams.runtime.record_letters import TOPIC as DLQ
+from streams.runtime.record_letters import dead_letter
 from streams.runtime.task_stores import QUIET_MS, TaskStores
 from streams.state.store import Backend, Logged
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from streams.errors import ConfigError
-from streams.runtime.poison import TOPIC as DLQ
 from streams.runtime.processor import AnyStage
+from streams.runtime.record_letters import TOPIC as DLQ
 from streams.topology.model import Topology
 from streams.topology.sizes import too_small
 

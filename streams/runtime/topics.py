@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams.errors import ConfigError, StageFailed
 from streams.kafka.failures import Outage
-from streams.runtime.broker_time import TOPIC as CLOCK
-from streams.runtime.poison import TOPIC as DLQ
+from streams.runtime.broker_clock import TOPIC as CLOCK
 from streams.runtime.processor import AnyStage
+from streams.runtime.record_letters import TOPIC as DLQ
 from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
 

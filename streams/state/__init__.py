@@ -1,0 +1,1 @@
+"""Stores: ordered maps on RocksDB or in memory, with uncommitted writes laid over them."""

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from streams.errors import ConfigError
 from streams.resources import resource
+from streams.topology.merge import merge
 from streams.topology.mismatch import doubtful, offending, told
 from streams.topology.model import Topology
-from streams.topology.overlay import merge
 from streams.topology.problems import Problem
 from streams.topology.shape import TopologyShape, build
 from streams.topology.source import KeyPath, Node, read

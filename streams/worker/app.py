@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams.errors import ConfigError
 from streams.serde.records import Handler
-from streams.worker.handler.effect_calls import check_effects
+from streams.worker.handler.effect_lint import check_effects
 
 if TYPE_CHECKING:
     from streams.worker.handler.context import Context

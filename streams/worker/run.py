@@ -14,7 +14,7 @@ from confluent_kafka import Message
 from streams.errors import ConfigError, PoisonRecord
 from streams.kafka.clients import wait_for_broker
 from streams.process.daemon_thread import in_daemon_thread
-from streams.process.end import end_within
+from streams.process.shutdown import end_within
 from streams.settings import Settings
 from streams.telemetry import serve_probes
 from streams.tenants.follower import TenantsFollower

@@ -25,12 +25,12 @@ from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.payloads import Payloads
 from streams.worker.handler.run_result import RunResult, raised
-from streams.worker.handler.session import RunSession
+from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.watchdog import Watchdog
-from streams.worker.lease.alone import Alone
 from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
+from streams.worker.lease.isolation import Alone
 from streams.worker.lease.notices import Notices
 from streams.worker.lease.receiver import LeaseReceiver
 from streams.worker.transport.contract import Incoming, Transport

@@ -28,7 +28,7 @@ from support.operator_cluster import (
 
 from streams.cli.api_client import CallFailed
 from streams.operator.http import app_state as parts
-from streams.operator.read_model.session import FoldSession
+from streams.operator.read_model.fold_session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit

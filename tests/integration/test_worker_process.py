@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from conftest import KafkaUnderTest
 from support.conditions import eventually
-from support.leasing import CLUSTER_KEY
+from support.worker_bench import CLUSTER_KEY
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.ports import pick_free

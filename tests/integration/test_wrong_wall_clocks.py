@@ -18,7 +18,7 @@ from support.dispatching import CLUSTER_KEY, DIGEST
 from support.stage_process import Cluster, StageProcess
 
 from streams.errors import ConfigError
-from streams.runtime.broker_time import broker_clock
+from streams.runtime.broker_clock import broker_clock
 from streams.serde.codec import COMMAND, JOB, REPLY, SCHEDULE
 from streams.serde.ids import new_id
 from streams.serde.lease_mac import open_lease

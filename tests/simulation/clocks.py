@@ -1,7 +1,7 @@
 """The clocks of a seed: the broker's is the true one; each process has a boot and a wall clock.
 
 A process learns the broker's time as it does in production, from records that the broker stamps
-(`streams.runtime.broker_time`), each read within a few milliseconds. Its wall clock may be set by
+(`streams.runtime.broker_clock`), each read within a few milliseconds. Its wall clock may be set by
 any amount; everything that asks `time.time` gets it.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from streams.runtime.broker_clock_estimate import Estimate, Reading
 from streams.runtime.driver import VirtualClock
-from streams.runtime.time_estimate import Estimate, Reading
 
 _READ_EVERY_MS = 10_000
 _ROUND_TRIP_MS = 6

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
-from streams.dispatcher import attempts, jobs, replays, requests, runs, unhandled
+from streams.dispatcher import attempts, jobs, replays, requests, unhandled, worker_reports
 from streams.dispatcher.kept_events import KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
 
@@ -73,7 +73,7 @@ def _impatient_with_types() -> Any:
 
 def _cancel_told_once() -> Any:
     """A worker that was not known when its job was cancelled is never told."""
-    return patch.object(runs.Runs, "_answer_listed", lambda *_: None)
+    return patch.object(worker_reports.Runs, "_answer_listed", lambda *_: None)
 
 
 @contextmanager

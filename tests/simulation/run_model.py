@@ -15,7 +15,7 @@ from simulation.handlers import SCRIPTS, fate, root_of
 from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
 from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
-from streams.worker.handler.session import LATE_SECONDS
+from streams.worker.handler.run_session import LATE_SECONDS
 from streams.worker.lease.held_leases import Held
 
 if TYPE_CHECKING:

@@ -26,11 +26,7 @@ from streams.runtime.topics import Topics
 from streams.settings import load_settings
 from streams.state.bundle import changes_in
 from streams.topology.load import load
-from support.faulty_process import FaultyProcess
-from support.flood import Flood
-from support.group_progress import RECOVERY_SECONDS, GroupProgress
-from support.stage_process import Cluster
-from support.verdict import (
+from support.dedup_verdict import (
     FINGERPRINT,
     StoreCopy,
     Violation,
@@ -40,6 +36,10 @@ from support.verdict import (
     once_each,
     stores_as_changelogs,
 )
+from support.faulty_process import FaultyProcess
+from support.flood import Flood
+from support.group_progress import RECOVERY_SECONDS, GroupProgress
+from support.stage_process import Cluster
 
 if TYPE_CHECKING:
     from conftest import KafkaUnderTest

@@ -49,6 +49,7 @@ from streams.serde.records import (
 from streams.settings import load_settings
 from streams.topology.load import load
 from support.conditions import eventually
+from support.dedup_verdict import Violation, copies, no_open_transaction, stores_as_changelogs
 from support.faulty_process import FaultyProcess
 from support.faulty_worker import HAPPENED, TIMEOUT
 from support.jobs_verdict import (
@@ -62,7 +63,6 @@ from support.jobs_verdict import (
     never_two,
 )
 from support.stage_process import Cluster
-from support.verdict import Violation, copies, no_open_transaction, stores_as_changelogs
 
 if TYPE_CHECKING:
     from conftest import KafkaUnderTest

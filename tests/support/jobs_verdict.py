@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.serde.records import Job
+from support.dedup_verdict import Violation
 from support.stage_process import QUIET, Cluster
-from support.verdict import Violation
 
 Calls = Mapping[tuple[str, str], Sequence[str]]
 """By tool and job, the keys of the calls that were really made, in their order."""

@@ -29,7 +29,7 @@ from streams.vault.keyring import DataKeyring
 from streams.worker.transport.memory import MemoryTransport, Sent
 from streams.worker.worker import Worker, WorkerSpec
 from support.dispatching import CLUSTER_KEY, ROUTES, envelope
-from support.leasing import data_key
+from support.worker_bench import data_key
 
 T = TypeVar("T")
 WORK, REPLIES, WORK_PARTITION = "jobs.work.default", "jobs.replies", 3

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.running"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
-    {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
+    {"ingress.schemes", "streams.broker", "streams.dispatcher.job_letters", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},
     {"ingress.signatures", "streams.fairness", "streams.kafka", "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
@@ -28,7 +28,7 @@ LAYERS = (
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (
-    "streams.dead_letter",
+    "streams.dispatcher.job_letters",
     "streams.dedup",
     "streams.dispatcher",
     "streams.fairness",

@@ -36,17 +36,17 @@ READ_IN = {
     "streams/operator/replay/jobs.py": "when a replay was asked for: shown until it is a job",
     "streams/operator/replay/records.py": "when a record was sent in again: shown",
     "streams/operator/http/app_state.py": "dates of records: shown; the order of its own writes",
-    "streams/operator/read_model/session.py": "the age of the read model, which is rebuilt",
+    "streams/operator/read_model/fold_session.py": "the age of the read model, which is rebuilt",
     "streams/operator/read_model/undecodable.py": "the date of a dead letter: shown",
     "streams/process/wall_clock.py": "reads it for those who are named here",
-    "streams/runtime/blocked.py": "since when an input is blocked: logged",
-    "streams/runtime/broker_time.py": "how far off this very clock is: a metric",
+    "streams/runtime/stalled_inputs.py": "since when an input is blocked: logged",
+    "streams/runtime/broker_clock.py": "how far off this very clock is: a metric",
     "streams/runtime/clock.py": "the clock of tests that have no broker",
     "streams/runtime/lag.py": "the age of the last record: a metric",
     "streams/worker/transport/retrying_sender.py": "the date of a command: shown",
     "streams/worker/lease/heartbeater.py": "the date of a heartbeat: shown",
     "streams/worker/lease/refusal.py": "the date of a dead letter: shown",
-    "streams/worker/handler/session.py": "the date of a progress: shown",
+    "streams/worker/handler/run_session.py": "the date of a progress: shown",
 }
 """Modules that read a wall clock, and for what."""
 OUTSIDE = "streams/demo/"
@@ -86,7 +86,7 @@ def test_every_reading_of_a_wall_clock_is_known_and_decides_nothing_that_lasts()
 
 def test_the_check_itself_sees_a_reading() -> None:
     assert {name for name, path in modules() if list(readings(path))} >= {
-        "streams/vault/data_key.py", "streams/runtime/blocked.py", "streams/runtime/lag.py"
+        "streams/vault/data_key.py", "streams/runtime/stalled_inputs.py", "streams/runtime/lag.py"
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import orjson
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from streams.event_admission import Admission
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.operator.http.refusal import Refusal, invalid, unfit
@@ -19,7 +20,7 @@ from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.positions import PartitionKey
 from streams.operator.read_model.projections import Row, RowKey
-from streams.operator.read_model.recency import Recency
+from streams.operator.read_model.read_barrier import Recency
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.turns import Turns
@@ -27,7 +28,6 @@ from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Command, CommandBody, TenantRecord
-from streams.tenants.admission import Admission
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
 

@@ -8,13 +8,13 @@ from typing import Annotated, Literal, Self
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from streams.operator.command_results import told
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.job_request import Writable, stored_json
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.read_model import queries
-from streams.operator.verdicts import told
 from streams.serde.records import Job, LedgerEntry, Settle
 
 routes = web.RouteTableDef()

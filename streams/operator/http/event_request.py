@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from streams.event_admission import NewEvent
 from streams.operator.http.job_request import milliseconds
-from streams.tenants.admission import NewEvent
 from streams.tenants.settings import NAME
 
 MAX_EVENTS = 500

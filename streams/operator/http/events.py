@@ -15,6 +15,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from streams.errors import Erased, KafkaUnavailable
+from streams.event_admission import Admission
 from streams.http.problem import problem_json
 from streams.operator.http.app_state import PARTS, read_body
 from streams.operator.http.event_request import BatchRequest, EventRequest
@@ -24,7 +25,6 @@ from streams.operator.http.views import Json
 from streams.operator.read_model import tenant_queries
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde.records import TenantRecord
-from streams.tenants.admission import Admission
 from streams.tenants.settings import source_settings
 
 routes = web.RouteTableDef()

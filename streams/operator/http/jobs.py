@@ -9,6 +9,7 @@ from typing import Annotated, get_args
 from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from streams.operator.command_results import outstanding, told
 from streams.operator.http.app_state import (
     PARTS,
     SUBMITTED_BY,
@@ -21,11 +22,10 @@ from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.notes import bounded
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.views import Around, Json, job_json
-from streams.operator.pending import pending_job
+from streams.operator.optimistic_views import pending_job
 from streams.operator.read_model import queries
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
-from streams.operator.verdicts import outstanding, told
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import TERMINAL, Cancel, Job, JobStatus

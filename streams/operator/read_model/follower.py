@@ -18,9 +18,9 @@ from streams.kafka.failures import Outage
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
+from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.positions import PartitionKey, Untrusted
 from streams.operator.read_model.projections import RowKey
-from streams.operator.read_model.session import FoldSession, Lag
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.settings import Settings

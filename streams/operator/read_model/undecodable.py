@@ -9,8 +9,8 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka.clients import producer_config
 from streams.operator import STAGE
 from streams.process.wall_clock import wall_ms
-from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Record
+from streams.runtime.record_letters import dead_letter
 from streams.serde.keys import is_of_data_key
 from streams.settings import Settings
 from streams.tenants.follower import TOPIC as TENANTS

@@ -9,16 +9,16 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.operator.command_results import letters, outstanding, verdict
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.letter_views import replay_json
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.replay_request import ReplayRequest, key_reused
 from streams.operator.http.views import Around, Json, effect_json, job_json
-from streams.operator.pending import pending_replay
+from streams.operator.optimistic_views import pending_replay
 from streams.operator.read_model import letter_queries, queries, replay_queries
 from streams.operator.tenant_guards import refuse_erased
 from streams.operator.turns import Asked, Subject
-from streams.operator.verdicts import letters, outstanding, verdict
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay

@@ -11,7 +11,7 @@ from streams.worker.handler.values import from_json, to_json
 if TYPE_CHECKING:
     from streams.worker.handler.effects import Effects
     from streams.worker.handler.payloads import Payloads
-    from streams.worker.handler.session import RunSession
+    from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
 
 

@@ -12,7 +12,7 @@ from streams.serde.records import Lease
 from streams.worker.app import JobType, PreflightFunction
 from streams.worker.handler.context import Context
 from streams.worker.handler.run_result import RunResult, raised, returned, timed_out, unforeseen
-from streams.worker.handler.session import RunSession
+from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.held_leases import GRACE_SECONDS
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 
 from streams.errors import PermanentError
 from streams.serde.records import Checkpoint
-from streams.worker.handler.calls import call
-from streams.worker.handler.session import RunSession
+from streams.worker.handler.invoke import call
+from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import from_json, to_json
 
 MAX_TOTAL_BYTES = 512 * 1024

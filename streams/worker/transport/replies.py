@@ -10,7 +10,7 @@ from streams.errors import DecodeError
 from streams.serde.codec import REPLY
 from streams.serde.records import Reply, ReplyKind
 from streams.worker.handler.run_result import RunResult
-from streams.worker.handler.session import RunSession
+from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.refusal import refuse
 from streams.worker.transport.contract import Incoming
 from streams.worker.transport.retrying_sender import RetryingSender

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from support.leasing import bench, payload_ref
+from support.worker_bench import bench, payload_ref
 
 from streams.serde.records import Ended, EventInfo, Outcome
 from streams.topology.load import load

@@ -14,7 +14,7 @@ import orjson
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
-from support.leasing import bench, payload_ref
+from support.worker_bench import bench, payload_ref
 
 from ingress.schemes import SignedRequest, verifier
 from streams.serde.records import Ended, EventInfo, Outcome

@@ -11,10 +11,10 @@ from support.webhooks import VAULT, MemoryLog, ticket, topology
 
 from ingress.receive.admission import DirectAdmission
 from streams.errors import KafkaUnavailable, MalformedBody, Misfit
+from streams.event_admission import NewEvent
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef, Quarantined
-from streams.tenants.admission import NewEvent
 from streams.tenants.settings import SourceSettings
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

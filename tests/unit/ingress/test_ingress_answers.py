@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from support.edge import Edge
+from support.ingress_app import Edge
 from support.webhooks import signed, ticket, zendesk_signed
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from multidict import CIMultiDict
-from support.edge import DISCORD_SIGNER, Edge, running
+from support.ingress_app import DISCORD_SIGNER, Edge, running
 from support.webhooks import signed, source, tenant, ticket
 
 from ingress.rates import tarpit

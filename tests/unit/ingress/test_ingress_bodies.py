@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from support.edge import Edge, running
+from support.ingress_app import Edge, running
 from support.webhooks import MemoryLog, signed, source
 
 from streams.serde.codec import ENVELOPE

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 import structlog
-from support.edge import Edge, running
+from support.ingress_app import Edge, running
 from support.webhooks import signed, source, ticket, topology, zendesk_signed
 
-from ingress.receive import unrouted
+from ingress.receive import unrouted_log
 from ingress.receive.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
@@ -161,7 +161,7 @@ def test_a_receipt_is_forgotten_long_before_dedup_forgets_its_event() -> None:
 async def test_what_no_route_matches_is_told_once_for_its_kind_and_names_no_tenant(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unrouted, "MOST_TOLD", 2)
+    monkeypatch.setattr(unrouted_log, "MOST_TOLD", 2)
     kinds = ("user.created", "user.created", "user.deleted", "user.merged")
     with structlog.testing.capture_logs() as lines:
         for tenant_id in ("acme", "bolt"):

@@ -7,8 +7,8 @@ import gc
 from collections.abc import AsyncIterator
 
 import pytest
-from support.edge import Edge, running
 from support.garbage import large, left_behind
+from support.ingress_app import Edge, running
 from support.webhooks import SilentLog, signed
 
 TEXT = b"x" * 100_000

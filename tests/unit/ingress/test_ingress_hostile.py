@@ -16,7 +16,7 @@ import pytest
 import structlog
 from aiohttp import web
 from prometheus_client import REGISTRY
-from support.edge import Edge, running
+from support.ingress_app import Edge, running
 from support.webhooks import SilentLog, signed
 
 from ingress.http import connection

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.edge import Edge, running
+from support.ingress_app import Edge, running
 from support.webhooks import SECRET, signed, source, zendesk_signed
 
 SETTINGS = settings(

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 from aiohttp import web
-from support.edge import running
+from support.ingress_app import running
 
 from ingress.http.public_port import handed_down, inherited
 from streams.errors import ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.edge import running
+from support.ingress_app import running
 from support.webhooks import MemoryLog, signed, source, zendesk_signed
 
 from ingress.receive.problems import BAD_REQUEST

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import structlog
-from support.edge import Edge, running
+from support.ingress_app import Edge, running
 from support.webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
 
 from ingress.receive.receiver import Receiver

@@ -16,14 +16,14 @@ from confluent_kafka import KafkaError, KafkaException
 from streams.kafka.failures import Outage
 from streams.kafka.offsets import latest
 from streams.operator import metrics
+from streams.operator.read_model import fold_session, positions
 from streams.operator.read_model import follower as following
-from streams.operator.read_model import positions, session
 from streams.operator.read_model.database import Database
+from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
 from streams.operator.read_model.queries import Counts
-from streams.operator.read_model.session import FoldSession, Lag
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -124,12 +124,12 @@ def test_a_session_that_hears_nothing_stays_as_fresh_as_it_was(
 ) -> None:
     assert cut_off.caught_up()
     began = cut_off.freshness.at
-    monkeypatch.setattr(session, "wall_ms", lambda: began + 60_000)
+    monkeypatch.setattr(fold_session, "wall_ms", lambda: began + 60_000)
     lag = cut_off.lag()
     assert (cut_off.freshness.at, lag.heard_at) == (began, began)
     assert seconds_behind(lag, began + 60_000) == 60
     cut_off.step()
-    monkeypatch.setattr(session, "wall_ms", lambda: began + MAX_AGE_MS + 1)
+    monkeypatch.setattr(fold_session, "wall_ms", lambda: began + MAX_AGE_MS + 1)
     with pytest.raises(Untrusted):
         cut_off.step()
 

@@ -19,8 +19,8 @@ from streams.operator.http import dead_letters as api_dead_letters
 from streams.operator.http import effects as api_effects
 from streams.operator.http import jobs as api_jobs
 from streams.operator.http.app_state import PARTS, AppState
-from streams.operator.http.gate import problems
 from streams.operator.http.job_request import JobRequest
+from streams.operator.http.middlewares import problems
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.turns import Turns

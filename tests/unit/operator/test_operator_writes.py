@@ -15,7 +15,7 @@ from support.webhooks import VAULT, source, tenant
 
 from streams.operator.http import tenants as api_tenants
 from streams.operator.http.app_state import PARTS, AppState, not_shown
-from streams.operator.http.gate import problems
+from streams.operator.http.middlewares import problems
 from streams.operator.http.refusal import Refusal
 from streams.operator.rewrap import rewrap
 from streams.process.wall_clock import wall_ms

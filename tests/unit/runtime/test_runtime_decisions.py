@@ -23,8 +23,8 @@ from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.poison import dead_letter
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.runtime.record_letters import dead_letter
 from streams.runtime.restore import distrust
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog

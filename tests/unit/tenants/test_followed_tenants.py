@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from streams.errors import PoisonRecord, StageFailed
 from streams.kafka.payload_reader import PayloadReader
 from streams.operator.run import _read_payloads
-from streams.process.end import ProcessEnd
+from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants import follower as tenants_follower
 from streams.tenants.follower import TenantsFollower

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.leasing import Bench, Clock, bench
+from support.worker_bench import Bench, Clock, bench
 
 from streams import App, Context
 from streams.serde.records import Ended, Heartbeat, Lease
 from streams.worker.handler import execution
-from streams.worker.lease.alone import STUCK_SECONDS
 from streams.worker.lease.held_leases import GRACE_SECONDS, as_listed
+from streams.worker.lease.isolation import STUCK_SECONDS
 
 
 class Jobs:

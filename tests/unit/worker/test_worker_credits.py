@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from support.leasing import lease_to
+from support.worker_bench import lease_to
 
 from streams.serde.records import Lease
 from streams.worker.lease.credits import ON_ITS_WAY_SECONDS, WANTING_SECONDS, Credits

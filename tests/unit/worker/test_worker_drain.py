@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
-from support.leasing import Bench, bench
+from support.worker_bench import Bench, bench
 
 from streams import App, Context
 from streams.errors import Fenced

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from support.leasing import Answer, Bench, Clock, bench, granted
+from support.worker_bench import Answer, Bench, Clock, bench, granted
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Claim, Ended, Outcome
 from streams.topology.model import LeasePolicy
 from streams.worker.handler import effects
-from streams.worker.handler.not_done import not_done
+from streams.worker.handler.proof_not_done import not_done
 
 
 class Tool:

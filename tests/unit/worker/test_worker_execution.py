@@ -13,7 +13,7 @@ import orjson
 import pytest
 import structlog
 import uvloop
-from support.leasing import Bench, Clock, bench, data_key, payload_ref
+from support.worker_bench import Bench, Clock, bench, data_key, payload_ref
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.errors import LeaseLost

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support.leasing import bench
+from support.worker_bench import bench
 
 from streams import App, Context
 from streams.errors import LeaseLost

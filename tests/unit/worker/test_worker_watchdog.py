@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.leasing import bench
+from support.worker_bench import bench
 
 from streams import App, Context
 from streams.serde.records import Heartbeat

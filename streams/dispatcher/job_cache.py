@@ -15,7 +15,7 @@ _LARGEST_BYTES = 2048
 4 MB of typical jobs, and 10 MB of the largest ones."""
 
 
-class JobMemo:
+class JobCache:
     """Decodes and encodes the jobs of one partition."""
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
+from streams.operator.command_results import told
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.job_request import Name
 from streams.operator.http.jobs import known_job, shown_job
@@ -19,7 +20,6 @@ from streams.operator.http.replay_request import place
 from streams.operator.http.views import held_json
 from streams.operator.read_model import queries, waiting_queries
 from streams.operator.read_model.waiting_queries import Waiting
-from streams.operator.verdicts import told
 from streams.serde.records import TERMINAL, Job, Move
 
 routes = web.RouteTableDef()

@@ -10,7 +10,7 @@ from streams.dispatcher import attempts, metrics, settling
 from streams.dispatcher.answers import TOPIC, answer, check_partition
 from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.strangers import Strangers
+from streams.dispatcher.undeclared_workers import Strangers
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde import keys
 from streams.serde.records import (

@@ -25,9 +25,9 @@ from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
+from ingress.tenants.addressing import addressing
 from ingress.tenants.references import References
 from ingress.tenants.sources import Source, SourceTable
-from ingress.tenants.tenancy import addressing
 from streams.errors import ConfigError
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings

@@ -8,12 +8,12 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
+from streams.operator.command_results import told
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown, read_body
 from streams.operator.http.notes import noted
 from streams.operator.http.views import Json
 from streams.operator.read_model import queries
 from streams.operator.tenant_guards import enabled_tenant
-from streams.operator.verdicts import told
 from streams.serde import ids
 from streams.serde.records import TERMINAL, Job, Reroute
 

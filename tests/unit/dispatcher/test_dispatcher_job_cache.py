@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from support.operator_cluster import make_job as job
 
-from streams.dispatcher import job_memo
-from streams.dispatcher.job_memo import JobMemo
+from streams.dispatcher import job_cache
+from streams.dispatcher.job_cache import JobCache
 from streams.errors import DecodeError
 from streams.serde.codec import JOB
 
 
 def test_what_was_written_last_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    memo = JobMemo()
+    memo = JobCache()
     written = job("job_1")
     value = memo.encode(written)
     monkeypatch.setattr(JOB, "decode", _never)
@@ -23,7 +23,7 @@ def test_what_was_written_last_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -
 
 def test_other_bytes_of_the_same_job_are_decoded() -> None:
     """So it is after an abort, and where another process wrote it meanwhile."""
-    memo = JobMemo()
+    memo = JobCache()
     before = job("job_1")
     stored = memo.encode(before)
     memo.encode(replace(before, status="running"))
@@ -31,15 +31,15 @@ def test_other_bytes_of_the_same_job_are_decoded() -> None:
 
 
 def test_bytes_that_are_no_job_are_told_so_whatever_was_written() -> None:
-    memo = JobMemo()
+    memo = JobCache()
     memo.encode(job("job_1"))
     with pytest.raises(DecodeError):
         memo.decode("job_1", b"{}")
 
 
 def test_it_forgets_the_oldest_the_large_and_the_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_memo, "_MOST", 3)
-    memo = JobMemo()
+    monkeypatch.setattr(job_cache, "_MOST", 3)
+    memo = JobCache()
     large = replace(job("job_0"), input="x" * 5_000)
     values = {j.job_id: memo.encode(j) for j in (large, *(job(f"job_{n}") for n in range(1, 6)))}
     memo.forget("job_5")

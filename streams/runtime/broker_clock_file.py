@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from streams.runtime.time_estimate import Estimate
+from streams.runtime.broker_clock_estimate import Estimate
 from streams.settings import Settings
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -24,8 +24,8 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from streams.errors import ClockStepped, ConfigError, TidegateError
 from streams.process.boot_clock import boot_seconds
 from streams.runtime import metrics
-from streams.runtime.clock_memory import ClockMemory, clock_memory
-from streams.runtime.time_estimate import Estimate, Reading
+from streams.runtime.broker_clock_estimate import Estimate, Reading
+from streams.runtime.broker_clock_file import ClockMemory, clock_memory
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)

@@ -25,11 +25,11 @@ from support.counting import counting_stage, counting_topology
 
 from streams import ledger
 from streams.errors import ClockStepped, ConfigError, TidegateError
-from streams.runtime import broker_time
-from streams.runtime.broker_time import STEP_MS, BrokerClock
-from streams.runtime.clock_memory import ClockMemory
+from streams.runtime import broker_clock
+from streams.runtime.broker_clock import STEP_MS, BrokerClock
+from streams.runtime.broker_clock_estimate import DRIFT, Estimate, Reading
+from streams.runtime.broker_clock_file import ClockMemory
 from streams.runtime.runner import StageLoop
-from streams.runtime.time_estimate import DRIFT, Estimate, Reading
 from streams.settings import Settings
 
 BROKER_MS = 1_750_000_000_000
@@ -364,7 +364,7 @@ def test_a_topic_without_append_times_is_refused(broker: Broker) -> None:
 def test_a_broker_that_is_not_heard_is_told_once_and_waited_for(
     broker: Broker, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_time, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(broker_clock, "_RETRY_SECONDS", 0.001)
     broker.refusal = KafkaError(code)
     asked = []
 
@@ -429,7 +429,7 @@ def test_a_wall_clock_that_is_off_is_shown(
 
 
 def test_what_the_clock_lets_pass_is_within_the_margin_of_the_ledgers_keys() -> None:
-    assert STEP_MS + broker_time._PATIENCE_MS < ledger._KEY_MARGIN_MS / 2
+    assert STEP_MS + broker_clock._PATIENCE_MS < ledger._KEY_MARGIN_MS / 2
 
 
 def test_two_readings_bound_the_time_together() -> None:

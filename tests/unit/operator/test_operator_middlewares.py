@@ -8,7 +8,7 @@ import orjson
 import pytest
 from aiohttp import ClientSession, web
 
-from streams.operator.http.gate import authenticated, newline_ended, problems
+from streams.operator.http.middlewares import authenticated, newline_ended, problems
 
 
 async def _job(_: web.Request) -> web.Response:

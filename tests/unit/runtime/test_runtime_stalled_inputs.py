@@ -12,8 +12,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from streams.runtime import blocked
-from streams.runtime.blocked import BlockedInputs
+from streams.runtime import stalled_inputs
+from streams.runtime.stalled_inputs import BlockedInputs
 
 PLACE = ("in", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
@@ -41,7 +41,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
-    monkeypatch.setattr(blocked, "request_offsets", found.request)
+    monkeypatch.setattr(stalled_inputs, "request_offsets", found.request)
     monkeypatch.setattr(time, "monotonic", lambda: found.now)
     return found
 
@@ -113,7 +113,7 @@ def test_a_question_is_not_repeated_before_its_answer(
         asked.append(all_)
         return request(*all_)
 
-    monkeypatch.setattr(blocked, "request_offsets", noting)
+    monkeypatch.setattr(stalled_inputs, "request_offsets", noting)
     world.unanswered = True
     for _ in range(3):
         inputs.look([PLACE])

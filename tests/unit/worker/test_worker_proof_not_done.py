@@ -26,7 +26,7 @@ import uvloop
 from requests.adapters import HTTPAdapter
 from support.refusing_clients import ANYIO, BOTOCORE, HTTPX, STRIPE, TENACITY, Call
 
-from streams.worker.handler.not_done import not_done
+from streams.worker.handler.proof_not_done import not_done
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
 
 from streams.broker.ports import pick_free
-from streams.dev.front import Front, serve
+from streams.dev.gateway import Front, serve
 from streams.dev.layout import Member
 
 TIMEOUT = 10.0

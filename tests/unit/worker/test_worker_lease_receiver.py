@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from support.leasing import CLUSTER_KEY, Bench, Clock, bench
+from support.worker_bench import CLUSTER_KEY, Bench, Clock, bench
 
 from streams import App, Context
 from streams.serde.codec import DEAD_LETTER

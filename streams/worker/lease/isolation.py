@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from streams.worker.handler.run_result import RunResult
-from streams.worker.handler.session import RunSession
+from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 

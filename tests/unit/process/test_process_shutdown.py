@@ -14,7 +14,7 @@ HANGING = {
 ENDS = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from streams.process.end import end_within
+from streams.process.shutdown import end_within
 {hanging}
 end_within(0.1, 70)
 """
