@@ -15,7 +15,7 @@ LAYERS = (
     {"ingress.schemes", "streams.broker", "streams.dispatcher.job_letters", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},
     {"ingress.signatures", "streams.fairness", "streams.kafka", "streams.retry_policy"},
-    {"streams.runtime", "streams.tenants"},
+    {"streams.event_admission", "streams.runtime", "streams.tenants"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.dispatcher",
      "streams.operator", "streams.scheduler", "streams.worker"},
