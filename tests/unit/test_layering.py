@@ -12,10 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.running"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
-    {"ingress.schemes", "streams.broker", "streams.dispatcher.job_letters", "streams.ledger",
+    {"ingress.schemes", "streams.broker", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},
     {"ingress.signatures", "streams.fairness", "streams.kafka", "streams.retry_policy"},
-    {"streams.event_admission", "streams.runtime", "streams.tenants"},
+    {"streams.runtime", "streams.tenants"},
+    {"streams.event_admission"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.dispatcher",
      "streams.operator", "streams.scheduler", "streams.worker"},
@@ -28,7 +29,6 @@ LAYERS = (
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (
-    "streams.dispatcher.job_letters",
     "streams.dedup",
     "streams.dispatcher",
     "streams.fairness",
