@@ -69,7 +69,7 @@ STAGES = {
         ),
         StageProcess(
             "dedup", "Drop redeliveries within the window.", "stream",
-            "streams.dedup.processor:stage", wave=2,
+            "streams.dedup:stage", wave=2,
         ),
         StageProcess(
             "scheduler", "Fire what is due, once and never early.", "stream",

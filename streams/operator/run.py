@@ -16,21 +16,10 @@ from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.event_admission import Admissions
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
-from streams.operator.http import dead_letters as api_dead_letters
-from streams.operator.http import duplicates as api_duplicates
-from streams.operator.http import effects as api_effects
-from streams.operator.http import event_reroute as api_routing
-from streams.operator.http import events as api_events
-from streams.operator.http import held as api_waiting
-from streams.operator.http import jobs as api_jobs
-from streams.operator.http import payloads as api_payloads
-from streams.operator.http import quarantine as api_quarantine
-from streams.operator.http import rejections as api_rejections
-from streams.operator.http import tenants as api_tenants
-from streams.operator.http import vault as api_vault
 from streams.operator.http.app_state import PARTS, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
+from streams.operator.http.routes import routes
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
@@ -48,11 +37,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = MAX_INPUT_BYTES + 16 * 1024
 """Of a request: the largest input, and what stands around it."""
-
-_APIS = (
-    api_tenants, api_vault, api_jobs, api_waiting, api_effects, api_payloads, api_events,
-    api_routing, api_dead_letters, api_quarantine, api_rejections, api_duplicates,
-)  # fmt: skip
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
 
@@ -89,7 +73,7 @@ def build(
     app[SCRAPING] = asyncio.Lock()
 
     async def state(app: web.Application) -> AsyncIterator[None]:
-        async for each in _parts(settings, topology, vault, admissions, failed):
+        async for each in _state(settings, topology, vault, admissions, failed):
             app[PARTS] = each
             yield
 
@@ -97,12 +81,11 @@ def build(
     app.add_routes(
         [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
     )
-    for module in _APIS:
-        app.add_routes(module.routes)
+    app.add_routes(routes())
     return app
 
 
-async def _parts(
+async def _state(
     settings: Settings,
     topology: Topology,
     vault: Vault,

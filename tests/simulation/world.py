@@ -14,8 +14,7 @@ from simulation.outside import Outside
 from simulation.requests import Desk
 from simulation.wiring import Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
-from streams import dispatcher, scheduler
-from streams.dedup import processor as dedup
+from streams import dedup, dispatcher, scheduler
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import AnyStage, FusedStage
 from streams.serde.codec import TENANT

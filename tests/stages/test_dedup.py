@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import starved_dedup
 
-from streams.dedup import processor as dedup
+from streams import dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from streams.dedup import processor as dedup
+from streams import dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Record

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from support.dispatching import CLUSTER_KEY, ROUTES, envelope
 
-from streams import dispatcher, pipeline, scheduler
-from streams.dedup import processor as dedup
+from streams import dedup, dispatcher, pipeline, scheduler
 from streams.errors import ConfigError
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.partition_task import PartitionTask

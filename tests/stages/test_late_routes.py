@@ -8,8 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 from support.dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
 
-from streams import dispatcher
-from streams.dedup import processor as dedup
+from streams import dedup, dispatcher
 from streams.dispatcher.kept_events import KeptEvents
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.dispatching import CLUSTER_KEY, envelope, topology
 from support.odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
 
-from streams import dispatcher, scheduler
-from streams.dedup import processor as dedup
+from streams import dedup, dispatcher, scheduler
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Stage
 from streams.serde.codec import DEAD_LETTER, ENVELOPE

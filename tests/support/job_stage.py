@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from streams import dispatcher, pipeline, scheduler
-from streams.dedup import processor as dedup
+from streams import dedup, dispatcher, pipeline, scheduler
 from streams.runtime.processor import AnyStage
 from streams.runtime.runner import run_stage
 from streams.settings import load_settings

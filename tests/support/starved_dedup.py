@@ -17,7 +17,7 @@ from typing import Any
 
 from rocksdict import Options
 
-from streams.dedup import processor as dedup
+from streams import dedup
 from streams.errors import StageFailed
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.serde.codec import HEADER_SIZE

@@ -16,8 +16,16 @@ from typing import Any, ClassVar, TypeVar
 
 import orjson
 
-from streams import App, Context, PermanentError, Retry, TransientError, dispatcher, scheduler
-from streams.dedup import processor as dedup
+from streams import (
+    App,
+    Context,
+    PermanentError,
+    Retry,
+    TransientError,
+    dedup,
+    dispatcher,
+    scheduler,
+)
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import FusedStage, Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
