@@ -3,8 +3,8 @@
     TidegateError
     ├── ConfigError            a setting, topology or schema file is wrong; it names the key
     ├── BrokerError            the embedded Kafka cannot start or was lost
-    ├── KafkaUnavailable       no broker answers; the caller waits and says so once
-    ├── PoisonRecord           one record cannot be processed, ever: dead letter, move on
+    ├── KafkaUnavailable       no broker answers; the caller waits and logs it once
+    ├── PoisonRecord           one record can never be processed: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── StageFailed            a stage cannot go on and no record is to blame: nothing is committed
     ├── Fenced                 another instance took over: stop, write nothing more
@@ -12,7 +12,7 @@
     ├── StoreDamaged           local state cannot be trusted: wiped and rebuilt from its changelog
     ├── VaultError             a payload or secret cannot be sealed, found or opened
     │   └── Erased             ... because its tenant was erased, and its keys destroyed
-    ├── SecretUnresolved       a reference to a secret leads to none here
+    ├── SecretUnresolved       a reference to a secret finds none in this process
     ├── SignatureError         a request is not signed by its source's secret
     ├── Misfit                 a signed body does not give what its source's mapping says
     │   └── MalformedBody      ... because it cannot be read at all
@@ -28,7 +28,7 @@ A message says what is wrong, names the thing, and ends with what the reader doe
 from __future__ import annotations
 
 LONGEST_WAIT_SECONDS = 366 * 86_400
-"""How far off a retry may be put."""
+"""How far in the future a retry may be."""
 
 
 class TidegateError(Exception):
@@ -66,7 +66,7 @@ class DecodeError(PoisonRecord):
 class StageFailed(TidegateError):
     """A stage ends because its store, its disk, its memory or its own code failed.
 
-    Nothing of the step is committed: the next start does it again.
+    Nothing of the step is committed: the next start repeats it.
     """
 
 
@@ -75,7 +75,7 @@ class Fenced(TidegateError):
 
 
 class ClockStepped(TidegateError):
-    """The broker's clock jumped, or this machine's stood still: timers and windows rest on both."""
+    """The broker's clock jumped, or this machine's stood still: timers and windows need both."""
 
 
 class StoreDamaged(TidegateError):
@@ -87,21 +87,21 @@ class VaultError(TidegateError):
 
 
 class Erased(VaultError):
-    """The tenant was erased: nothing opens its bodies, and no more are taken in."""
+    """The tenant was erased: nothing opens its bodies, and no new ones are accepted."""
 
     def __init__(self, tenant_id: str) -> None:
         super().__init__(f"tenant {tenant_id} was erased: the keys of its bodies are destroyed")
 
 
 class SecretUnresolved(TidegateError):
-    """A reference to a secret leads to none in this process's environment or files."""
+    """A reference to a secret finds none in this process's environment or files."""
 
 
 class SignatureError(TidegateError):
     """A request is not signed as its source's scheme demands, or the scheme cannot be used.
 
-    `reason` is one word for metrics and logs; neither it nor the message holds a secret or
-    anything of the request.
+    `reason` is one word for metrics and logs; neither it nor the message contains a secret or
+    any part of the request.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -110,7 +110,7 @@ class SignatureError(TidegateError):
 
 
 class Misfit(TidegateError):
-    """A body whose signature holds does not fit its source; `reason` is one word for records.
+    """A correctly signed body does not fit its source; `reason` is one word for records.
 
     The message is for the sender and the operator and repeats nothing of the body.
     """
@@ -121,7 +121,7 @@ class Misfit(TidegateError):
 
 
 class MalformedBody(Misfit):
-    """A body whose signature holds cannot be read: what is wrong with it."""
+    """A correctly signed body cannot be read; the message says what is wrong with it."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("malformed_body", detail)
@@ -132,11 +132,11 @@ class LeaseLost(TidegateError):
 
 
 class JobError(TidegateError):
-    """How a handler says that its attempt failed."""
+    """The errors with which a handler says that its attempt failed."""
 
 
 class TransientError(JobError):
-    """The attempt failed, a later one may succeed: retried with the type's backoff."""
+    """The attempt failed, but a later one may succeed: it is retried with the type's backoff."""
 
 
 class RetryAfter(TransientError):
@@ -150,4 +150,4 @@ class RetryAfter(TransientError):
 
 
 class PermanentError(JobError):
-    """No attempt can succeed: the job ends `failed` and stands in the dead letters."""
+    """No attempt can succeed: the job ends `failed` and is listed in the dead letters."""

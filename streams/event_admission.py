@@ -1,8 +1,8 @@
-"""How an event enters the pipeline by the operator's API, as a contract between two stages.
+"""How an event enters the pipeline through the operator's API: a contract of two stages.
 
-The operator decides who may let in what; normalizing, sealing and writing are the ingress's, so
-that an event let in here is in nothing different from one that was delivered. Stages do not
-import each other: the command line hands the operator the ingress's implementation.
+The operator decides who may submit or release what. The ingress normalizes, seals and writes, so
+that such an event differs in nothing from one that was delivered. Stages do not import each other:
+the command line gives the operator the ingress's implementation.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streams.vault.keyring import DataKeyring
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event that is normalized already; `occurred_at` in milliseconds, UTC, `payload` JSON.
+    """An event that is already normalized; `occurred_at` in milliseconds, UTC, `payload` JSON.
 
-    Without a `dedup_key` its payload's hash is the key.
+    Without a `dedup_key`, the hash of its payload is the key.
     """
 
     tenant_id: str
@@ -40,7 +40,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An event that is durable; `repeated` if it is known to have been before."""
+    """An event that is durable; `repeated` says that it is known to have been durable before."""
 
     event_id: str
     job_id: str | None
@@ -48,8 +48,8 @@ class Admitted:
 
 
 class Admission(Protocol):
-    """Lets events in; belongs to one event loop. Repeating a call is safe within the dedup window:
-    it writes the same fingerprint again, and dedup drops it."""
+    """Lets events in; belongs to one event loop. A call can be repeated safely within the dedup
+    window: it writes the same fingerprint again, and dedup drops it."""
 
     async def submit(self, event: NewEvent) -> Admitted:
         """Write a new event.
@@ -60,7 +60,7 @@ class Admission(Protocol):
         """
 
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
-        """Write the event of a quarantined body, under its source's settings of now.
+        """Write the event of a quarantined body, under its source's current settings.
 
         Raises:
             Misfit: it does not fit these either; nothing is written.

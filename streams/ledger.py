@@ -1,18 +1,18 @@
 """The ledger: whether a side effect may begin, decided in the transaction that checks its lease.
 
-An entry lives at (tenant, scope, action) on the public, compacted topic `ledger`, which is this
+An entry's key is (tenant, scope, action) on the public, compacted topic `ledger`, which is this
 store's changelog. The caller has checked that the claim's lease is the living one.
 
     (none), failed      -> granted; claimed
     claimed, same claim -> granted again: a repeated question gets the same answer
     claimed, same run, or by another job of the scope whose run lives
-                        -> held: two calls under way under one key
+                        -> held: two calls in progress under one key
     done                -> the stored result
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
 
-A person may settle what is not known (`streams/dispatcher/settling.py`).
+A person may settle an effect whose outcome is unknown (`streams/dispatcher/settling.py`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from streams.serde.records import (
 from streams.state.store import KeyValueStore
 
 _KEY_MARGIN_MS = 60_000
-"""A repeat that is granted now reaches its tool a little later; then its key must still hold."""
+"""A repeat that is granted now reaches its tool a little later: the key must still hold then."""
 
 
 UNSETTLED = ("claimed", "unknown", "review")
-"""What became of the call is not known, or not yet."""
+"""Statuses in which the outcome of the call is not known, or not yet."""
 
 
 def claim(
@@ -71,16 +71,16 @@ def claim(
 
 
 def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
-    """Record how a claimed effect ended; whether that changed anything.
+    """Record how a claimed effect ended; returns whether that changed anything.
 
-    A run whose lease is over may still tell what became of its own claim: it is the truth.
+    Accept the outcome of a run's own claim even after its lease is over: it is the truth.
     """
     entry = get(store, job.tenant_id, job.scope, told.action)
     if entry is None or not _is_news(entry, told):
         return False
     told_entry = replace(
         entry,
-        # What a person was asked about stays so until somebody knows.
+        # Keep asking the person until the outcome is known.
         status="review" if (entry.status, told.status) == ("review", "unknown") else told.status,
         claims=entry.claims - (told.status == "failed"),
         result=told.result,
@@ -94,7 +94,7 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
 
 
 def get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
-    """An effect as it stands; None, it was never begun."""
+    """The current entry of an effect; None if it was never begun."""
     value = store.get(ledger_key(tenant_id, scope, action))
     return None if value is None else LEDGER_ENTRY.decode(value)
 
@@ -112,10 +112,11 @@ def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
 
 
 def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
-    """Have a person find out what became of the effects that a job's attempts leave unknown.
+    """Put the effects that a job's attempts leave unknown before a person.
 
-    Not of those that a replay may repeat under their key. No run of the scope goes on: what is
-    claimed is of one that is over. What the person is told of one of them; None: there is none.
+    Leave out those that a replay may repeat under their key. No run of the scope is alive, so every
+    claimed effect belongs to a run that is over. Returns the message about one of them; None: there
+    is none.
     """
     told = None
     for entry in entries(store, job):
@@ -127,8 +128,8 @@ def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
 def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     """Whether an outcome says more than its entry does.
 
-    A claim that a repeat under the same key has replaced still tells the truth with `done`; so
-    does one of which a person said that it was not done.
+    Two late reports of `done` are news: from a claim that a repeat under the same key replaced, and
+    about an effect that a person settled as not done.
     """
     if entry.claim_id != told.claim_id:
         return told.status == "done" and entry.claims > 1 and entry.status in UNSETTLED
@@ -140,7 +141,7 @@ def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
 def _uncertain(
     store: KeyValueStore, entry: LedgerEntry, job: Job, command: Command, asked: Claim, now: int
 ) -> Reply:
-    """It may have happened: only a tool that honours its key may be asked again."""
+    """Answer for an effect that may have happened: repeat it only if the tool honours its key."""
     if _repeatable(entry, min(entry.key_lifetime_ms, asked.key_lifetime_ms), now):
         return _grant(store, entry, job, asked, now, repeat=True)
     return _reply(command, asked, entry, "review", message=_review(store, entry, job, now))
@@ -152,7 +153,7 @@ def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
 
 
 def _review(store: KeyValueStore, entry: LedgerEntry, job: Job, now: int) -> str:
-    """Have a person find out; what they are told."""
+    """Put the effect in review; returns the message for the person."""
     message = (
         f"effect {entry.action} was begun by run {entry.run_id} and its outcome is unknown: "
         f"find out whether it happened, then settle it: tidegate jobs settle {job.job_id} "
@@ -196,7 +197,7 @@ def _grant(
 
 
 def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
-    """What is not in the ledger was not done."""
+    """The first entry of an effect: one that is not in the ledger was not done."""
     return LedgerEntry(
         tenant_id=job.tenant_id,
         scope=job.scope,

@@ -1,8 +1,8 @@
 """`tidegate pipeline`: the stages that the topology fuses, as one process.
 
-What dedup lets pass is a job, and its lease on the way, in the transaction that wrote the event; a
-timer that is due reaches the dispatcher without a topic's round trip. Large installations run the
-stages apart instead and scale each.
+An event that dedup lets pass becomes a job, and its lease is sent, in the transaction that wrote
+the event. A due timer reaches the dispatcher without a topic's round trip. Large installations run
+the stages apart instead and scale each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
     """The fused stage.
 
     Raises:
-        ConfigError: the topology fuses nothing, or a stage that is not made here.
+        ConfigError: the topology fuses nothing, or a stage that this module cannot make.
     """
     if not topology.fused:
         raise ConfigError(

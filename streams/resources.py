@@ -1,4 +1,4 @@
-"""Where the declarations that ship with the code lie: `schemas/` and `topology.yaml`."""
+"""Where the declarations that ship with the code are: `schemas/` and `topology.yaml`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def resource(name: str) -> Path:
-    """Path of a shipped file: inside an installed wheel, else in the checkout beside it."""
+    """Path of a shipped file: inside an installed wheel, otherwise in the checkout beside it."""
     packaged = _PACKAGE / "_data" / name
     return packaged if packaged.exists() else _PACKAGE.parent / name

@@ -1,7 +1,7 @@
-"""When an attempt that failed, or was lost with its worker, is made again.
+"""When an attempt that failed, or was lost with its worker, is repeated.
 
-Every wait is spread: jobs that failed together do not come back together. How far a wait is
-spread follows from the job and its run alone, so that it is the same after an aborted transaction.
+Every wait has a spread, so that jobs that failed together do not come back together. The spread
+depends only on the job and its run, so that it is the same after an aborted transaction.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LONGEST_LOSS_SECONDS = 300.0
 
 
 def retry_delay(job: Job, asked_seconds: float | None) -> float | None:
-    """Seconds until the next attempt of a job whose attempt failed; None: it was the last.
+    """Seconds until the next attempt after a failed one; None if the failed one was the last.
 
-    The handler's `RetryAfter` (`asked_seconds`) wins over the type's backoff, whose last value
-    repeats. Neither is ever shortened: a backoff grows by up to a quarter, `RetryAfter` by up to
-    a tenth.
+    The handler's `RetryAfter` (`asked_seconds`) takes precedence over the type's backoff, whose
+    last value repeats. The spread shortens neither: it adds up to a quarter to a backoff, and up to
+    a tenth to a `RetryAfter`.
     """
     if job.attempts >= job.max_attempts:
         return None
@@ -35,12 +35,12 @@ def retry_delay(job: Job, asked_seconds: float | None) -> float | None:
 
 
 def loss_delay(job: Job) -> float:
-    """Seconds until a job that was lost with its worker is leased again; `job.lost` is counted."""
+    """Seconds until a job that was lost with its worker is leased again; `job.lost` counts."""
     return _doubled(job.lost, job)
 
 
 def release_delay(job: Job) -> float:
-    """Seconds until a job that workers give back is leased again; its `history` has their runs."""
+    """Seconds until a job that workers gave back is leased again; its `history` has their runs."""
     in_a_row = takewhile(lambda run: run.kind == "released", reversed(job.history))
     return _doubled(sum(1 for _ in in_a_row), job)
 

@@ -1,4 +1,4 @@
-"""Where the pipeline of a data directory answers: `dev.json` in it, written by `tidegate dev`."""
+"""The address of a data directory's pipeline: `dev.json` in it, written by `tidegate dev`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def state_file(data_dir: Path) -> Path:
 
 
 def read_state(data_dir: Path) -> dict[str, Any]:
-    """What the running pipeline, or a killed one, wrote last; empty when there is none."""
+    """The last state that a running or killed pipeline wrote; empty if there is none."""
     try:
         found = json.loads(state_file(data_dir).read_text())
     except (OSError, ValueError):

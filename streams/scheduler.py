@@ -1,11 +1,11 @@
 """The scheduler stage: keeps records until they are due, then sends them to their topic.
 
-A schedule fires once and never early (G4): the timer leaves the store in the transaction that
-sends its record. One whose record the broker refuses becomes a dead letter, and holds up no other.
+A schedule fires once and never early (G4): the timer leaves the store in the transaction that sends
+its record. If the broker refuses a record, it becomes a dead letter, and holds up no other.
 
-The store `timers` holds two kinds of keys: `t`, due time, id (in the order in which they fire),
-with the schedule as it came; and `i`, id, with the due time, so that a second schedule of the same
-id replaces the first.
+The store `timers` holds two kinds of keys. `t`, due time, id (in the order in which they fire) has
+the schedule as it came. `i`, id has the due time, so that a second schedule of the same id replaces
+the first.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _TIMER, _INDEX = b"t", b"i"
 _DUE = struct.Struct(">Q")
 _NEVER = 2**63
 _BATCH = 1_000
-"""Timers fired by one step: a backlog must not hold the transaction open for long."""
+"""The most timers that one step fires: a backlog must not keep the transaction open for long."""
 _HOLD_MS = 10_000
-"""For so long nothing is sent after a target was found missing."""
+"""How long nothing is sent after a target was found missing."""
 
 
 def stage(topology: Topology) -> Stage:
-    """`schedule` to the topics that the stage is declared to write, `dlq` aside."""
+    """The stage, which reads `schedule` and writes its declared topics; `dlq` is not a target."""
     targets = frozenset(topology.stages["scheduler"].writes) - {DLQ}
     return declared_stage(topology, "scheduler", partial(Scheduler, targets), 0.025)
 
@@ -50,11 +50,11 @@ class Scheduler:
         self._next_due = _first_due(ctx, since=0)
 
     def process(self, record: Record, ctx: Context) -> None:
-        """Set, or set anew, one timer.
+        """Set one timer, or replace it.
 
         Raises:
             DecodeError: not a schedule.
-            PoisonRecord: its target is not in the allow-list, or its id would be another's.
+            PoisonRecord: its target is not in the allow-list, or its id could clash with another.
         """
         schedule = SCHEDULE.decode(record.value)
         if schedule.topic not in self._targets:
@@ -74,7 +74,7 @@ class Scheduler:
         self._next_due = min(self._next_due, due_at)
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """What is due is sent by `initiate`, which follows."""
+        """Do nothing: `initiate`, which follows, sends what is due."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Send what is due, oldest first."""
@@ -84,7 +84,7 @@ class Scheduler:
     def refused(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
-        """Give the oldest timer up, which is the one that was tried; wait for a missing topic."""
+        """Drop the oldest timer, which is the one that was tried; for a missing topic, wait."""
         if missing:
             self._held_until = ctx.now + _HOLD_MS
             return
@@ -101,7 +101,7 @@ class Scheduler:
             schedule = SCHEDULE.decode(value)
             ctx.forward(schedule.topic, schedule.key, schedule.value)
             _drop(key, ctx)
-        # From the last one on: before it lie only the tombstones of what was fired.
+        # Search from the last due time on: before it are only tombstones of fired timers.
         self._next_due = _first_due(ctx, since=self._next_due)
 
 

@@ -74,18 +74,19 @@ class Settings(BaseSettings):
     slots: int = Field(default=20, ge=1)
     """Handlers that a worker runs at once."""
     set_aside: Places = frozenset()
-    """Records that a stage sends to `dlq` unseen: those that its own code cannot take."""
+    """Records that a stage sends to `dlq` unprocessed, because its own code cannot handle them."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    # May hold passwords and keys.
+    # It may contain passwords and keys.
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
     def client(self, **overrides: Any) -> dict[str, Any]:
-        """librdkafka configuration: defaults of the caller, then what the operator passed.
+        """librdkafka configuration: the caller's defaults, then the operator's settings.
 
-        Its own log lines are left out: what they tell comes as errors, told once in ours. A lost
-        connection is tried again each second: the default of 10 s would add to every outage (G8).
+        librdkafka's own log lines are turned off: the same faults come as errors, which we log
+        once. A lost connection is retried each second: the default of 10 s would prolong every
+        outage (G8).
         """
         defaults = {
             "bootstrap.servers": self.bootstrap,

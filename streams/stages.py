@@ -1,7 +1,7 @@
-"""Every stage as a process: what it is called, what starts it, and when `dev` stops it.
+"""Every stage as a process: its name, the code that starts it, and when `dev` stops it.
 
-The command line, `tidegate dev` and `tidegate pipeline` read this one table. Nothing is imported
-before it is asked for: a stage's process loads that stage alone.
+The command line, `tidegate dev` and `tidegate pipeline` read this one table. Stages are imported
+only when asked for: a stage's process loads that stage alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageProcess:
-    """`does` and `needs` are its help: one sentence, and the settings without which it refuses.
+    """`does` and `needs` are its help: one sentence, and the settings that it requires.
 
-    `target`, `module:function`, makes the stage of a topology (with `keyed`, of the cluster key as
-    well) where `kind` is `stream`, and else runs the process. A process of kind `http` has an API
-    beside its probes. `own` names variables that `dev` gives to no other process. `dev` stops the
-    stages of one `wave` together, lower waves first: nothing new comes in, what runs ends, what
-    that wrote is worked off.
+    `target`, `module:function`, is called with a topology to make the stage if `kind` is `stream`
+    (with `keyed`, also with the cluster key); otherwise it runs the process. A process of kind
+    `http` has an API beside its probes. `own` names variables that `dev` gives to no other process.
+    `dev` stops the stages of one `wave` together, lower waves first: first intake stops, then
+    running jobs end, then the records that they wrote are processed.
     """
 
     name: str
@@ -41,12 +41,12 @@ class StageProcess:
         return f"{self.does}\n\nNeeds {' and '.join(self.needs)}." if self.needs else self.does
 
     def make(self, topology: Topology, cluster_key: bytes) -> AnyStage:
-        """The stage of a topology; only of kind `stream`."""
+        """Make the stage of a topology; only for kind `stream`."""
         made: AnyStage = load(self.target)(topology, *([cluster_key] if self.keyed else []))
         return made
 
     def run(self, settings: Settings, topology: Topology) -> None:
-        """Run the process until it is told to stop; of any kind but `worker`."""
+        """Run the process until it is told to stop; for any kind but `worker`."""
         if self.kind == "http":
             load(self.target)(settings, topology)
             return
@@ -93,11 +93,11 @@ STAGES = {
         ),
     )
 }  # fmt: skip
-"""By name, in the order in which the command line lists them."""
+"""The stages by name, in the order in which the command line lists them."""
 
 
 def run_operator(settings: Settings, topology: Topology) -> None:
-    """The operator, whose API lets events in as an ingress does."""
+    """Run the operator, whose API lets events in as an ingress does."""
     from ingress.receive.admission import DirectAdmission
     from streams.operator.run import run
 
@@ -105,6 +105,6 @@ def run_operator(settings: Settings, topology: Topology) -> None:
 
 
 def load(target: str) -> Any:
-    """What `module:attribute` names."""
+    """The object that `module:attribute` names."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)

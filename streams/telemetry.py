@@ -1,7 +1,8 @@
-"""What a process tells about itself: log lines, metrics, liveness and readiness.
+"""What a process reports about itself: log lines, metrics, liveness and readiness.
 
-One process, one Prometheus registry, no tenant label (cardinality): a per-tenant view is the
-operator's API. Metrics are declared where they are counted, named `tidegate_<stage>_...`.
+Each process has one Prometheus registry. Metrics have no tenant label (cardinality): the operator's
+API has a per-tenant view. Metrics are declared where they are counted, and named
+`tidegate_<stage>_...`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from streams.settings import Settings
 
 
 def configure_logging(settings: Settings, **bound: str) -> None:
-    """Log lines to standard error; `bound` (stage, instance) stands on every one."""
+    """Log to standard error; every line has the `bound` values (stage, instance)."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if settings.log_format == "json"
@@ -31,7 +32,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Not left to the console's renderer: it would show local variables, maybe secret.
+            # Do not leave this to the console's renderer: it shows local variables, maybe secret.
             structlog.processors.format_exc_info,
             renderer,
         ],
@@ -48,8 +49,8 @@ def serve_probes(
 ) -> int:
     """Serve /metrics, /healthz and /readyz from a daemon thread; returns the bound port.
 
-    `why` tells the reason while the process is not ready. Liveness never asks Kafka: a broker
-    that is away is no reason to restart this process.
+    `why` gives the reason while the process is not ready. Liveness never asks Kafka: a broker that
+    is away is no reason to restart this process.
     """
 
     class Probe(BaseHTTPRequestHandler):
@@ -62,7 +63,7 @@ def serve_probes(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Scrapes are not worth a line."""
+            """Log nothing: scrapes are not worth a line."""
 
     server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
     server.daemon_threads = True

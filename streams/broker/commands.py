@@ -24,7 +24,7 @@ app = typer.Typer(
     help="Run the embedded Kafka alone: one node on 127.0.0.1, its data under --data-dir.",
 )
 
-# How a JVM ends that was asked to: by `broker stop`, for one.
+# The exit code of a JVM that was asked to end, for example by `broker stop`.
 _TERMINATED = 128 + signal.SIGTERM
 
 DataDirOption = Annotated[
@@ -94,7 +94,7 @@ def status(
 
 
 def _run_in_foreground(kafka: EmbeddedKafka) -> None:
-    # A terminated command stops the broker in order, just as an interrupted one.
+    # A terminated command stops the broker in an orderly way, just as an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with kafka:

@@ -11,12 +11,12 @@ from streams.broker.ports import HOST
 from streams.errors import BrokerError, ConfigError
 
 NODE_ID = 1
-# It becomes part of an option's name in Kafka's login configuration.
+# The name becomes part of an option's name in Kafka's login configuration.
 _USERNAME = re.compile(r"[A-Za-z0-9._-]+")
 _CLIENTS = "CLIENTS"
 _CONTROLLER = "CONTROLLER"
 
-# Address, identity and place are the embedded broker's own; `extra` may set anything else.
+# The embedded broker decides address, identity and place; `extra` may set anything else.
 _OWNED = frozenset({
     "process.roles", "node.id", "controller.quorum.voters", "controller.listener.names",
     "listeners", "advertised.listeners", "listener.security.protocol.map",
@@ -44,22 +44,22 @@ _BEHAVIOUR = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "6000",
     "transaction.max.timeout.ms": "900000",
-    # A stage waits for its positions in every transaction; there are no many groups to batch.
+    # A stage waits for its positions in every transaction, and few groups profit from batching.
     "group.coordinator.append.linger.ms": "0",
     # Kafka looks for expired transactions every 10 s; a killed producer would hold back the last
     # stable offset for that long beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # Nobody could take over from the only broker: a busy machine must not cost it its leaderships,
-    # nor an orderly stop (see `fencing`).
+    # Nothing could take over from the only broker: neither a busy machine nor an orderly stop (see
+    # `fencing`) must cost it its leaderships.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3600000",
     "controlled.shutdown.enable": "false",
-    # A payload chunk is 1 MiB; the rest is room for key, headers and batch overhead.
+    # A payload chunk is 1 MiB; the rest is for key, headers and batch overhead.
     "message.max.bytes": str(2 * 1024 * 1024),
     "replica.fetch.max.bytes": str(2 * 1024 * 1024),
 }
 
-# One developer's machine: few threads, and a cleaner that keeps 16 MiB instead of 128.
+# This suits one developer's machine: few threads, and a cleaner that uses 16 MiB, not 128.
 _FOOTPRINT = {
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -93,7 +93,7 @@ class BrokerSecurity:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """librdkafka settings with which a client connects; hold the password: never log them."""
+        """librdkafka settings for a client; never log them: they hold the password."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",
@@ -114,7 +114,7 @@ def server_properties(
 
     Raises:
         ConfigError: `extra` sets what the embedded broker decides itself.
-        BrokerError: a security file cannot be read, or the path cannot be written as a setting.
+            BrokerError: a security file cannot be read, or the path cannot be written as a setting.
     """
     owned = _OWNED.intersection(extra or {})
     if owned:
@@ -133,7 +133,7 @@ def server_properties(
 
 
 def controller_properties(server: Mapping[str, str]) -> dict[str, str]:
-    """A server's settings for its controller alone, to which a silent broker is gone at once."""
+    """The settings for a server's controller alone, which drops a silent broker at once."""
     controller = next(
         each for each in server["listeners"].split(",") if each.startswith(_CONTROLLER)
     )
@@ -185,7 +185,7 @@ def _listeners(port: int, controller_port: int, protocol: str) -> dict[str, str]
 
 
 def _security(security: BrokerSecurity) -> dict[str, str]:
-    """TLS and SASL for both listeners: the controller's is no unauthenticated back door."""
+    """TLS and SASL for both listeners: the controller's must not be open to everyone."""
     jaas = (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         f"username={_quote(security.username)} password={_quote(security.password)} "

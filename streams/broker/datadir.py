@@ -3,7 +3,7 @@
 <data-dir>/broker.json          address and pid of the running broker (`status.py`)
 <data-dir>/kafka/instance.json  cluster id and ports, kept so that clients find it again
 <data-dir>/kafka/data/          Kafka's own log directory
-<data-dir>/kafka/server.log     Kafka's log; jvm.log: the JVM's own words
+<data-dir>/kafka/server.log     Kafka's log; jvm.log: the JVM's own output
 <data-dir>/kafka/lock           held by the JVM for as long as it lives
 """
 
@@ -30,7 +30,7 @@ MIN_FREE_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Instance:
-    """What makes a restarted broker the same one to its clients."""
+    """The identity that makes a restarted broker the same one to its clients."""
 
     cluster_id: str
     port: int
@@ -50,7 +50,7 @@ class DataDir:
         self._meta = self.data / "meta.properties"
 
     def prepare(self) -> None:
-        """Create the layout; an old JVM's unpacked native libraries go.
+        """Create the layout, and delete an old JVM's unpacked native libraries.
 
         Raises:
             BrokerError: the directory cannot be written, or has under 256 MiB free.
@@ -67,7 +67,7 @@ class DataDir:
             raise disk_full(self.root, free)
 
     def clear_temporary(self) -> None:
-        """Empty the JVM's temporary directory; only under the lock, a live JVM needs its own."""
+        """Empty the JVM's temporary directory; call only under the lock: a live JVM uses it."""
         shutil.rmtree(self.kafka / "tmp", ignore_errors=True)
         (self.kafka / "tmp").mkdir(mode=0o700)
 
@@ -99,7 +99,7 @@ class DataDir:
         """Identity of the broker that used this directory before, or None for a new one.
 
         Raises:
-            BrokerError: the stored identity or Kafka's files are damaged or from elsewhere.
+            BrokerError: the stored identity or Kafka's files are damaged or from another broker.
         """
         known = self._read_instance()
         stored = self._read_meta()
@@ -126,7 +126,7 @@ class DataDir:
         return self._meta.exists()
 
     def write_properties(self, name: str, text: str) -> Path:
-        """Write a file of settings, readable by the owner alone: it may hold a password and key."""
+        """Write a settings file that only the owner can read: it may hold a password and key."""
         path = self.kafka / name
         write_atomically(path, text)
         return path
@@ -148,15 +148,16 @@ class DataDir:
         return {name.strip(): value.strip() for name, value in pairs}
 
     def _require_empty(self) -> None:
-        """Partitions without meta.properties: formatting would hide them from no one but us."""
+        """Refuse partitions without meta.properties: formatting would hide them from us."""
         partitions = sorted(path.name for path in self.data.glob("*-[0-9]*") if path.is_dir())
         if partitions:
             raise self._corrupt(f"{self._meta} is missing beside partitions ({partitions[0]})")
 
     def _require_metadata_log(self) -> None:
-        """Each segment starts with a whole record batch (magic 2, KIP-98) of its own offset.
+        """Check that each segment starts with a whole record batch (magic 2, KIP-98) of its own
+        offset.
 
-        Kafka itself would cut a damaged metadata log back to nothing, start as a new cluster and
+        Kafka itself would truncate a damaged metadata log to nothing, start as a new cluster and
         delete the partitions it no longer knows.
         """
         for segment in sorted((self.data / "__cluster_metadata-0").glob("*.log")):
@@ -195,7 +196,7 @@ def disk_full(root: Path, free: int) -> BrokerError:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file with mode 0600; a reader sees the old or the new text, never half.
+    """Replace a file with mode 0600; a reader sees the whole old or the whole new text.
 
     Raises:
         BrokerError: no space left, or not writable.

@@ -1,4 +1,4 @@
-"""Why Kafka ended: its last log lines turned into one error with a remedy."""
+"""Why Kafka ended: turns its last log lines into one error with a remedy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streams.errors import BrokerError
 _TAIL_BYTES = 256 * 1024
 _SHOWN_LINES = 6
 _ROUTINE = re.compile(r"^\[[^]]*\] (?:INFO|DEBUG|TRACE) .*\n?", re.M)
-"""Lines that any start writes; one of them names a `LogDirFailureHandler`."""
+"""Lines that any start writes, of which one names a `LogDirFailureHandler`."""
 _PROBLEM = re.compile(r"\b(ERROR|FATAL|Exception|Error|Caused by)\b")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of the server: where, on which port, and its output."""
+    """One start of the server: its directory, its port, and its output."""
 
     root: Path
     port: int
@@ -34,7 +34,7 @@ class _Symptom:
 
 
 def read_since(path: Path, offset: int) -> str:
-    """Text appended to a log after `offset` bytes; all of it when it was rolled since."""
+    """Text appended to a log after `offset` bytes; all of it if the log was rolled since."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -50,7 +50,7 @@ def size_of(path: Path) -> int:
 
 
 def explain(attempt: Attempt, what: str) -> BrokerError:
-    """The error that names the cause found in the output, else shows its last relevant lines."""
+    """The error for the cause found in the output; without a cause it shows the last lines."""
     telling = _ROUTINE.sub("", attempt.log)
     for symptom in _SYMPTOMS:
         found = symptom.pattern.search(telling)
@@ -63,7 +63,7 @@ def explain(attempt: Attempt, what: str) -> BrokerError:
 
 
 def relevant(log: str) -> str:
-    """The last lines that speak of a problem, else simply the last."""
+    """The last lines that report a problem, otherwise simply the last lines."""
     lines = [line for line in log.splitlines() if line.strip() and not line.startswith("\tat ")]
     telling = [line for line in lines if _PROBLEM.search(line)]
     shown = (telling or lines)[-_SHOWN_LINES:]
@@ -109,7 +109,7 @@ def _bad_setting(attempt: Attempt, line: str) -> BrokerError:
     return BrokerError(f"Kafka refuses a setting: {line}; correct it in `extra`")
 
 
-# Order matters: a full disk also makes Kafka speak of storage errors, so the cause stands first.
+# Order matters: a full disk also makes Kafka report storage errors, so the cause comes first.
 _SYMPTOMS = (
     _Symptom(
         re.compile(r"No space left on device|Disk quota exceeded"),

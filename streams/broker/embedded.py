@@ -1,7 +1,7 @@
 """`EmbeddedKafka`: a real Kafka of one node as a child process of this one.
 
-What it promises (G1): records acknowledged with `acks=all` survive a killed broker process; not
-lost power, since Kafka does not flush each record to disk.
+Guarantee (G1): records acknowledged with `acks=all` survive a killed broker process. They may not
+survive a power failure, since Kafka does not flush each record to disk.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _POLL_SECONDS = 0.025
 class EmbeddedKafka:
     """One broker on one data directory; it listens on 127.0.0.1 only.
 
-    `port` 0 picks a free port once and takes it again at every later start while it is free.
-    The child ends with this process, even if this one is killed; `detached` lets it stay.
-    `heap_mb` is the JVM's heap in MiB; `extra` adds or overrides server settings.
+    `port` 0 picks a free port once and uses it again at every later start while it is free. The
+    child ends with this process, even if this one is killed; `detached` lets it stay. `heap_mb` is
+    the JVM's heap in MiB; `extra` adds or overrides server settings.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EmbeddedKafka:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """What a librdkafka client needs beside `bootstrap.servers`; empty without security."""
+        """A librdkafka client's settings beside `bootstrap.servers`; empty without security."""
         return self._security.client_settings if self._security else {}
 
     @property
@@ -75,24 +75,24 @@ class EmbeddedKafka:
 
     @property
     def running(self) -> bool:
-        """Whether the JVM lives; it says nothing of the broker's health."""
+        """Whether the JVM lives; it says nothing about the broker's health."""
         return self._process is not None and self._process.running
 
     def start(self, timeout: float = 60.0) -> Self:
         """Start and return once the broker answers a metadata request, within `timeout` seconds.
 
-        The first start on a machine fetches Kafka's jars (45 MB); that time is not counted. A
-        restart first has the controller give the former broker up (`fencing`).
+        The first start on a machine fetches Kafka's jars (45 MB), and that time is not counted. A
+        restart first has the controller drop the former broker (`fencing`).
 
         Raises:
-            BrokerError: what is wrong and what to do: a taken port, a full disk, a directory in
-                use or damaged, a refused download, a server that ended or stayed silent.
+            BrokerError: says what is wrong and what to do: a taken port, a full disk, a directory
+            in use or damaged, a refused download, a server that ended or stayed silent.
             ConfigError: `extra` sets what the embedded broker decides itself.
         """
         jars = ensure_jars()
         self._dir.prepare()
         with self._dir.claimed() as lock:
-            self._process = None  # what ran before is gone: the directory was free
+            self._process = None  # the former process has ended: the directory was free
             self._dir.clear_temporary()
             self._instance = self._settle(self._dir.load())
             properties = self._write("server.properties", self._properties(self._instance))
@@ -118,7 +118,7 @@ class EmbeddedKafka:
             self._forget()
 
     def release(self) -> None:
-        """Let a detached broker stay when this process ends; it is no longer ours to stop."""
+        """Let a detached broker stay when this process ends; this object no longer stops it."""
         if self._process and self._detached:
             self._process.release()
             self._process = None
@@ -139,7 +139,7 @@ class EmbeddedKafka:
         self.stop()
 
     def _settle(self, known: Instance | None) -> Instance:
-        """Identity and ports of this start: the asked-for, else the former, else free ones."""
+        """Identity and ports of this start: those asked for, else the former, else free ones."""
         asked, asked_controller = self._ports
         former = known or Instance(new_cluster_id(), 0, 0)
         port = ports.require_free(asked) if asked else _former_or_free(former.port)

@@ -1,12 +1,12 @@
-"""Has the controller give up the broker that ran before, ahead of the next one's start.
+"""Makes the controller drop the broker that ran before, ahead of the next broker's start.
 
 Kafka 4.3 and 4.4 drop the transaction markers of a partition that has no leader, instead of keeping
-them until it has one (KAFKA-20734): what the transaction wrote stays pending for ever, and with it
-all that `read_committed` consumers and the group's offsets wait for. A restarted node takes itself
-for the leader that it was, resumes its transactions, and loses all leaderships for a moment when
-its controller finds out that the former broker is gone.
+them until it has one (KAFKA-20734). The transaction's records then stay pending for ever, and block
+everything that `read_committed` consumers and the group's offsets wait for. A restarted node
+assumes that it is still the leader and resumes its transactions. It then loses all leaderships for
+a moment when its controller finds out that the former broker is gone.
 
-So the controller first runs alone, with no transaction to resume, until it has written that down.
+So the controller first runs alone, with no transaction to resume, until it has recorded that.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from streams.broker.process import KeptProcess
 _POLL_SECONDS = 0.025
 _STARTED, _FENCING = "Kafka Server started", f"Fencing broker {NODE_ID} "
 _FENCED = re.compile(rb"\x01\x11." + NODE_ID.to_bytes(4, "big") + rb".{8}[^\0]\0\x01\x01", re.S)
-"""BrokerRegistrationChangeRecord in the metadata log: frame 1, type 17, version, broker, its epoch,
-then the tagged fields, the first of which (tag 0, one byte) says 1: fenced (KIP-631)."""
+"""BrokerRegistrationChangeRecord in the metadata log (KIP-631): frame 1, type 17, version, broker,
+its epoch, then the tagged fields. The first of them (tag 0, one byte) is 1: fenced."""
 _NOBODY_SECONDS = 3.0
-"""A running controller looks for ended sessions of 200 ms every 25 ms (`controller_properties`): it
-finds one in this time, or there is none, as after a start that failed before it served anybody."""
+"""A running controller looks for ended sessions of 200 ms every 25 ms (`controller_properties`). If
+it finds none in this time, there is none, as after a start that failed before it served anyone."""
 
 
 def metadata_log(data: Path) -> dict[Path, int]:
@@ -43,10 +43,10 @@ def await_fenced(
     log: Callable[[], str],
     deadline: float,
 ) -> bool:
-    """Wait until the controller, whose log is `log`, has written that no broker is alive.
+    """Wait until the controller, whose log is `log`, has recorded that no broker is alive.
 
-    `before` is the metadata log as it was when the controller started. False if the controller
-    ended, or if `deadline`, on the monotonic clock, passed.
+    `before` is the metadata log as it was when the controller started. Returns False if the
+    controller ended, or if `deadline`, on the monotonic clock, passed.
     """
     since: dict[str, float] = {}
     while time.monotonic() < deadline:
@@ -56,7 +56,7 @@ def await_fenced(
         for line in (_STARTED, _FENCING):
             if line in logged:
                 since.setdefault(line, time.monotonic())
-        # What it says it writes is seen above, unless recovery first cut a torn end off the log.
+        # `_appended` shows the controller's writes, unless recovery cut a torn end off.
         if since and time.monotonic() - max(since.values()) > _NOBODY_SECONDS:
             return True
         if controller.ended_within(_POLL_SECONDS):

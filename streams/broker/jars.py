@@ -1,4 +1,4 @@
-"""Kafka's jars: fetched once through jgo, used only when their checksum is the locked one.
+"""Kafka's jars: fetched once through jgo, and used only if their checksum is the locked one.
 
 `jars.lock` names every jar of the server's class path with its SHA-256. The first start
 fetches what is missing into `$TIDEGATE_CACHE` (else `$XDG_CACHE_HOME/tidegate`, else
@@ -116,7 +116,7 @@ def ensure_jars() -> tuple[Path, ...]:
 def _fetch_all(missing: tuple[Jar, ...], home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
-        # On the cache's own file system, so that a verified jar moves in with one rename.
+        # Download on the cache's own file system, so that a verified jar moves in with one rename.
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home) as scratch:
             context = _maven(Path(scratch))
             with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
@@ -129,7 +129,7 @@ def _fetch_all(missing: tuple[Jar, ...], home: Path) -> None:
 
 
 def _fetch(context: Any, jar: Jar, home: Path) -> None:
-    """Download, verify, move into the cache: a jar with another checksum never gets there."""
+    """Download, verify, move into the cache: a jar with another checksum never gets into it."""
     try:
         artifact = context.project(jar.group, jar.artifact).at_version(jar.version).artifact()
         path = Path(artifact.resolve())
@@ -148,7 +148,7 @@ def _maven(repository: Path) -> Any:
     from jgo.constants import MAVEN_CENTRAL_URL
     from jgo.maven import MavenContext
 
-    # jgo asks the repositories in order: an operator's mirror comes first.
+    # jgo asks the repositories in order, so an operator's mirror comes first.
     remotes = {**GlobalSettings.load().repositories}
     remotes.setdefault("central", MAVEN_CENTRAL_URL)
     return MavenContext(repo_cache=repository, remote_repos=remotes)
@@ -177,7 +177,7 @@ def resolve_lock(series: str) -> tuple[Jar, ...]:
         newest = max(_patches(server, series))
         artifacts = _resolve(context, ":".join((*_SERVER, f"{series}.{newest}")))
         log4j = next(a.version for a in artifacts if a.artifactId == "log4j-core")
-        # `!` = raw: log4j's parent would otherwise manage Kafka's own clients to an old version.
+        # `!` means raw: log4j's parent would otherwise pin Kafka's own clients to an old version.
         artifacts += _resolve(context, ":".join((*_LOG_BINDING, log4j)) + "!")
         with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
             return tuple(sorted(set(pool.map(_locked, artifacts))))

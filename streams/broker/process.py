@@ -33,8 +33,8 @@ class KeptProcess:
     ) -> KeptProcess:
         """Start the command in a session of its own: Ctrl-C in the terminal does not reach it.
 
-        Its standard output and error go to `output`; `lock_fd` stays open in it; `detached` lets
-        it outlive this process.
+        Its standard output and error go to `output`; `lock_fd` stays open in it; `detached` lets it
+        outlive this process.
 
         Raises:
             BrokerError: the command cannot be executed.
@@ -57,7 +57,7 @@ class KeptProcess:
         return self._reaper.poll() is None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Exit code once it ended (128 + n: by signal n), or None after `timeout` seconds."""
+        """Exit code once it ended (128 + n after signal n), or None after `timeout` seconds."""
         try:
             return self._reaper.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -70,7 +70,7 @@ class KeptProcess:
             return bool(selector.select(seconds))
 
     def stop(self) -> None:
-        """Ask it to stop, kill it when it does not; returns when it is gone."""
+        """Ask it to stop, and kill it if it does not; returns when it is gone."""
         self._order(b"s")
 
     def kill(self) -> None:
@@ -78,14 +78,14 @@ class KeptProcess:
         self._order(b"k")
 
     def release(self) -> None:
-        """Let go of a detached process: it stays, this object no longer controls it."""
+        """Detach the process: it stays, and this object no longer controls it."""
         for pipe in (self._reaper.stdin, self._reaper.stdout):
             _pipe(pipe).close()
-        # It is alive on purpose: without this, the interpreter would warn of a lost child.
+        # It stays alive on purpose: without this, the interpreter would warn of a lost child.
         self._reaper.returncode = 0
 
     def _order(self, order: bytes) -> None:
-        # A reaper that ended already reads nothing more.
+        # A reaper that has ended reads nothing more.
         with contextlib.suppress(BrokenPipeError, ValueError):
             os.write(_pipe(self._reaper.stdin).fileno(), order)
         if self.wait(_STOP_SECONDS) is None:

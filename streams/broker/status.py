@@ -1,4 +1,4 @@
-"""`broker.json`: where the running broker is, and whether it really still runs."""
+"""`broker.json`: the running broker's address, and whether it really still runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """What `tidegate broker status` tells; None where unknown."""
+    """What `tidegate broker status` reports; None where unknown."""
 
     running: bool = False
     bootstrap: str | None = None
@@ -66,13 +66,13 @@ def read_status(data_dir: Path) -> BrokerStatus:
 def is_broker(pid: int, data_dir: Path) -> bool:
     """Whether `pid` is, right now, a Kafka server on this data directory.
 
-    Its command line names the directory, which no reused pid does by accident.
+    Its command line names the directory, so a reused pid cannot match by accident.
     """
     return f"{process_mark(data_dir.resolve() / 'kafka')} " in _command_line(pid)
 
 
 def stop_broker(data_dir: Path) -> BrokerStatus:
-    """Stop the directory's broker, whoever started it; returns what it was (`pid` None: none ran).
+    """Stop the directory's broker, whoever started it; returns its status (`pid` None: none ran).
 
     SIGTERM first; SIGKILL after 30 seconds.
     """

@@ -28,13 +28,13 @@ class TokenRefused(CallFailed):
 
 
 def api_url(settings: Settings, given: str | None) -> str:
-    """Where the API answers: the given address, else that of a running `dev`, else 8080 here."""
+    """The API's address: the given one, otherwise that of a running `dev`, otherwise 8080 here."""
     running = read_state(settings.data_dir).get("url")
     return given or (running if isinstance(running, str) else DEFAULT_URL)
 
 
 def admin_token(settings: Settings, file: Path | None) -> str:
-    """The token: of a given file, else TIDEGATE_ADMIN_TOKEN, else what `dev` wrote.
+    """The token: from a given file, otherwise TIDEGATE_ADMIN_TOKEN, otherwise what `dev` wrote.
 
     Raises:
         ConfigError: there is none.
@@ -55,7 +55,7 @@ def admin_token(settings: Settings, file: Path | None) -> str:
 
 
 def token_origin(settings: Settings, file: Path | None) -> str:
-    """Where `admin_token` found it, for a message."""
+    """Where `admin_token` found the token, for a message."""
     if file is None and settings.admin_token is not None:
         return "TIDEGATE_ADMIN_TOKEN"
     return str(_token_file(settings, file))
@@ -75,11 +75,11 @@ def call(
     body: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
 ) -> dict[str, Any]:
-    """The answer's JSON object.
+    """Call the API; returns the answer's JSON object.
 
     Raises:
         TokenRefused: `token` is not the API's.
-        CallFailed: with the problem's detail, or that nothing answers at `url`.
+        CallFailed: the API refused, with the problem's detail, or nothing answers at `url`.
     """
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
     sent = _sent(url, token, method, path, params=query, json=body, headers=headers)
@@ -87,7 +87,7 @@ def call(
 
 
 def download(url: str, token: str, path: str) -> bytes:
-    """The bytes that a GET answers; raises what `call` raises."""
+    """The bytes of a GET's answer; raises what `call` raises."""
     status, raw = _sent(url, token, "GET", path)
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         _object(url, status, raw)

@@ -1,4 +1,4 @@
-"""`tidegate dlq ...`: what failed for good, from a terminal."""
+"""`tidegate dlq ...`: jobs and records that failed for good, from a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate events ...`: what became of deliveries, from a terminal."""
+"""`tidegate events ...`: duplicates and unrouted events, from a terminal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def route(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give an event that no route matched when it came its job, now that one does."""
+    """Give an event its job if no route matched it on arrival and one matches now."""
     body = {"source": source, "dedup_key": dedup_key, "note": note}
     with connected(url, token_file, data_dir) as api:
         found = api.post(f"/v1/tenants/{part(tenant)}/events:route", body)

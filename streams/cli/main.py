@@ -1,8 +1,8 @@
-"""`tidegate`: the root of the command line. `streams.stages` has the stages that it runs.
+"""`tidegate`: the root of the command line; `streams.stages` lists the stages that it runs.
 
-Nothing heavy is imported before it is asked for: a stage's process loads that stage alone.
-Exit codes: 0 done, 1 an error of the tree in `streams.errors`, 2 a wrong flag, setting or file,
-130 interrupted.
+Nothing heavy is imported before it is needed: a stage's process loads that stage alone. Exit codes:
+0 done, 1 an error of the tree in `streams.errors`, 2 a wrong flag, setting or file, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LogFormat = Annotated[str | None, typer.Option(help="console or json.")]
 
 
 def main() -> None:
-    """Run one command; errors of our own tree are told in one line, without a traceback."""
+    """Run one command; print errors of our own tree in one line, without a traceback."""
     try:
         application(sys.argv[1:])()
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
-    """The command line, of which only the command that `arguments` ask for is imported."""
+    """The command line; only the command that `arguments` name is imported."""
     app = typer.Typer(
         name="tidegate",
         help="Turns floods of webhooks into jobs whose effects happen once, on Kafka.",
@@ -79,7 +79,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _wanted(name: str, asked: str | None) -> bool:
-    """Whether `name` must be loaded; all must, to list them or to suggest a near one."""
+    """Whether `name` must be loaded; all must be, to list them or to suggest a similar one."""
     known = asked in {*_COMMANDS, *_GROUPS, *STAGES}
     return name == asked or not known
 
@@ -107,7 +107,7 @@ def _root(
 
 
 def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
-    """What every stage begins with: end with its parent, settings, logging, topology."""
+    """The first steps of every stage: end with its parent, settings, logging, topology."""
     from streams.dev.parent_death import end_with_parent
 
     end_with_parent()

@@ -1,4 +1,4 @@
-"""`tidegate quarantine ...`: bodies that did not fit, from a terminal."""
+"""`tidegate quarantine ...`: bodies that did not fit their source, from a terminal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def release(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a body in as an event, under its source's mapping of now."""
+    """Let a body in as an event, under its source's current mapping."""
     with connected(url, token_file, data_dir) as api:
         found = api.post(f"/v1/quarantine/{part(id_)}/release", {"note": note})
         show(found, as_json, tables.quarantined_body)

@@ -27,22 +27,22 @@ _WHOLE = {
     "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
     "updated_at", "first_at", "last_at", "replayed_at", "since", "jobs", "attempt",
 }  # fmt: skip
-"""Columns to copy and to compare: never wrapped, never cut short."""
+"""Columns whose values people copy and compare: never wrapped, never cut short."""
 _DISPENSABLE = (
     "replayed_at", "attempts", "kind", "worker_id", "partition", "at", "created_at", "received_at",
     "job_id", "last_event_id", "first_at",
 )  # fmt: skip
-"""What a list leaves out where a terminal has no room for it, in this order."""
+"""Columns that a list leaves out if the terminal has no room for them, in this order."""
 _TITLES = {"tenant_id": "tenant", "last_error": "error"}
 _LEAST = 8
-"""So many characters a column that is cut short keeps."""
+"""How many characters a shortened column keeps."""
 _GAP = 2
 _ENDLESS = 1_000_000
-"""A pipe has no width."""
+"""The width for a pipe, which has none."""
 
 
 def jobs(found: Json) -> None:
-    """A page of jobs; the error of one that succeeded is of an attempt before."""
+    """A page of jobs; a succeeded job's error is from an earlier attempt."""
     rows = [{**job, "last_error": None} if job["status"] == "succeeded" else job for job in
             found["jobs"]]  # fmt: skip
     _list(rows, _JOBS, found["next_cursor"])
@@ -105,7 +105,7 @@ def held(found: Json) -> None:
 
 
 def bulk(found: Json) -> None:
-    """What a bulk call did, then what it left out and why."""
+    """The result of a bulk call: what it did, then what it left out and why."""
     apart = ("left_out", "next_cursor")
     _fields(_console(), {k: v for k, v in found.items() if k not in apart})
     if found.get("left_out"):
@@ -128,7 +128,7 @@ def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> 
         for column, found in cells.items()
     }
     shown = _fitting(widths, console.width)
-    # Wider than the terminal it is still whole: the terminal goes on in the next line.
+    # A line that is wider than the terminal stays whole: the terminal wraps it.
     console.print(_lines(cells, widths, shown, console.width), crop=False)
     if left_out := [_title(column) for column in columns if column not in shown]:
         console.print(f"no room for: {', '.join(left_out)}; --json shows all", style="dim")
@@ -137,7 +137,7 @@ def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> 
 
 
 def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
-    """The columns that are shown: all, or fewer until they fit."""
+    """The columns to show: all, or fewer until they fit."""
     shown = list(widths)
     for column in _DISPENSABLE:
         if _needed(widths, shown) <= room:
@@ -156,7 +156,7 @@ def _needed(widths: Mapping[str, int], shown: Sequence[str]) -> int:
 def _lines(
     cells: Mapping[str, Sequence[Text]], widths: Mapping[str, int], shown: Sequence[str], room: int
 ) -> Table:
-    """One line for each item; what does not fit is taken from the last column first."""
+    """One line for each item; if it is too long, the last column is shortened first."""
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     *others, last = shown
     left = room - sum(widths[column] + _GAP for column in others)
@@ -178,7 +178,7 @@ def _title(column: str) -> str:
 
 
 def _line(column: str, value: Any) -> Text:
-    """A cell of one line, with an ellipsis where its column is narrower; times to the second."""
+    """A one-line cell, with an ellipsis if its column is narrower; times to the second."""
     if value and (column in ("at", "since") or column.endswith("_at")):
         return Text(str(value)[:19].replace("T", " ") + "Z", no_wrap=True)
     return Text(" ".join(_cell(value).plain.split()), no_wrap=True, overflow="ellipsis")
@@ -187,7 +187,7 @@ def _line(column: str, value: Any) -> Text:
 def _fields(console: Console, item: Json, title: str | None = None) -> None:
     table = Table(show_header=False, title=title, title_justify="left")
     table.add_column(style="bold", overflow="fold")
-    # What stands there is there to be copied: folded, never cut short.
+    # People copy these values: fold them, never cut them short.
     table.add_column(overflow="fold")
     for name, value in item.items():
         if value not in (None, ""):
@@ -196,7 +196,7 @@ def _fields(console: Console, item: Json, title: str | None = None) -> None:
 
 
 def _cell(value: Any) -> Text:
-    """As plain text: what tenants wrote is no markup and steers no terminal."""
+    """Show a value as plain text: what tenants wrote must not act as markup or steer a terminal."""
     if value is None:
         return Text("-")
     text = value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,4 +1,4 @@
-"""What the operator's commands share: their options, the API behind them, tables or JSON."""
+"""Shared by the operator's commands: their options, the API behind them, tables or JSON."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Api:
 
 @contextmanager
 def connected(url: str | None, token_file: Path | None, data_dir: Path | None) -> Iterator[Api]:
-    """The API; an error inside ends the command: 1, or 2 for a wrong setting."""
+    """Yield the API; an error inside ends the command with 1, or 2 for a wrong setting."""
     try:
         settings = load_settings(data_dir=data_dir)
         yield Api(api_url(settings, url), admin_token(settings, token_file))
@@ -75,9 +75,9 @@ def connected(url: str | None, token_file: Path | None, data_dir: Path | None) -
 
 
 def page_by_page(api: Api, path: str, body: dict[str, Any], done: str) -> dict[str, Any]:
-    """The sum of all pages of a bulk call; says on standard error how far it is.
+    """The sum of all pages of a bulk call; standard error shows its progress.
 
-    `done` names the count of what a page has done.
+    `done` names the field that counts what a page has done.
     """
     total = api.post(path, body)
     while (cursor := total["next_cursor"]) is not None:
@@ -97,7 +97,7 @@ def show(found: dict[str, Any], as_json: bool, table: tables.Show) -> None:
 
 
 def write_raw(body: bytes) -> None:
-    """Bytes as they are: for a file or another program, whatever a stranger put in them."""
+    """Write bytes unchanged, for a file or another program, whatever they contain."""
     typer.get_binary_stream("stdout").write(body)
 
 

@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 
 _BROKER_SECONDS = 5.0
-"""So long a broker may take to answer at all."""
+"""How long a broker may take to answer at all."""
 
 FileOption = Annotated[
     Path | None,
@@ -170,7 +170,7 @@ def describe(
             _print_json(descriptions.as_json(loaded))
         else:
             console = Console()
-            # A pipe has no width; the tables then take what they need.
+            # A pipe has no width: let the tables take what they need.
             wide = console if console.is_terminal else Console(width=1_000_000)
             for table in descriptions.tables(loaded):
                 wide.print(table)
@@ -228,7 +228,7 @@ def _print_json(value: dict[str, Any]) -> None:
 
 @contextmanager
 def _addressed(settings: Settings) -> Iterator[None]:
-    """Say of brokers that do not answer where they were looked for."""
+    """Add to an error of silent brokers the address at which they were tried."""
     try:
         yield
     except KafkaUnavailable as error:

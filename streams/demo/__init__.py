@@ -1,6 +1,6 @@
-"""`tidegate demo`: the incident, acted out again on a real Kafka, and judged from the outside.
+"""`tidegate demo`: replays the incident on a real Kafka, and judges it from the outside.
 
-`scenario` says what happens, `delivery` is the vendor, `app` the customer's handlers, `recorder`
-the outside world they call. `faults` strikes processes down. `evidence` is all that was seen from
-outside; `judge` holds it against the guarantees.
+`scenario` defines what happens, `delivery` is the vendor, `app` has the customer's handlers, and
+`recorder` is the outside world that they call. `faults` kills processes. `evidence` is everything
+that was seen from outside; `judge` compares it with the guarantees.
 """

@@ -79,7 +79,7 @@ def _play(
     kill: bool,
     before: bool,
 ) -> dict[str, Any]:
-    """Before, then now; shows the tables and returns the figures."""
+    """Run the old handler, then Tidegate; show the tables and return the figures."""
     from streams.demo.play.before import act_before
     from streams.demo.play.run import APART, FUSED, OVERLAY, perform
     from streams.demo.verdict.figures import figures
@@ -101,7 +101,7 @@ def _play(
 
 
 async def _to_its_end(performance: Coroutine[None, None, Evidence]) -> Evidence:
-    """Await it; a SIGTERM ends it as Ctrl-C does, so that nothing is left behind."""
+    """Await it; a SIGTERM ends it like Ctrl-C, so that nothing is left behind."""
     task = asyncio.ensure_future(performance)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
@@ -112,7 +112,7 @@ async def _to_its_end(performance: Coroutine[None, None, Evidence]) -> Evidence:
 
 @contextmanager
 def _directory(asked: Path | None) -> Iterator[Path]:
-    """The data directory: the one asked for stays, a temporary one goes with its content."""
+    """The data directory: a given one stays, a temporary one is deleted with its content."""
     if asked is not None:
         if asked.exists() and any(asked.iterdir()):
             raise ConfigError(f"{asked} is not empty: name a new directory with --data-dir")

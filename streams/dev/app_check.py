@@ -1,6 +1,6 @@
-"""Whether the application can be loaded, asked once before anything is started.
+"""Whether the application can be loaded, checked once before anything is started.
 
-In a process of its own: what the application does to its interpreter stays there.
+The check has its own process, so that whatever the application does to its interpreter stays there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from streams.worker.app import load_app
 
 
 def check(target: str) -> None:
-    """Import it as a worker will; why it cannot be is printed by the process that tried.
+    """Import it as a worker will; the process that tries prints why it cannot be imported.
 
     Raises:
         typer.Exit: it cannot be imported, or is no `App`.
         ConfigError: its import ended the interpreter.
     """
-    # -P: the application's files take no part in the interpreter's own start, as in a worker's.
+    # -P: as in a worker, the application's files take no part in the interpreter's own start.
     command = (sys.executable, "-P", "-m", __name__, target)
     code = subprocess.run(command, check=False).returncode  # noqa: S603
     if code < 0:

@@ -1,4 +1,4 @@
-"""The embedded broker under the same care as the stages: restarted when it dies."""
+"""The embedded broker, supervised like the stages: restarted when it dies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streams.dev.supervisor import SOUND_AFTER_SECONDS, pause_after
 
 _WAIT_SECONDS = 0.5
 _SIGNALLED = 128
-"""Its exit code is this plus the number of the signal that ended it."""
+"""The exit code of a signalled process is this plus the signal's number."""
 
 
 class SupervisedBroker:
-    """Runs `kafka`; `say` tells of its deaths, `changed` is called after each start and end."""
+    """Runs `kafka`; `say` gets its deaths as text, `changed` is called after each start and end."""
 
     def __init__(
         self, kafka: EmbeddedKafka, say: Callable[[str], None], changed: Callable[[], None]
@@ -45,7 +45,7 @@ class SupervisedBroker:
         self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Stop in an orderly way; a start under way is waited for, then undone."""
+        """Stop in an orderly way; wait for a start in progress, then undo it."""
         if self._keeping:
             self._keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -73,11 +73,11 @@ class SupervisedBroker:
             started = _now()
             try:
                 await self._launch()
-            except Exception as error:  # whatever it is, the next try may do better
+            except Exception as error:  # whatever it is, the next try may succeed
                 self._say(f"the broker cannot start: {error}")
 
     async def _end(self) -> str:
-        """Return once it ended, with how; in short waits, since a thread cannot be cancelled."""
+        """Return how it ended; waits are short, because a thread cannot be cancelled."""
         while (code := await asyncio.to_thread(self._kafka.wait, _WAIT_SECONDS)) is None:
             if not self._kafka.running:
                 return "is not there"

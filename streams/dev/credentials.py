@@ -1,4 +1,4 @@
-"""Keys and tokens of a data directory: made at first use, kept in files only their owner reads.
+"""Keys and tokens of a data directory: made at first use, in files only their owner can read.
 
 <data-dir>/keys/vault.key, cluster.key   32 random bytes each
 <data-dir>/keys/<name>.secret            text: a sample source's signing secret
@@ -19,14 +19,14 @@ from streams.vault.key_encryption import KEY_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the processes of one data directory share."""
+    """The secrets that the processes of one data directory share."""
 
     vault_key_file: tuple[Path, ...]
     cluster_key_file: Path
     admin_token: str = field(repr=False)
 
     def environment(self) -> dict[str, str]:
-        """As the processes read them."""
+        """The environment variables in which the processes get them."""
         return {
             "TIDEGATE_VAULT_KEY_FILE": ",".join(map(str, self.vault_key_file)),
             "TIDEGATE_CLUSTER_KEY_FILE": str(self.cluster_key_file),
@@ -35,7 +35,7 @@ class Credentials:
 
 
 def credentials(settings: Settings) -> Credentials:
-    """The given ones, else those of the data directory, else new ones kept there.
+    """The given ones, otherwise those of the data directory, otherwise new ones kept there.
 
     A given admin token is kept in the directory too, for the commands that talk to the API.
 
@@ -52,7 +52,7 @@ def credentials(settings: Settings) -> Credentials:
 
 def _vault_key_files(settings: Settings, own: Path) -> tuple[Path, ...]:
     if settings.vault_keys:
-        return ()  # every process has them from the environment, as this one
+        return ()  # every process gets the keys from the environment, as this one did
     return settings.vault_key_file or (_kept(own, secrets.token_bytes(KEY_BYTES)),)
 
 
@@ -94,7 +94,7 @@ def _kept(path: Path, fresh: bytes) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and never readable by others."""
+    """Write the file whole or not at all, and never readable by others."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -1,10 +1,10 @@
-"""A data directory serves one pipeline at a time; `dev.json` in it says who and where.
+"""A data directory serves one pipeline at a time; its `dev.json` describes that pipeline.
 
     {"pid", "url", "bootstrap", "broker_pid",
      "processes": [{"name", "stage", "instance", "pid", "port"}]}
 
-A `pid` is null while its process is down. The file goes when the pipeline stops; one that is
-left over tells that it was killed.
+A `pid` is null while its process is down. The pipeline deletes the file when it stops; a file that
+is left over shows that the pipeline was killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def write_state(data_dir: Path, state: dict[str, Any]) -> None:
 
 @contextmanager
 def claimed(data_dir: Path) -> Iterator[None]:
-    """Hold the directory; the system lets go of it with this process.
+    """Hold the directory; the system releases it when this process ends.
 
     Raises:
         ConfigError: another pipeline runs on it, or it cannot be written.

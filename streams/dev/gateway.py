@@ -1,6 +1,6 @@
-"""What one port for all serves beside the hooks: the operator's API, readiness, metrics of all.
+"""What one public port serves beside the hooks: the operator's API, readiness, all metrics.
 
-The hooks an ingress answers itself, on the same port (`ingress/http/public_port.py`).
+An ingress answers the hooks itself, on the same port (`ingress/http/public_port.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
 
 _API = "/v1/"
-_LARGEST_BODY = 1 << 40  # the process behind decides
+_LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
 
 
 class _Ours(logging.Filter):
-    """Faults of this proxy: what a client sends wrong it is told, with no traceback here."""
+    """Logs only faults of this proxy: a client's errors are answered, without a traceback here."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         raised = record.exc_info[1] if record.exc_info else None

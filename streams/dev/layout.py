@@ -18,7 +18,7 @@ from streams.stages import STAGES
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many processes of each stage; those of `pipeline` are in the place of three stages."""
+    """How many processes of each stage run; those of `pipeline` replace three stages."""
 
     ingress: int = 1
     dedup: int = 0
@@ -32,12 +32,12 @@ class Layout:
     def apart(
         cls, dedup: int = 1, scheduler: int = 1, dispatcher: int = 1, **others: int
     ) -> Layout:
-        """Those three as processes of their own."""
+        """The layout with those three stages as separate processes."""
         return cls(dedup=dedup, scheduler=scheduler, dispatcher=dispatcher, pipeline=0, **others)
 
     @property
     def name(self) -> LayoutName:
-        """As `tidegate topology layout` takes it."""
+        """The name that `tidegate topology layout` uses."""
         return "fused" if self.pipeline else "apart"
 
 
@@ -63,7 +63,7 @@ class Member:
 
 
 def members(layout: Layout) -> tuple[Member, ...]:
-    """Every process of a layout on a free loopback port, kept over its restarts.
+    """Every process of a layout on a free loopback port, which it keeps over its restarts.
 
     Raises:
         BrokerError: no port is free.
@@ -79,7 +79,7 @@ def members(layout: Layout) -> tuple[Member, ...]:
 def waves(
     placed: tuple[Member, ...], settings: Settings, app: str, env: Mapping[str, str]
 ) -> list[list[ProcessSpec]]:
-    """The processes in their order of stopping.
+    """The processes in the order in which they are stopped.
 
     `env` is the environment of each; the admin token goes to the operator alone.
     """
@@ -109,7 +109,7 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
 def process_spec(
     member: Member, settings: Settings, app: str, env: Mapping[str, str]
 ) -> ProcessSpec:
-    """Command line and environment of one process; no secret stands in the command line."""
+    """Command line and environment of one process; the command line contains no secret."""
     stage = STAGES[member.stage]
     port_flag = "--port" if stage.kind == "http" else "--probe-port"
     flags = {

@@ -1,4 +1,4 @@
-"""What the children say: every line under its process's name, on the console and in a file."""
+"""The children's output: every line under its process's name, on the console and in a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Output:
                 self._console(f"{name:<{_NAME_WIDTH}} | {text}")
 
     async def pump(self, name: str, stream: asyncio.StreamReader) -> None:
-        """Pass on a process's lines until it closes its end; an endless line goes in pieces."""
+        """Pass on a process's lines until it closes its end; split endless lines."""
         rest = b""
         while chunk := await stream.read(_LONGEST_LINE):
             *lines, rest = (rest + chunk).split(b"\n")

@@ -1,8 +1,8 @@
-"""A supervised process ends when its supervisor does, however that ended.
+"""A supervised process ends when its supervisor does, however the supervisor ended.
 
-The supervisor gives each child the read end of a pipe of which it alone holds the write end. The
-system closes that end with the supervisor, SIGKILL included, on Linux and macOS alike; no signal
-to ask for, no pid to watch.
+The supervisor gives each child the read end of a pipe, and holds the only write end. The system
+closes that end with the supervisor, even after SIGKILL, on Linux and macOS alike. So no signal must
+be requested, and no pid watched.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PARENT_FD = "TIDEGATE_PARENT_FD"
 """Environment variable: the number of the inherited descriptor."""
 
 LAST_WORDS_SECONDS = 2.0
-"""Between the SIGTERM that such a process sends itself and its end in any case."""
+"""How long such a process has from its own SIGTERM until it is ended in any case."""
 
 
 def end_with_parent() -> None:
-    """Watch the pipe that `TIDEGATE_PARENT_FD` names from a daemon thread; without one, nothing.
+    """Watch the pipe that `TIDEGATE_PARENT_FD` names, on a daemon thread; unset, do nothing.
 
     Raises:
         ConfigError: the variable names no open descriptor.
@@ -43,6 +43,6 @@ def _await_end(descriptor: int) -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LAST_WORDS_SECONDS)
-    if os.getpgrp() == os.getpid():  # what this process started ends with it
+    if os.getpgrp() == os.getpid():  # end what this process started, too
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""The whole pipeline on one machine: broker, topics, every stage, one port in front."""
+"""The whole pipeline on one machine: broker, topics, every stage, one public port."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0
 _PORT_SECONDS = 5.0
-"""How long the port may still be that of a killed pipeline, whose ingress outlives it a moment."""
+"""How long to wait for a port that a killed pipeline's ingress still holds for a moment."""
 _POLL_SECONDS = 0.1
 
 
 class Pipeline:
     """`async with Pipeline(...)` enters when every process is ready and leaves when all are gone.
 
-    With `settings.bootstrap` left at its default it brings its own broker along. `app` is the
-    workers' application, `env` goes to every process on top of ours, `console` gets every
-    line that they write; `allow_unsafe` takes a given cluster of fewer than three brokers. While
-    it runs, `<data_dir>/dev.json` tells pids and ports (`claim.py`).
+    With `settings.bootstrap` left at its default it starts its own broker. `app` is the workers'
+    application, `env` is added to every process's environment, and `console` gets every line that
+    they write; `allow_unsafe` accepts a given cluster of fewer than three brokers. While it runs,
+    `<data_dir>/dev.json` has pids and ports (`data_dir_lock.py`).
 
     Raises, on entering:
         ConfigError: the data directory or port is in use, the topology is wrong, or a process
@@ -88,7 +88,7 @@ class Pipeline:
         return self.supervisor.pids.get(name) if self.supervisor else None
 
     def kill(self) -> None:
-        """End every stage at once, without a word; the broker follows with this process."""
+        """End every stage at once, without warning; the broker ends with this process."""
         if self.supervisor:
             self.supervisor.kill()
 
@@ -106,7 +106,7 @@ class Pipeline:
         await self._start_stages()
 
     async def _open_front(self, patience: float) -> None:
-        """The public port, which the ingress processes get, and one for all that is no hook."""
+        """Open the public port for the ingress processes, and one for all that is no hook."""
         listener = await listen_within(patience, self.settings.host, self.settings.port)
         public = self._stack.enter_context(listener)
         self.url = f"http://{self.settings.host}:{public.getsockname()[1]}"
@@ -137,7 +137,7 @@ class Pipeline:
         )
 
     async def _carry_over(self) -> None:
-        """Go on where the stages of the other layout stopped, if they ran before."""
+        """Go on from where the stages of the other layout stopped, if they ran before."""
         from streams.runtime.layouts import carry_over
         from streams.topology.apply import connect
         from streams.topology.load import load
@@ -164,7 +164,7 @@ class Pipeline:
     def _tell_state(self) -> None:
         try:
             write_state(self.settings.data_dir, self._state())
-        except OSError as error:  # a full disk must not end the supervision
+        except OSError as error:  # a full disk must not end the supervisor
             self._say(f"cannot write dev.json: {error.strerror}")
 
     def _state(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Pipeline:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, before anything else is started: what comes early waits.
+    """A listening socket, opened before anything else is started: early connections wait.
 
     Raises:
         ConfigError: the port is taken, or the address is not this machine's.
@@ -207,10 +207,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def listen_within(seconds: float, host: str, port: int) -> socket.socket:
-    """`listen`, on a port that may be taken for so long.
+    """`listen`, on a port that may stay taken for that many seconds.
 
     Raises:
-        ConfigError: it still is, or the address is not this machine's.
+        ConfigError: the port is still taken, or the address is not this machine's.
     """
     until = time.monotonic() + seconds
     while True:
@@ -223,7 +223,7 @@ async def listen_within(seconds: float, host: str, port: int) -> socket.socket:
 
 
 async def _leftover_broker_gone(data_dir: Path) -> None:
-    """A killed pipeline's broker ends by itself, but takes a moment to."""
+    """Wait for a killed pipeline's broker: it ends by itself, but takes a moment."""
     deadline = asyncio.get_running_loop().time() + _LEFTOVER_SECONDS
     while asyncio.get_running_loop().time() < deadline:
         if (await asyncio.to_thread(read_status, data_dir)).pid is None:

@@ -1,4 +1,4 @@
-"""One child process: what it is, how it is started, and how its end is told."""
+"""One child process: its specification, how it is started, and how its end is described."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from streams.dev.parent_death import PARENT_FD
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A process to keep running; `env` is its whole environment, `ready_url` answers 200.
+    """A process to keep running.
 
-    It inherits `descriptors`.
+    `env` is its whole environment, `ready_url` answers 200 when it is ready, and it inherits
+    `descriptors`.
     """
 
     name: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(repr=False)  # carries secrets
+    env: Mapping[str, str] = field(repr=False)  # contains secrets
     ready_url: str
     descriptors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A started process and the stream of what it writes, standard output and error together."""
+    """A started process and the stream of its standard output and error together."""
 
     process: Process
     lines: asyncio.StreamReader
@@ -43,7 +44,7 @@ class Child:
         return self.process.returncode is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process; one that ended is let be."""
+        """Send a signal to the process, unless it has ended."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
@@ -55,12 +56,12 @@ class Child:
 
 
 async def spawn(spec: ProcessSpec, parent_fd: int) -> Child:
-    """Start a process in a group of its own; it ends when the other end of `parent_fd` closes.
+    """Start a process in its own group; it ends when the other end of `parent_fd` closes.
 
     Raises:
         OSError: the program cannot be started.
     """
-    # A pipe of our own, not asyncio's: its `wait` would last until the last grandchild that
+    # Use our own pipe, not asyncio's: its `wait` would last until the last grandchild that
     # inherited the pipe has closed it.
     readable, writable = os.pipe()
     lines = asyncio.StreamReader()

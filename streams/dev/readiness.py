@@ -1,4 +1,4 @@
-"""Who is not ready yet: asks every process's /readyz."""
+"""Which processes are not ready yet: asks each one's /readyz."""
 
 from __future__ import annotations
 

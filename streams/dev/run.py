@@ -26,7 +26,7 @@ def run(settings: Settings, layout: Layout, *, app: str | None, allow_unsafe: bo
 
     Raises:
         TidegateError: as `Pipeline` does.
-        typer.Exit: the application cannot be loaded; why stands on standard error.
+        typer.Exit: the application cannot be loaded; standard error says why.
     """
     if app is not None:
         check(app)
@@ -91,6 +91,6 @@ def _say(text: str) -> None:
 
 
 def _write_line(text: str) -> None:
-    # Whoever read them may have left; the children's logs stand in files besides.
+    # The reader may be gone; the children's logs are in files as well.
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)

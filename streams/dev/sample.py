@@ -1,4 +1,4 @@
-"""The application that `tidegate dev` runs when it is given none."""
+"""The application that `tidegate dev` runs if it is given none."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def draft_reply(ctx: Context) -> dict[str, Any]:
 
 
 async def write_draft(subject: str) -> str:
-    """What a model would do here."""
+    """Stands for a call of a model."""
     return f"Thank you for writing about {subject!r}. We are on it."
 
 
 async def send_email(text: str, idempotency_key: str) -> dict[str, str]:
-    """What a mail service would do here; it gets the key with which to know a repetition."""
+    """Stands for a mail service, which recognises a repetition by the key."""
     log.info("e-mail sent", text=text, idempotency_key=idempotency_key)
     return {"sent": "yes"}

@@ -16,7 +16,7 @@ _TIMEOUT = ClientTimeout(total=2.0)
 
 
 async def merged_metrics(members: Sequence[Member]) -> bytes:
-    """One page in Prometheus' text format 0.0.4; who does not answer is `tidegate_up 0`."""
+    """One page in Prometheus' text format 0.0.4; a silent process has `tidegate_up 0`."""
     async with ClientSession(timeout=_TIMEOUT) as session:
         pages = await asyncio.gather(*(_page(session, member) for member in members))
     return merge(zip(members, pages, strict=True))
@@ -49,13 +49,13 @@ async def _page(session: ClientSession, member: Member) -> str | None:
 
 
 class _Merged(Collector):
-    """Families that are there already."""
+    """A collector of families that were parsed before."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = tuple(families)
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: registering must not collect."""
+        """Return nothing: registering must not collect."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
-"""Keeps child processes running: starts them, restarts what dies, stops them in order.
+"""Keeps child processes running: starts them, restarts those that die, stops them in order.
 
-Children are given in waves, in the order in which they are to be stopped; they are all started
-at once. None outlives this process, not even if it is killed (`parent.py`).
+Children are given in waves, in the order in which they are to be stopped; they are all started at
+once. None outlives this process, even if it is killed (`parent_death.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streams.errors import ConfigError
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 SOUND_AFTER_SECONDS = 10.0
-"""A process that lived so long is restarted as if it had never failed before."""
+"""A process that lived this long is restarted as if it had never failed before."""
 
 _REFUSED = 2
 """Exit code of a command whose flags, settings or files are wrong."""
@@ -33,7 +33,7 @@ NAME = "supervisor"
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """What is known of one child at this moment."""
+    """The current state of one child."""
 
     spec: ProcessSpec
     child: Child | None = None
@@ -45,7 +45,7 @@ class _Kept:
 class Supervisor:
     """Runs the processes of `waves`; `changed` is called after every start and end of one.
 
-    `grace_seconds` bounds `stop` as a whole: who is not gone by then is killed.
+    `grace_seconds` limits `stop` as a whole: children that are not gone by then are killed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Supervisor:
         """Return once every child answers 200 at its `ready_url`, all in one round.
 
         Raises:
-            ConfigError: a child refuses its flags, settings or files; restarting is no remedy.
+            ConfigError: a child refuses its flags, settings or files, so restarting is no remedy.
         """
         urls = {kept.spec.name: kept.spec.ready_url for kept in self._kept}
         say_at = _now() + _SAY_WAITING_SECONDS
@@ -97,7 +97,7 @@ class Supervisor:
         self._all_ready = True
 
     async def stop(self) -> None:
-        """SIGTERM wave after wave, each when the one before is gone; SIGKILL for the rest."""
+        """SIGTERM each wave once the one before is gone; SIGKILL whatever remains."""
         deadline = _now() + self._grace
         for index, wave in enumerate(self._waves):
             later = len(self._waves) - index - 1
@@ -108,7 +108,7 @@ class Supervisor:
             self._parent_fds = None
 
     def kill(self) -> None:
-        """SIGKILL every child and what it started, now."""
+        """SIGKILL every child and everything it started, now."""
         for kept in self._kept:
             kept.stopping.set()
             if kept.child:
@@ -144,13 +144,13 @@ class Supervisor:
                 await asyncio.wait_for(kept.stopping.wait(), pause)
 
     async def _run(self, kept: _Kept, parent_fd: int) -> str:
-        """One life of a child; returns how it ended."""
+        """Run a child until it ends; returns how it ended."""
         try:
             child = await spawn(kept.spec, parent_fd)
         except OSError as error:
             return f"cannot be started ({error})"
         kept.child = child
-        if kept.stopping.is_set():  # asked for while it was being started
+        if kept.stopping.is_set():  # the stop was ordered while it was being started
             child.signal(signal.SIGTERM)
         self._changed()
         pump = asyncio.create_task(self._output.pump(kept.spec.name, child.lines))
@@ -167,7 +167,7 @@ class Supervisor:
 
 
 def pause_after(failures: int) -> float:
-    """Seconds before the next start, after so many short lives in a row."""
+    """Seconds before the next start, after this many short lives in a row."""
     return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
 
 

@@ -23,14 +23,14 @@ from streams.serde.ids import event_job_id
 
 TENANT, SOURCE = "demo", "zendesk"
 _KNOCKS, _BETWEEN_KNOCKS_SECONDS = 150, 0.1
-# A signature is good for minutes; this one is printed to be used at leisure.
+# A signature is usually valid for minutes; the printed one may be used later.
 _TOLERANCE_SECONDS = 7 * 24 * 3600
 
 
 async def create_sample_tenant(pipeline: Pipeline) -> str:
     """Create tenant `demo` with source `zendesk` through the operator's API.
 
-    Returns its secret once the ingress takes what is signed with it.
+    Returns its secret once the ingress accepts requests signed with it.
 
     Raises:
         TidegateError: the API refuses, or the ingress does not learn of the source.
@@ -64,7 +64,7 @@ async def _put(api: ClientSession, path: str, body: Mapping[str, Any]) -> None:
 
 
 async def _source_live(api: ClientSession, secret: str) -> None:
-    """Knock with a body that is signed but no JSON: refused for that alone, nothing is written."""
+    """Send a signed body that is no JSON: a live source refuses just that, and writes nothing."""
     body, stamp = b"knock", _stamp(datetime.now(UTC))
     headers = _signed(secret, stamp, body)
     for _ in range(_KNOCKS):
@@ -78,7 +78,7 @@ async def _source_live(api: ClientSession, secret: str) -> None:
 
 
 def ready_text(pipeline: Pipeline) -> str:
-    """What every start prints."""
+    """The text that every start prints."""
     return f"tidegate ready {pipeline.url}\nadmin token: {pipeline.credentials.admin_token}"
 
 

@@ -1,1 +1,1 @@
-"""What every HTTP server here shares: problems, and passing a request on."""
+"""What every HTTP server here shares: problem responses, and forwarding of requests."""

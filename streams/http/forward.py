@@ -1,9 +1,9 @@
-"""Passes a request on to a server behind this one, as a proxy without opinions.
+"""Forwards a request to a server behind this one, as a proxy that changes nothing else.
 
-Method, path, headers and body pass through as bytes, answers stream as they come (server-sent
-events too), a client that leaves ends the request behind. Hop-by-hop headers stay here (RFC 9110,
-section 7.6.1). No request is ever sent twice: the next server is asked only when no connection to
-the first came about.
+Method, path, headers and body pass through as bytes, and answers stream as they come (server-sent
+events too). If a client leaves, the request behind is ended. Hop-by-hop headers are not forwarded
+(RFC 9110, section 7.6.1). No request is ever sent twice: the next server is asked only if no
+connection to the first could be made.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _HOP_BY_HOP = {
     "transfer-encoding", "upgrade", "expect",
 }  # fmt: skip
 _RETRY_AFTER_SECONDS = 1
-# Shorter than the servers': a request is not written to a connection just being closed.
+# It is shorter than the servers': no request is written to a connection that is being closed.
 _KEEP_ALIVE_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
-"""How soon it is noticed that a client has left: before a server that hangs they would pile up."""
+"""How soon a client's leaving is noticed: otherwise they would pile up before a hung server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A server that requests are passed on to; `url` without a path."""
+    """A server to which requests are forwarded; `url` has no path."""
 
     name: str
     url: str
 
 
 def forwarding_session() -> ClientSession:
-    """The client's side of the proxy; it adds nothing to a request of its own."""
+    """The proxy's client side; it adds nothing of its own to a request."""
     return ClientSession(
         connector=TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
         timeout=ClientTimeout(total=None, connect=5.0),
@@ -60,7 +60,7 @@ def forwarding_session() -> ClientSession:
 async def forward(
     session: ClientSession, request: web.BaseRequest, origins: Sequence[Origin]
 ) -> web.StreamResponse:
-    """The answer of the first origin that takes a connection; a problem of 502 or 503 otherwise.
+    """The answer of the first origin that takes a connection, otherwise a problem of 502 or 503.
 
     Raises:
         ConnectionError: the client has left.
@@ -111,7 +111,7 @@ async def _pass_on(request: web.BaseRequest, answer: ClientResponse) -> web.Stre
             async for piece in answer.content.iter_any():
                 await response.write(piece)
         except ClientError:
-            # Half an answer must not look whole: the client sees the connection break, as we did.
+            # Half an answer must not look whole: break the client's connection as ours broke.
             if request.transport:
                 request.transport.abort()
             return response

@@ -1,7 +1,7 @@
-"""Errors over HTTP as `application/problem+json` (RFC 9457), alike for every front.
+"""Errors over HTTP as `application/problem+json` (RFC 9457), the same for every server.
 
-`type` is stable (`urn:tidegate:problem:<name>`) and what a client decides by; `detail` says what
-is wrong with this request and what to do about it.
+`type` is stable (`urn:tidegate:problem:<name>`), so clients decide by it. `detail` says what is
+wrong with this request and what to do about it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **extra: Any,
 ) -> web.Response:
-    """An error's answer: `name` in kebab-case, `extra` as further members of the object."""
+    """An error's answer: `name` is in kebab-case, `extra` has further members of the object."""
     body = problem_json(status, name, detail, **extra)
     return web.Response(
         status=status,
@@ -35,7 +35,7 @@ def problem(
 
 
 def problem_json(status: int, name: str, detail: str, **extra: Any) -> dict[str, Any]:
-    """The object alone, for an answer that has several."""
+    """The object alone, for an answer that contains several."""
     return {
         "type": f"urn:tidegate:problem:{name}",
         "title": HTTPStatus(status).phrase,

@@ -1,1 +1,1 @@
-"""What every process needs of Kafka: its clients, their failures, offsets, sealed bodies."""
+"""What every process needs for Kafka: its clients, their failures, offsets, sealed bodies."""

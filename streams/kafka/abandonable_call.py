@@ -1,8 +1,8 @@
 """Calls into librdkafka that may never return.
 
 `send_offsets_to_transaction` ignores its timeout while the group's coordinator is away
-(librdkafka#5456), and waits for ever where the coordinator came back under a new handle
-(librdkafka#5511). It is called on a thread that can be left behind with its producer.
+(librdkafka#5456), and waits for ever if the coordinator came back under a new handle
+(librdkafka#5511). It is called on a thread that can be abandoned together with its producer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 
 class Hung(Exception):
-    """The call has not returned; nothing of it may be used again."""
+    """The call has not returned; nothing that it uses may be used again."""
 
 
 class AbandonableThread:
@@ -29,10 +29,10 @@ class AbandonableThread:
         give_up: Callable[[], bool],
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Run `function`, and here `meanwhile`; what either raises is raised here.
+        """Run `function`, and `meanwhile` on this thread; an exception of either is raised here.
 
         Raises:
-            Hung: `give_up`, asked every 50 ms, answered True.
+            Hung: `give_up`, which is called every 50 ms, answered True.
         """
         done = threading.Event()
         raised: list[BaseException] = []
@@ -53,7 +53,7 @@ class AbandonableThread:
             raise raised[0]
 
     def leave(self) -> None:
-        """Let the thread end, once what it may hang in has returned."""
+        """Let the thread end, once the call in which it may hang has returned."""
         self._calls.put(None)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Clients of one kind for every process: their settings, the first contact, awaited sends."""
+"""Kafka clients for every process: their settings, the first contact, awaited sends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streams.topology.model import PRODUCER_BATCH_BYTES
 log = structlog.get_logger(__name__)
 
 SESSION_TIMEOUT_MS = 10_000
-"""Of consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
+"""For consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
 
 _RETRY_BACKOFF_MS = 2
-"""A transaction that begins while the broker still closes the last one is told to come again:
-by default after 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
+"""How soon librdkafka retries to begin a transaction while the broker still closes the last one.
+The default is 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
 
 
 def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
 
 
 def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -> None:
-    """Return once a broker answers; say once that none does, and once that it came.
+    """Return once a broker answers; log once that none does, and once that one came back.
 
     Raises:
         KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
@@ -96,7 +96,7 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
 class AwaitedProducer:
     """A producer whose `send` ends when every in-sync replica has the record.
 
-    Belongs to one event loop. Its poller runs only while a send is under way: librdkafka's
+    It belongs to one event loop. Its poller runs only while a send is in progress: librdkafka's
     callbacks come from `poll`, and a poll of 1 ms in the loop is cheaper than a thread.
     """
 
@@ -115,7 +115,7 @@ class AwaitedProducer:
         partition: int,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> int:
-        """Offset of the acknowledged record.
+        """Send a record; returns the offset of the acknowledged record.
 
         Raises:
             KafkaUnavailable: the record was not acknowledged; it may still be written.
@@ -136,7 +136,7 @@ class AwaitedProducer:
         try:
             return await future
         finally:
-            del future  # its exception holds this frame: a cycle, and the record would stay in it
+            del future  # its exception holds this frame: the cycle would keep the record in memory
 
     def _delivered(
         self, topic: str, future: asyncio.Future[int], error: KafkaError | None, message: Message
@@ -149,13 +149,13 @@ class AwaitedProducer:
         offset = message.offset()
         if error:
             future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
-        elif offset is None:  # a retry of a batch the broker has, but no longer can place
+        elif offset is None:  # a retry of a batch that the broker has, but whose offset it forgot
             future.set_exception(KafkaUnavailable(f"{topic}: written at an unknown offset"))
         else:
             future.set_result(offset)
 
     async def close(self) -> None:
-        """Wait, 5 seconds at most, for what is still under way."""
+        """Wait, 5 seconds at most, for sends in progress."""
         await asyncio.to_thread(self._producer.flush, 5)
 
     async def _poll(self) -> None:
@@ -165,10 +165,10 @@ class AwaitedProducer:
 
 
 def _end_if_fatal(error: KafkaError) -> None:
-    """A producer never recovers from a fatal error (librdkafka, INTRODUCTION): a new one does.
+    """End the process on a fatal error: a producer never recovers from one, a new one does.
 
-    Its process holds nothing but requests under way, so it drains and ends; who started it
-    starts it again.
+    Source: librdkafka, INTRODUCTION. The process holds nothing but requests in progress, so it
+    drains and ends, and its supervisor starts it again.
     """
     if error.fatal():
         log.critical("the producer cannot go on: this process ends", error=str(error))

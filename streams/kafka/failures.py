@@ -1,8 +1,8 @@
-"""Every Kafka error is told apart once, here: what the caller does next.
+"""Every Kafka error is classified once, here: the class says what the caller does next.
 
-Sources: librdkafka's "Transactional producer API" (INTRODUCTION.md) and KIP-360, KIP-447. An
-error that is neither retriable nor abortable leaves the producer in a state that nobody
-vouches for, so it is replaced.
+Sources: librdkafka's "Transactional producer API" (INTRODUCTION.md) and KIP-360, KIP-447. An error
+that is neither retriable nor abortable leaves the producer in a state that no source guarantees, so
+the producer is replaced.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Verdict(Enum):
     REFUSE = auto()
     """Abort; doing the same again is useless."""
     RECREATE = auto()
-    """Replace the producer; whether its transaction was committed, the broker must tell."""
+    """Replace the producer; only the broker knows whether its transaction was committed."""
     FENCED = auto()
     """Another process has taken this one's place in the group.
 
-    The group alone decides that. A producer may be fenced by whoever asked last, of two processes
-    that started at once each the other's: the one that the group keeps takes a new producer.
+    The group alone decides that. Two processes that start at once may fence each other's producers,
+    and the last one to ask wins: the process that the group keeps takes a new producer.
     """
 
 
@@ -55,8 +55,8 @@ REFUSED = frozenset({
 })  # fmt: skip
 """Codes of outputs that the broker will never take.
 
-A missing right or a clock that is off is not among them: that is no record's fault, and passing
-records by would lose them all. Their stage says so at each try until it is mended.
+A missing permission or a wrong clock is not among them: no record is at fault, and skipping records
+would lose them all. Their stage logs it at each try until it is fixed.
 """
 
 
@@ -66,7 +66,7 @@ MISSING = frozenset({
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 })  # fmt: skip
-"""Those that say that there is no such topic or partition."""
+"""Codes that say that a topic or partition does not exist."""
 
 _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 
@@ -74,9 +74,9 @@ _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 def classify(error: KafkaError) -> Verdict:
     """The verdict on an error of the producer.
 
-    That some message was not delivered, without saying which, is how librdkafka tells a commit of
-    a refusal (`_INCONSISTENT`), and a request that was under way when it came (`_STATE`): its cause
-    is found by trying the inputs one by one.
+    After a refusal, librdkafka only reports that some message was not delivered, without naming it:
+    with `_INCONSISTENT` for a commit, and with `_STATE` for a request that was in progress then.
+    The cause is found by trying the inputs one by one.
     """
     code = error.code()
     if code == KafkaError.FENCED_INSTANCE_ID:
@@ -91,20 +91,20 @@ def classify(error: KafkaError) -> Verdict:
 
 
 def classify_produce(error: KafkaError) -> Verdict:
-    """The verdict on what `produce` raises: `_STATE` once a record before it was not delivered."""
+    """The verdict on an error of `produce`: `_STATE` after an earlier record was not delivered."""
     return Verdict.REFUSE if error.code() == KafkaError._STATE else classify(error)
 
 
 def classify_read(error: KafkaError) -> Verdict:
-    """The verdict on an error of the consumer: fenced, or librdkafka tries on by itself."""
+    """The verdict on an error of the consumer: fenced, or librdkafka retries by itself."""
     fenced = error.fatal() or error.code() in {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
     return Verdict.FENCED if fenced else Verdict.RETRY
 
 
 class Outage:
-    """Says once that Kafka does not answer, and once that it does again.
+    """Logs once that Kafka does not answer, and once that it answers again.
 
-    `failed_at` is when, on the monotonic clock, a request last failed.
+    `failed_at` is the monotonic time at which a request last failed.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Outage:
 
     @property
     def over(self) -> bool:
-        """Whether Kafka was seen, and answers."""
+        """Whether Kafka has answered, and still does."""
         return self.seen and self._down_since is None
 
     @property
@@ -123,14 +123,14 @@ class Outage:
         return boot_seconds() - self.failed_at < _RECENT_SECONDS
 
     def failed(self, error: object) -> None:
-        """A request was not answered."""
+        """Note that a request was not answered."""
         self.failed_at = boot_seconds()
         if self._down_since is None:
             log.warning("kafka does not answer: trying on", error=str(error))
             self._down_since = self.failed_at
 
     def answered(self, asked_at: float | None = None) -> None:
-        """A request was answered; one asked before the outage began proves nothing."""
+        """Note an answered request; one asked before the outage began proves nothing."""
         if self._down_since is not None:
             if asked_at is not None and asked_at < self._down_since:
                 return

@@ -1,7 +1,7 @@
 """Starts and ends of partitions, as the broker has them now.
 
-Under READ_UNCOMMITTED unless asked otherwise: a read_committed watermark is the last stable
-offset, which hides what an open transaction has already written.
+They are read under READ_UNCOMMITTED unless asked otherwise: a read_committed watermark is the last
+stable offset, which hides what an open transaction has already written.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Place = tuple[str, int]
 def offsets_admin(settings: Settings) -> AdminClient:
     """An admin client that finds new leaders within a second.
 
-    librdkafka answers offset requests from cached leaders and does not ask anew when they are
-    gone (`No leaders found`, `FENCED_LEADER_EPOCH`): only a refresh helps, by default after 5
-    minutes.
+    librdkafka answers offset requests from cached leaders and does not ask again when they are gone
+    (`No leaders found`, `FENCED_LEADER_EPOCH`). Only a refresh helps, which by default comes after
+    5 minutes.
     """
     return AdminClient(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
 
@@ -46,11 +46,11 @@ def request_offsets(
 
 
 def offset_in(answer: Future[Any]) -> int:
-    """The offset, waiting for it if need be.
+    """The offset, after waiting for it if necessary.
 
     Raises:
-        KafkaException: not answered. While a broker goes away, librdkafka answers with success
-            and an offset of -1001: to take that for an end would be to skip everything.
+        KafkaException: not answered. While a broker goes away, librdkafka answers with success and
+            an offset of -1001; using that as an end would skip everything.
     """
     offset = int(answer.result().offset)
     if offset < 0:
@@ -59,12 +59,12 @@ def offset_in(answer: Future[Any]) -> int:
 
 
 def earliest() -> OffsetSpec:
-    """The first offset still there."""
+    """The first offset that still exists."""
     spec: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
     return spec
 
 
 def latest() -> OffsetSpec:
-    """The offset behind the last record or marker."""
+    """The offset after the last record or marker."""
     spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return spec

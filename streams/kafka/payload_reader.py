@@ -1,4 +1,4 @@
-"""Reads chunks of `payloads` by their offsets, from a thread of its own."""
+"""Reads chunks of `payloads` by their offsets, on its own thread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from streams.settings import Settings
 
 _TOPIC = "payloads"
 _FETCH_SECONDS = 30.0
-"""How long a partition may give nothing to those who wait for it."""
+"""How long a body waits for a partition that delivers nothing."""
 
 _READ_AHEAD = 100
-"""Records it rather reads past than seek over: jobs come in about the order of their events."""
+"""How many records to read past rather than seek: jobs come in about the order of their events."""
 
 _GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
@@ -29,7 +29,7 @@ _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """A body that somebody waits for, and the chunks of it that were read."""
+    """A body that a caller waits for, and its chunks that were read."""
 
     ref: PayloadRef
     future: Future[list[bytes]]
@@ -43,7 +43,7 @@ class _Body:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One partition: its bodies, and the offset that comes next; None if it must be sought."""
+    """One partition: its bodies, and the offset that comes next; None if a seek is needed."""
 
     partition: int
     moved_at: float
@@ -52,7 +52,7 @@ class _Lane:
     position: int | None = None
 
     def next_body(self) -> _Body | None:
-        """In the order of the log from here on: each jump costs milliseconds."""
+        """The next body in the order of the log from here on: each jump costs milliseconds."""
         here = self.position or 0
         while self.bodies:
             body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
@@ -63,7 +63,7 @@ class _Lane:
 
 
 class PayloadReader:
-    """Partitions are read side by side: one without a leader keeps nobody else waiting."""
+    """Reads partitions side by side: one without a leader keeps no other waiting."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._topic = settings.topic_prefix + _TOPIC
@@ -75,7 +75,7 @@ class PayloadReader:
                 **{
                     "auto.offset.reset": "error",
                     "fetch.wait.max.ms": 10,
-                    # A few bodies at a time: most of what is fetched ahead is never asked for.
+                    # Fetch a few bodies at a time: most read-ahead is never asked for.
                     "fetch.message.max.bytes": 64 * 1024,
                     "queued.min.messages": 50,
                 },
@@ -91,7 +91,7 @@ class PayloadReader:
         return body.future
 
     def run(self, closed: threading.Event) -> None:
-        """Answer until closed; the body of the reader's thread."""
+        """Answer until closed; this is the body of the reader's thread."""
         try:
             while not closed.is_set():
                 self.step()
@@ -99,7 +99,7 @@ class PayloadReader:
             self._consumer.close()
 
     def step(self) -> None:
-        """Take in what is asked for, and read one record for those who wait."""
+        """Take in the requests, and read one record for the waiting bodies."""
         self._take_in()
         for lane in list(self._lanes.values()):
             self._begin(lane)
@@ -124,7 +124,7 @@ class PayloadReader:
             return
 
     def _add(self, body: _Body) -> None:
-        if not body.ref.offsets:  # an empty one, for which nobody may wait any more
+        if not body.ref.offsets:  # an empty body, whose caller may have stopped waiting
             if body.future.set_running_or_notify_cancel():
                 body.future.set_result([])
             return
@@ -133,7 +133,7 @@ class PayloadReader:
         lane.bodies.append(body)
 
     def _begin(self, lane: _Lane) -> None:
-        """Have the lane's next body read, and stand before its next chunk."""
+        """Choose the lane's next body, and seek to its next chunk."""
         lane.current = lane.current or lane.next_body()
         if lane.current is None:
             return
@@ -151,7 +151,7 @@ class PayloadReader:
         lane.position = offset
 
     def _leave(self, lane: _Lane) -> None:
-        """Nobody waits for it while others wait: it fetches ahead for nobody."""
+        """Close a lane without waiting bodies, so that it fetches nothing ahead."""
         self._release(lane)
         del self._lanes[lane.partition]
 
@@ -170,7 +170,7 @@ class PayloadReader:
         if error is not None:
             if error.code() in _GONE:
                 self._gone(lane)
-            return  # whatever else it is, the partition has its time to mend
+            return  # other errors may pass: the partition has its time to recover
         offset, wanted = _or(message.offset(), -1), lane.current.next_offset
         lane.position, lane.moved_at = offset + 1, self._clock()
         if offset == wanted:
@@ -194,7 +194,7 @@ class PayloadReader:
         self._fail(lane, PermanentError(text))
 
     def _give_up(self, lane: _Lane) -> None:
-        """Each body has its own patience, which begins anew whenever the partition gives."""
+        """Fail bodies that waited too long; their time begins anew when the partition delivers."""
         waiting = [body for body in (lane.current, *lane.bodies) if body]
         for body in waiting:
             if self._clock() - max(lane.moved_at, body.asked_at) < _FETCH_SECONDS:

@@ -1,1 +1,1 @@
-"""How a process ends, whatever its threads do."""
+"""What every process needs of its machine: clocks, daemon threads, and a way to end."""

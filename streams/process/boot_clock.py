@@ -1,4 +1,4 @@
-"""The one clock for whatever may expire: it never steps, and counts suspension."""
+"""The one clock for everything that may expire: it never steps, and counts suspension."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def boot_seconds() -> float:
     """Seconds since the machine booted.
 
-    `time.monotonic` stands still on Linux while the machine is suspended, so that a lease would
-    outlive its term by that long.
+    `time.monotonic` stands still on Linux while the machine is suspended, so a lease timed by it
+    would outlive its term by that long.
     """
     return time.clock_gettime(_BOOT_CLOCK)

@@ -1,4 +1,4 @@
-"""Awaits what blocks, in a thread that may hang without harm to others."""
+"""Awaits blocking calls in threads that may hang without harm to others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 async def in_daemon_thread(function: Callable[[], T]) -> T:
     """What the function returns or raises; cancelling ends the wait, not the thread.
 
-    A daemon thread for each call: one that hangs takes no other's place in a pool, and does not
-    keep the process from ending.
+    Each call has its own daemon thread: one that hangs takes no other's place in a pool, and does
+    not keep the process from ending.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -35,7 +35,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         try:
             result = context.run(function)
         except StopIteration as stop:
-            # A future refuses to hold one.
+            # A future refuses to hold a StopIteration.
             error = RuntimeError(f"{function} raised {stop!r}")
         except BaseException as raised:
             error = raised

@@ -1,4 +1,4 @@
-"""When a process ends: asked to, for what it cannot go on after, or whatever its threads do."""
+"""When a process ends: on a signal, on an error that it cannot survive, or after a deadline."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import threading
 
 
 class ProcessEnd:
-    """Of a process that serves HTTP. Hears SIGTERM and SIGINT from the moment it is made; belongs
-    to one event loop."""
+    """The end of a process that serves HTTP. It hears SIGTERM and SIGINT from the moment it is
+    made; it belongs to one event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -22,12 +22,12 @@ class ProcessEnd:
         """Return when the process is asked to end.
 
         Raises:
-            Exception: what a part of it could not go on after.
+            Exception: the error after which a part of the process could not go on.
         """
         await self._reached
 
     def failed(self, error: Exception) -> None:
-        """A part of the process cannot go on; safe in threads."""
+        """Report that a part of the process cannot go on; safe in threads."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._end, error)
 
@@ -41,8 +41,8 @@ class ProcessEnd:
 
 
 def end_within(seconds: float, code: int) -> None:
-    """End the process with `code` if it has not ended by itself: a thread that hangs is joined for
-    ever when the interpreter ends, unless it is a daemon."""
+    """End the process with `code` if it has not ended by itself: when the interpreter ends, it
+    joins a hanging thread for ever, unless the thread is a daemon."""
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()

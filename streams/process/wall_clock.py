@@ -1,4 +1,4 @@
-"""The wall clock: for dates that are shown to people. Nothing durable is decided by it."""
+"""The wall clock, for dates that are shown to people. It decides nothing durable."""
 
 from __future__ import annotations
 

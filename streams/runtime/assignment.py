@@ -1,8 +1,8 @@
-"""The tasks of the partitions that this process was assigned, from opening to closing.
+"""The tasks of the partitions assigned to this process, from opening to closing.
 
-Opening follows one order: the group's committed offsets, then the changelogs' ends, then restore.
-The other way round, a transaction that commits in between would be in the offsets but not in the
-restored stores.
+Opening follows one order: read the group's committed offsets, then the changelogs' ends, then
+restore. In any other order, a transaction that commits in between would be in the offsets but not
+in the restored stores.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ log = structlog.get_logger(__name__)
 
 _TIMEOUT = 5.0
 _PART_SECONDS = 0.05
-"""For which processors build what they derive, between two polls."""
+"""How long processors may build their derived state between two polls."""
 _ENDED = object()
 
 
 class Assignment:
-    """Tasks by partition, each from when it is restored until its partition goes.
+    """The tasks by partition, each from the end of its restore until its partition is taken away.
 
     `config` is that of the restoring consumer.
     """
@@ -73,9 +73,9 @@ class Assignment:
         self._building: list[tuple[PartitionTask, Generator[None]]] = []
 
     def keep(self, partitions: Collection[int]) -> bool:
-        """Close all tasks but those of these partitions, and whatever is not restored yet.
+        """Close all tasks except those of these partitions, and stop any restore in progress.
 
-        Answers whether a task was closed.
+        Returns whether a task was closed.
         """
         self._stop_restoring()
         gone = [p for p in self.tasks if p not in partitions]
@@ -87,7 +87,7 @@ class Assignment:
         """Begin to restore those of these partitions that have no task yet.
 
         Raises:
-            KafkaException: not answered in time: `keep`, and try again.
+            KafkaException: Kafka did not answer in time: call `keep`, and try again.
             ConfigError: the process may not open enough files.
         """
         new = sorted(set(partitions) - self.tasks.keys())
@@ -108,11 +108,11 @@ class Assignment:
 
     @property
     def restoring(self) -> bool:
-        """Whether tasks are yet to come of what was begun."""
+        """Whether tasks that were begun are not ready yet."""
         return self._restore is not None or bool(self._building)
 
     def advance(self) -> list[PartitionTask]:
-        """Restore one part more; the tasks that are ready by it."""
+        """Restore one more part and return the tasks that it made ready."""
         if self._restore is not None:
             self._read(self._restore)
         return self._build()
@@ -128,7 +128,7 @@ class Assignment:
             self._opened = {}
 
     def _build(self) -> list[PartitionTask]:
-        """Let processors build what they derive, for a moment or until all have."""
+        """Let processors build their derived state, for a moment or until all have finished."""
         ready: list[PartitionTask] = []
         until = time.monotonic() + _PART_SECONDS
         while self._building:
@@ -142,7 +142,7 @@ class Assignment:
         return ready
 
     def close(self) -> None:
-        """Leave all stores as their last commit left them."""
+        """Close all stores in the state of their last commit."""
         self.keep(())
 
     def _stop_restoring(self) -> None:
@@ -173,7 +173,7 @@ class Assignment:
         starts = {place: offset_in(answer) for place, answer in answers.items()}
         for (topic, partition), offset in found.items():
             deleted = starts[topic, partition] - offset
-            if deleted > 0:  # of which an idle input's last may be a transaction's marker
+            if deleted > 0:  # an idle input may have lost only a transaction's marker
                 log.warning(
                     "input was deleted before it was read: is its retention too short?",
                     topic=topic, partition=partition, offsets=deleted,
@@ -182,5 +182,5 @@ class Assignment:
 
 
 def positions(tasks: Iterable[PartitionTask]) -> dict[Place, int]:
-    """Where each input of these tasks goes on."""
+    """The next offset to process of each input of these tasks."""
     return {(topic, t.partition): at for t in tasks for topic, at in t.positions.items()}

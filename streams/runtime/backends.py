@@ -16,11 +16,11 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
 
 
 def fold(backend: Backend, changes: Changes, newest: int, next_offset: int, now_ms: int) -> None:
-    """Write what changelog records changed, and that all before `next_offset` are folded in.
+    """Write what changelog records changed, and note that all before `next_offset` is folded in.
 
-    `newest` is the highest timestamp of those records, 0 if there are none.
-    What was there keeps its date: a restore in several sittings is as old as its first, for
-    the tombstones that it may still miss.
+    `newest` is the highest timestamp of those records, 0 if there are none. An existing checkpoint
+    keeps its date: a restore in several sittings is as old as its first one, because it may still
+    miss tombstones from then on.
     """
     checkpoint = backend.checkpoint()
     stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)

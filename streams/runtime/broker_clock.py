@@ -1,13 +1,14 @@
 """The broker's time in a stage's process, known without trusting the process's wall clock.
 
 A small record is sent to the topic `clock`, whose records carry the time at which the broker
-appended them. The append lies between sending and acknowledgement, so each record bounds how far
-the broker's time is ahead of this machine's boot clock. Between two records time runs on the boot
-clock alone: a step of the wall clock changes nothing, a suspended machine loses nothing, and a
-broker that is away is waited for without standing still.
+appended them. The append happens between sending and acknowledgement, so each record bounds how far
+the broker's time is ahead of this machine's boot clock. Between two records, time runs on the boot
+clock alone. So a step of the wall clock changes nothing, a suspended machine loses no time, and
+time goes on while the broker is away.
 
-`now` is the lower bound of what `Estimate` knows: a timer may fire a round trip late, never early
-(G4). What is known is kept for the next process, lest a start after `ClockStepped` forgets it.
+`now` is the lower bound that `Estimate` knows: a timer may fire one round trip late, but never
+early (G4). The estimate is kept for the next process, so that a start after `ClockStepped` does not
+forget it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 TOPIC = "clock"
 STEP_MS = 10_000
-"""How far the broker's clock may move, beyond drift, before nothing more is decided by it.
+"""How far the broker's clock may move, beyond drift, before the stage stops deciding by it.
 
 Time services correct less than a second while they run. The ledger counts keys of tools as expired
 a minute early, which has to cover this.
@@ -46,9 +47,9 @@ _POLL_SECONDS = 0.1
 
 
 class BrokerClock:
-    """`Clock` of one stage's process; a context that reads the broker's time on its own thread.
+    """`Clock` of one stage's process; a context manager that reads the broker's time on a thread.
 
-    `now` and `monotonic` belong to the stage's thread and ask nobody.
+    `now` and `monotonic` are called on the stage's thread and do not ask the broker.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class BrokerClock:
         return self._latest
 
     def awaited(self, pause: Callable[[], bool]) -> bool:
-        """Wait for the first reading; False where `pause`, called meanwhile, says to give up.
+        """Wait for the first reading; return False if `pause`, called meanwhile, says to give up.
 
         Raises:
             ConfigError: see `check`.
@@ -97,10 +98,10 @@ class BrokerClock:
         return True
 
     def check(self) -> None:
-        """See that the broker's time can be believed.
+        """Check that the broker's time can be believed.
 
         Raises:
-            ClockStepped: its clock was set, or this machine's stood still.
+            ClockStepped: the broker's clock was set, or this machine's clock stood still.
             ConfigError: the topic does not carry the broker's time.
         """
         if self._failure is not None:
@@ -153,7 +154,7 @@ class BrokerClock:
                 self.read()
                 self._closed.wait(_RETRY_SECONDS if self._read_at == before else _EVERY_SECONDS)
         except Exception as error:
-            self._failure = error  # the stage's thread ends with it
+            self._failure = error  # `check` raises it in the stage's thread
 
     def _take(self, reading: Reading) -> None:
         known = self._known
@@ -185,7 +186,7 @@ class BrokerClock:
 def broker_clock(settings: Settings, stage: str) -> BrokerClock:
     """The clock of a stage's process.
 
-    Its producer is not idempotent: a record that is written twice does no harm, while an idempotent
+    Its producer is not idempotent: writing a record twice does no harm, while an idempotent
     producer can fail for good.
     """
     config: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """How far the broker's time is ahead of this machine's boot clock, as far as records can tell.
 
-A record is appended between its sending and its acknowledgement, so each bounds the difference.
+A record is appended between its sending and its acknowledgement, so each one bounds the difference.
 The bounds of successive records are intersected: the quickest round trip decides, and a slow one
-says nothing new.
+adds nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from math import copysign
 
 DRIFT = 0.0005
-"""By how much two clocks may run apart: 500 ppm is the most that the kernel corrects a clock by."""
+"""The most that two clocks may run apart: the kernel corrects by 500 ppm at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One record: when it was sent and acknowledged on the boot clock, and the broker's time.
 
-    All in milliseconds. `low` and `high` bound the broker's time less the boot clock's; the
+    All are in milliseconds. `low` and `high` bound the broker's time minus the boot clock's; the
     broker's time is cut to whole milliseconds.
     """
 
@@ -37,10 +37,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The broker's time less the boot clock's lay between `low` and `high` at boot time `at`.
+    """The broker's time minus the boot clock's was between `low` and `high` at boot time `at`.
 
-    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain,
-    forward or, below zero, backward: two brokers that lead in turn make no step of it.
+    `strayed` is how far the broker's clock has lately moved in a way that drift does not explain:
+    forward or, if below zero, backward. Two brokers that lead in turn do not add up to a step.
     """
 
     low: float
@@ -50,7 +50,7 @@ class Estimate:
 
     @classmethod
     def first(cls, reading: Reading) -> Estimate:
-        """What one reading tells."""
+        """The estimate from one reading alone."""
         return cls(reading.low, reading.high, reading.answered)
 
     def now(self, boot_ms: float) -> int:
@@ -58,7 +58,7 @@ class Estimate:
         return int(boot_ms + self.low - (boot_ms - self.at) * DRIFT)
 
     def after(self, reading: Reading) -> Estimate:
-        """What is known with one reading more; it alone counts if both cannot be true."""
+        """The estimate with one more reading; if they contradict, the new reading alone counts."""
         drift = (reading.answered - self.at) * DRIFT
         low, high = self.low - drift, self.high + drift
         strayed = copysign(max(0.0, abs(self.strayed) - drift), self.strayed)

@@ -1,7 +1,7 @@
-"""What a stage's process knew of the broker's time, kept for the next one.
+"""The file that keeps a process's estimate of the broker's time for the next process.
 
-Whatever starts stages again starts one at once that ended because the broker's clock was set. If
-that one knew nothing, it would take the new time, and the end would have protected nothing.
+A stage ends when the broker's clock was set, and a supervisor restarts it at once. If the new
+process knew nothing, it would accept the new time, and ending would have protected nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ClockMemory:
-    """One file, of use as long as the machine does not boot: then its boot clock begins anew.
+    """One file, which is valid until the machine boots, because the boot clock then begins anew.
 
-    Where a system does not name its boots, macOS for one, nothing is remembered.
+    On a system that does not identify its boots, such as macOS, nothing is remembered.
     """
 
     def __init__(self, path: Path, boot_id: Path = _BOOT_ID) -> None:
@@ -30,7 +30,7 @@ class ClockMemory:
             self._boot = boot_id.read_text().strip()
 
     def recall(self, boot_ms: float) -> Estimate | None:
-        """What was kept since the machine booted, if anything; it is `boot_ms` now."""
+        """The estimate kept since the machine booted, if any; `boot_ms` is the time now."""
         try:
             kept = json.loads(self.path.read_bytes())
             if self._boot is None or kept.pop("boot") != self._boot:
@@ -41,7 +41,7 @@ class ClockMemory:
         return estimate if estimate.at <= boot_ms else None
 
     def keep(self, estimate: Estimate) -> None:
-        """Replace what is kept; a disk that does not take it keeps the old."""
+        """Replace the kept estimate; if the disk refuses the write, the old one stays."""
         if self._boot is None:
             return
         new = self.path.with_suffix(".new")
@@ -52,5 +52,5 @@ class ClockMemory:
 
 
 def clock_memory(settings: Settings, stage: str) -> ClockMemory:
-    """The memory of one process, beside its stores."""
+    """The file of one process, beside its stores."""
     return ClockMemory(settings.data_dir / "state" / stage / settings.instance / "clock")

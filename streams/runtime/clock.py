@@ -1,4 +1,4 @@
-"""Time as tasks see it, so that a test can be its master."""
+"""Time as tasks see it, behind an interface so that a test can control it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks, where nothing durable is decided."""
+    """The machine's clocks, for uses where nothing durable is decided."""
 
     def now(self) -> int:
         return wall_ms()

@@ -1,9 +1,10 @@
-"""Whether a producer's connection broke, which librdkafka tells in its log alone.
+"""Whether a producer's connection broke, which librdkafka reports only in its log.
 
-It sends what was on the way again, on another connection, and the broker may get to the first
-sending as well: after the second, when the producer's next transaction is open. To a client
-without KIP-890 both transactions have the same epoch, so a late commit would end half of the next
-one. A new producer has a new epoch, at which the broker refuses what comes late.
+After a break, librdkafka sends the unanswered requests again on another connection. The broker may
+process the first sending late: after the second one, when the producer's next transaction is open.
+To a client without KIP-890 both transactions have the same epoch, so a late commit would end half
+of the next transaction. A new producer has a new epoch, and the broker refuses late requests of the
+old one.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 LOG_LEVEL = 6
-"""Of the producer that is listened to: a connection that breaks with requests on it is "info"."""
+"""The producer's log level: librdkafka logs a break with requests in flight as "info"."""
 
 
 class Connections:
-    """A producer's `logger`, called from its `poll`; nothing is passed on to a log."""
+    """A producer's `logger`, called from its `poll`; it passes nothing on to a log."""
 
     def __init__(self) -> None:
         self.broken = False
 
     def log(self, level: int, form: str, facility: str, client: str, text: str, *_: Any) -> None:
-        """Note a connection that was up: one that does not come about has carried nothing."""
+        """Note the break of a connection that was up: one that never came up carried nothing."""
         self.broken |= facility == "FAIL" and "in state UP" in text

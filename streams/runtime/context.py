@@ -1,4 +1,4 @@
-"""What a processor sees of its task: time, stores, and where its outputs go."""
+"""What a processor sees of its task: the time, its stores, and where to send its outputs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
 CaughtUpTo = Callable[[str, int, float], bool]
-"""(topic, partition, monotonic moment): has all that stood there then been processed?"""
+"""(topic, partition, monotonic moment): has everything there at that moment been processed?"""
 
 Output = tuple[str, int, Sequence[Record]]
-"""Logical topic, partition, and what to send there in this order: of each record its key, value,
-headers and timestamp, where 0 is the time of sending."""
+"""Logical topic, partition, and the records to send there in this order. Of each record its key,
+value, headers and timestamp are sent; timestamp 0 means the time of sending."""
 
 
 class TaskContext:

@@ -1,7 +1,7 @@
 """`TopologyTestDriver`: stages and their whole flow in memory, on a virtual clock.
 
-It runs the same tasks and the same executor as production; only topics are lists here, and
-a transaction is one append to several of them. So state, poison records, savepoints, changelog
+It runs the same tasks and the same executor as production. Only topics are lists here, and a
+transaction is one append to several of them. So state, poison records, savepoints, changelog
 restore and crashes between the steps of a commit behave as they do on a broker.
 """
 
@@ -33,11 +33,11 @@ Offsets = Mapping[tuple[str, int], int]
 """(logical topic, partition) to the next offset."""
 
 OpenTables = Callable[[str, str, int], Tables]
-"""(stage, store, partition) to its tables, as they were when they were last closed."""
+"""(stage, store, partition) to its tables, in the state in which they were last closed."""
 
 
 class VirtualClock:
-    """`Clock` that stands until it is moved."""
+    """`Clock` that stands still until it is moved."""
 
     def __init__(self, start_ms: int) -> None:
         self.ms = float(start_ms)
@@ -50,7 +50,7 @@ class VirtualClock:
 
 
 class _Watched:
-    """A backend that tells of each write, so that a process can die between two."""
+    """A backend that reports each write, so that a process can die between two."""
 
     def __init__(self, backend: Backend, written: Callable[[], None]) -> None:
         self.get, self.get_many, self.range = backend.get, backend.get_many, backend.range
@@ -64,7 +64,7 @@ class _Watched:
 
 
 class StageRun:
-    """One stage's process: its disk outlives a crash, its tasks do not."""
+    """One stage's process: its disk survives a crash, its tasks do not."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class StageRun:
         return found
 
     def step(self, *, punctuate: bool) -> bool:
-        """Whether there was anything to process."""
+        """Process and punctuate once; whether there was anything to process."""
         if self._failed:
             self.start()
         records = self.unprocessed()
@@ -158,14 +158,14 @@ class StageRun:
 
 
 class TopologyTestDriver:
-    """Feeds records to stages and shows what came of it.
+    """Feeds records to stages and shows what they did.
 
     Forwarded records flow on to every stage that reads their topic before `pipe` and `advance`
-    return. They raise `StageFailed` where a stage ends; the next step starts it again. A topic has
-    the partitions its topology gives it, or `partitions` where it shares the topology's number.
+    return. Both raise `StageFailed` where a stage ends; the next step starts it again. A topic has
+    the partitions that its topology gives it, or `partitions` if it shares the topology's number.
     `unread` names inputs for which `caught_up_to` answers False, and `set_aside` the records
-    (topic, partition, offset) that go to `dlq` unseen. Stores lie in memory unless `open_tables`
-    opens others.
+    (topic, partition, offset) that go to `dlq` unprocessed. Stores are kept in memory unless
+    `open_tables` opens others.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class TopologyTestDriver:
         timestamp: int | None = None,
         headers: Sequence[Header] = (),
     ) -> None:
-        """Append a record, at the virtual clock's time unless told, and let it flow."""
+        """Append a record, at the virtual clock's time unless one is given, and let it flow."""
         at = self.now if timestamp is None else timestamp
         log = self._broker.records[topic, partition]
         log.append(Record(topic, partition, len(log), at, key, value, list(headers)))
@@ -208,7 +208,7 @@ class TopologyTestDriver:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is piped inside is processed as one batch, at the end."""
+        """Process everything piped inside as one batch, at the end."""
         self._held = True
         yield
         self._held = False
@@ -248,7 +248,7 @@ class TopologyTestDriver:
         return found.part(stage) if isinstance(found, FusedTask) else cast(Task, found)
 
     def restart(self, stage: str, *, keep_state: bool = False) -> None:
-        """Start a stage anew, from its changelogs alone unless its disk is kept."""
+        """Restart a stage from its changelogs alone, unless its disk is kept."""
         run = self.run_of(stage)
         for task in run.tasks.values():
             task.closed()
@@ -259,20 +259,20 @@ class TopologyTestDriver:
     def crash(self, stage: str, at: CrashPoint, times: int = 1) -> None:
         """Let the stage die when it next passes this point of a commit; it is restarted at once.
 
-        With `times` it passes it so often, the last time being its end: `produced` is passed
-        once for each task, `between_writes` once for each store of each task.
+        With `times` it dies at that pass, counted from now: `produced` is passed once
+        for each task, `between_writes` once for each store of each task.
         """
         self.run_of(stage).commits.arm(at, times)
 
     def close(self) -> None:
-        """Close the tables, for those that lie on a disk."""
+        """Close the tables that are on a disk."""
         for run in self._runs.values():
             run.close()
 
     def lay_out(self, stages: Sequence[AnyStage]) -> None:
-        """End every process and start others: positions and disks of the stages are carried over.
+        """End every process and start others that take over the stages' positions and disks.
 
-        So fused stages go on where stages apart have stopped, and the other way round.
+        So fused stages go on where separate stages stopped, and the other way round.
         """
         offsets = {place: at for run in self._runs.values() for place, at in run.offsets.items()}
         self.close()

@@ -1,4 +1,4 @@
-"""How far the inputs reach, asked without waiting."""
+"""How far the inputs reach, read from the broker without waiting."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EndOffsets:
         self._answered = self._pending = None
 
     def caught_up_to(self, topic: str, partition: int, moment: float) -> bool:
-        """Whether all that stood there at `moment` of the boot clock has been processed."""
+        """Whether everything there at `moment` of the boot clock has been processed."""
         self._collect()
         answered = self._answered
         if answered is None or answered.asked_at < moment:
@@ -57,7 +57,7 @@ class EndOffsets:
         return self._position(topic, partition) >= answered.ends[topic, partition]
 
     def ask(self) -> None:
-        """Ask anew unless a question is open."""
+        """Ask again unless a question is open."""
         self._collect()
         if self._pending is not None or not self.inputs:
             return
@@ -68,7 +68,7 @@ class EndOffsets:
         self._pending = _Question(asked_at, answers)
 
     def lag(self) -> int | None:
-        """Records (and markers) that the inputs hold behind the positions; None: not known."""
+        """Records (and markers) in the inputs behind the positions; None if not known."""
         self._collect()
         if self._answered is None:
             return None

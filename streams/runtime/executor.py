@@ -1,10 +1,10 @@
 """One step of a stage: process records, punctuate, initiate, and commit all of it together.
 
-Where the broker refuses an output for good, the step is done again in parts: the records by
-halves, down to the guilty one alone, which goes to `dlq`; then each task's punctuation; then what
-each task initiates, with ever smaller limits, down to the guilty output alone, which its processor
-drops. So nothing rewinds for ever, nobody pays for another's fault, and one guilty among thousands
-costs tens of transactions, not thousands.
+If the broker refuses an output for good, the executor does the step again in parts. It halves the
+records until the guilty one is alone, and sends that one to `dlq`. Then it runs each task's
+punctuation alone. Then it runs what each task initiates, with ever smaller limits, until the guilty
+output is alone, and its processor drops that one. So no step is repeated for ever, innocent records
+are not lost, and one guilty record among thousands costs tens of transactions, not thousands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARTITION = itemgetter(1)  # of a record; by name costs double
 
 
 _MOST_REFUSED = 16
-"""Initiated outputs that one step finds guilty; the next step finds the rest."""
+"""How many refused outputs of `initiate` one step looks for; the next step finds the rest."""
 
 Work = tuple[PartitionTask, Sequence[Record]]
 """A task, and records for it."""
@@ -57,11 +57,11 @@ class Transactions(Protocol):
     """Makes tasks' outputs, changes and positions true together."""
 
     def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
-        """Commit and tell the tasks so.
+        """Commit and notify the tasks.
 
-        Every transaction sends the positions of its tasks, changed or not: without a valid
-        offset the group's fencing is not asked. `alone` says that one record or punctuation
-        is being tried by itself, so that a refusal can be laid at its door.
+        Every transaction sends the positions of its tasks, changed or not: without a valid offset
+        the broker does not check the group's fencing. `alone` says that one record or punctuation
+        is being tried by itself, so that a refusal can be attributed to it.
 
         Raises:
             OutputRefused: nothing was committed, and trying the same again is useless.
@@ -77,7 +77,7 @@ class Executor:
     def step(self, batch: Sequence[Work], due: Sequence[PartitionTask]) -> None:
         """Process each task's records in order, punctuate the due tasks, commit once.
 
-        Each task of either initiates what it has to.
+        Each of these tasks also initiates what it has to.
         """
         tasks = list({id(task): task for task in (*(task for task, _ in batch), *due)}.values())
         initiating = [task for task in tasks if task.initiates]
@@ -95,7 +95,7 @@ class Executor:
         initiating: Sequence[PartitionTask],
     ) -> None:
         work = [(task, record) for task, records in batch for record in records]
-        if initiating:  # whose outputs are the likelier cause
+        if initiating:  # initiated outputs are the likelier cause
             self._within(work)
         else:
             self._apart(work)
@@ -130,7 +130,7 @@ class Executor:
             raise
 
     def _within(self, work: Sequence[tuple[PartitionTask, Record]]) -> None:
-        """Do the work, and pass by the records in it whose outputs are refused."""
+        """Do the work, and send the records whose outputs are refused to `dlq`."""
         tasks = {task.partition: task for task, _ in work}
         try:
             self._together(by_task(tasks, [record for _, record in work]))
@@ -177,7 +177,7 @@ class Executor:
             self._search(task, forwarded or 1)
 
     def _search(self, task: PartitionTask, among: int) -> None:
-        """Find the guilty output among the first so many; commit the innocent ones on the way."""
+        """Find the guilty output among the first `among`; commit the innocent ones on the way."""
         while among > 0:
             limit = max(1, among // 2)
             task.initiate(limit)
@@ -208,7 +208,7 @@ class Executor:
             )
 
     def _refusal(self, task: PartitionTask, *, alone: bool = False) -> OutputRefused | None:
-        """Commit what one task did; how the broker refused it, or None."""
+        """Commit what one task did; return how the broker refused it, or None."""
         try:
             self._commit([task] if task.dirty else [], alone=alone)
         except OutputRefused as refused:
@@ -218,7 +218,7 @@ class Executor:
 
 @contextmanager
 def _by_topics(tasks: Sequence[PartitionTask]) -> Iterator[None]:
-    """Nobody pays for another's fault: fused stages do one stage's work at a time."""
+    """Confine a fault to its stage: within the block, fused stages hand nothing to each other."""
     for task in tasks:
         task.hand_over = False
     try:
@@ -231,6 +231,6 @@ def _by_topics(tasks: Sequence[PartitionTask]) -> Iterator[None]:
 def by_task(
     tasks: Mapping[int, PartitionTask], records: Sequence[Record]
 ) -> list[tuple[PartitionTask, list[Record]]]:
-    """Records by the task of their partition, in order; those of no task here are left out."""
+    """Records by the task of their partition, in order; others are left out."""
     ordered = sorted(records, key=_PARTITION)
     return [(tasks[p], list(own)) for p, own in groupby(ordered, _PARTITION) if p in tasks]

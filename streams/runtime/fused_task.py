@@ -1,12 +1,12 @@
-"""One partition of several stages as one task: what one forwards to another is handed over.
+"""One partition of several stages as one task: one part hands its outputs to the next.
 
-Each part keeps its own stores, positions and stream time. A record that a part forwards to an input
-of another is handled at once, in the same transaction, and written to its topic as ever, with a
-header that says who took it; whoever reads the topic later passes it by. Where the other part
-cannot handle it now (it is poison, or an output was refused and its cause is looked for), it goes
-without the header, and is read from its topic like any other: there it has an offset, by which a
-dead letter can name it. So both layouts write the same records, and each can go on where the other
-stopped.
+Each part keeps its own stores, positions and stream time. If a part forwards a record to an input
+of another part, that part handles it at once, in the same transaction. The record is still written
+to its topic, with a header that names the part that took it, and that part skips it when it reads
+the topic later. If the other part cannot handle the record now (it is poison, or an output was
+refused and its cause is being looked for), the record is written without the header. Then it is
+read from its topic like any other, and has an offset by which a dead letter can name it. So both
+layouts write the same records, and each can go on where the other stopped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FusedTask:
 
     @property
     def stores(self) -> dict[str, Overlay]:
-        """By name, of all parts."""
+        """The stores of all parts, by name."""
         return {name: store for part in self._parts for name, store in part.stores.items()}
 
     @property
@@ -80,7 +80,7 @@ class FusedTask:
             part.restored()
 
     def process(self, records: Sequence[Record]) -> None:
-        """Handle records: of each part in order, the parts in the order of the flow."""
+        """Handle each part's records in order, and the parts in the order of the flow."""
         for part in self._parts:
             own = [record for record in records if self._readers[record.topic] is part]
             if own:
@@ -91,7 +91,7 @@ class FusedTask:
         self._readers[record.topic].refuse(record, reason, detail)
 
     def punctuate(self) -> None:
-        """Each part at its own pace."""
+        """Punctuate each part at its own pace."""
         now = self._clock.monotonic()
         for part in self._parts:
             if now >= self._due[part]:
@@ -139,7 +139,7 @@ class FusedTask:
             part.close()
 
     def _pass_on(self, part: Task) -> None:
-        """Have other parts handle what this one has forwarded to them since it was last asked."""
+        """Have other parts handle what this one forwarded to them since the last call."""
         begin, self._looked[part] = self._looked[part], len(part.outputs)
         if not self.hand_over:
             return
@@ -151,7 +151,7 @@ class FusedTask:
                 self._pass_on(reader)
 
     def _handed_over(self, part: Task, begin: int) -> dict[Task, list[int]]:
-        """By part, which of the outputs from `begin` on are its inputs."""
+        """The outputs from `begin` on that are inputs of another part, by that part."""
         found: dict[Task, list[int]] = {}
         for place in range(begin, len(part.outputs)):
             topic, to, records = part.outputs[place]

@@ -14,7 +14,7 @@ _EVERY_SECONDS = 2.0
 
 
 class Lag:
-    """Measures now and then, from end offsets that are asked for without waiting."""
+    """Measures from time to time, from end offsets that are read without waiting."""
 
     def __init__(self, stage: str, ends: EndOffsets, blocked: BlockedInputs) -> None:
         self._stage = stage
@@ -24,7 +24,7 @@ class Lag:
         self._newest: int | None = None
 
     def measure(self, records: Sequence[Record]) -> None:
-        """Called each round, with what it has processed."""
+        """Measure if it is due; called each round with the records that it processed."""
         if records:
             self._newest = records[-1].timestamp
         if time.monotonic() < self._due:

@@ -1,9 +1,9 @@
-"""The two layouts of the stages, fused and apart, and the one of them that has the positions.
+"""The two layouts of the stages, fused and apart, and which of them has the positions.
 
-Each layout's consumer groups keep its positions, and only one layout's groups may have any: what
-lies behind them, the other one does not know. So a stage does not start while the other layout runs
-or has positions, and `carry_over` moves those, once nothing runs. Stores need nothing: their
-changelogs are the same topics.
+Each layout's consumer groups keep its positions. Only one layout's groups may have any, because
+neither layout knows what the other has processed. So a stage does not start while the other layout
+runs or has positions, and `carry_over` moves the positions once nothing runs. Stores need no move:
+both layouts use the same changelog topics.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from streams.settings import Settings
 from streams.topology.model import Topology
 
 FUSED = "pipeline"
-"""The fused stage's name: of its group, its process and its state."""
+"""The name of the fused stage's group, process and state."""
 
 LayoutName = Literal["fused", "apart"]
 
 _TIMEOUT = 10.0
 _PATIENCE_SECONDS = 30.0
-"""So long a broker may take to find its coordinators: a new one has none."""
+"""How long a broker may take to find its coordinators: a new broker has none."""
 _PAUSE_SECONDS = 0.2
 _DENIED = frozenset({
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -46,34 +46,35 @@ _DENIED = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group by its logical name, and the places that it may have positions of."""
+    """A consumer group by its logical name, and the places for which it may have positions."""
 
     name: str
     places: tuple[tuple[str, int], ...]
 
 
 def groups_apart(topology: Topology) -> tuple[Group, ...]:
-    """Those of the stages that can be fused, in the order of the flow."""
+    """The groups of the stages that can be fused, in the order of the flow."""
     return tuple(
         Group(name, _places(topology, topology.stages[name].reads)) for name in topology.fused
     )
 
 
 def group_fused(topology: Topology) -> Group:
-    """That of the fused stage."""
+    """The group of the fused stage."""
     places = [place for group in groups_apart(topology) for place in group.places]
     return Group(FUSED, tuple(places))
 
 
 def refuse_other(stage: str, topology: Topology, settings: Settings, admin: AdminClient) -> None:
-    """See that the other layout neither runs nor has positions.
+    """Check that the other layout neither runs nor has positions.
 
-    Asked before the stage joins its group, so that it takes no partitions in vain, and each time
-    that it was given some: of two layouts that start at the same time, one at least sees the
-    other, and a process that was frozen or cut off while the layout was changed sees that it was.
+    This is checked before the stage joins its group, so that it takes no partitions in vain, and
+    each time it is given partitions. If two layouts start at the same time, at least one of them
+    sees the other. A process that was frozen or cut off during a change of layout notices the
+    change.
 
     Raises:
-        ConfigError: it does; the message names the way out.
+        ConfigError: the other layout runs or has positions; the message names the remedy.
         KafkaException: not answered in time.
     """
     others, ours = _others(stage, topology)
@@ -82,10 +83,10 @@ def refuse_other(stage: str, topology: Topology, settings: Settings, admin: Admi
 
 
 def refuse_left(stage: str, topology: Topology, settings: Settings) -> None:
-    """See that the positions of a stage that is fused no longer were not left with the fused one.
+    """Check that a stage no longer fused did not leave its positions with the fused group.
 
     Raises:
-        ConfigError: they were; the message names the way out.
+        ConfigError: it left them there; the message names the remedy.
         KafkaException: not answered in time.
     """
     left = Group(FUSED, _fused_before(stage, topology))
@@ -100,15 +101,15 @@ def refuse_left(stage: str, topology: Topology, settings: Settings) -> None:
 def carry_over(
     layout: LayoutName, topology: Topology, settings: Settings, admin: AdminClient
 ) -> dict[str, int]:
-    """Give one layout ("fused" or "apart") the positions of the other; how many, by group.
+    """Give one layout ("fused" or "apart") the other's positions; returns how many, by group.
 
-    Processes that have just ended are waited for: while the group knows them, nothing of the other
-    layout starts. What was interrupted is done again from where it stopped: a group is deleted once
-    its positions are another's. Without positions to move it changes nothing.
+    This waits for processes that have just ended: while their group knows them, the other layout
+    cannot start. A group is deleted once its positions are copied, so an interrupted call can
+    simply be repeated. Without positions to move it changes nothing.
 
     Raises:
-        ConfigError: something of either layout still runs, or has positions that this topology
-            does not know of.
+        ConfigError: something of either layout still runs, or has positions that this topology does
+            not know.
         KafkaUnavailable: not answered in time; some positions may have been moved.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
@@ -142,14 +143,14 @@ def _carry_over(
 
 
 def _others(stage: str, topology: Topology) -> tuple[tuple[Group, ...], str]:
-    """The groups of the layout that a stage is not of, and the name of its own."""
+    """The groups of the layout to which a stage does not belong, and the name of its own."""
     if stage == FUSED:
         return groups_apart(topology), "fused"
     return ((group_fused(topology),) if stage in topology.fused else ()), "apart"
 
 
 def _fused_before(stage: str, topology: Topology) -> tuple[tuple[str, int], ...]:
-    """Inputs of a stage apart: with positions in the fused group only if it was once fused."""
+    """Inputs of a separate stage; the fused group has their positions only if it once was fused."""
     if stage not in topology.stages or stage in topology.fused:
         return ()
     known = {topic for topic, _ in group_fused(topology).places}
@@ -172,7 +173,7 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
 
 
 def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
-    """A process that has ended is a member of its group until its session is over, too."""
+    """Wait until the groups are empty: an ended process is a member until its session is over."""
     until = time.monotonic() + 1.5 * SESSION_TIMEOUT_MS / 1000
     while running := [group.name for group in groups if _members(group, settings, admin)]:
         if time.monotonic() > until:
@@ -182,7 +183,7 @@ def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) 
 
 
 def _refuse_loss(group: Group, topology: Topology, settings: Settings, admin: AdminClient) -> None:
-    """See that a group that is to be deleted has no positions that would be lost with it."""
+    """Check that deleting a group would lose no positions."""
     prefix = settings.topic_prefix
     asked = [ConsumerGroupTopicPartitions(prefix + group.name)]
     answer = admin.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT)
@@ -215,7 +216,7 @@ def _members(group: Group, settings: Settings, admin: AdminClient) -> int:
 
 
 def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
-    """The group's offsets, where it has any; waits for pending transactions (KIP-447)."""
+    """The group's offsets, if it has any; waits for pending transactions (KIP-447)."""
     prefix = settings.topic_prefix
     with _reader(group, settings) as reader:
         asked = [TopicPartition(prefix + topic, p) for topic, p in group.places]
@@ -252,5 +253,5 @@ def _delete(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> 
 
 
 def _reader(group: Group, settings: Settings) -> Consumer:
-    """A client that speaks of a group without joining it."""
+    """A client that reads and writes a group's offsets without joining it."""
     return Consumer(consumer_config(settings, group.name))

@@ -17,21 +17,23 @@ CrashPoint = Literal[
     "received", "positions_sent", "produced", "before_commit",
     "after_commit", "between_writes", "after_write",
 ]  # fmt: skip
-"""Where a process dies, in the order of a commit's steps.
+"""The points of a commit at which a process can die, in the order of the commit's steps.
 
-Records are processed and no transaction is begun; positions are in it; so are the records of a
-task; of all. From here on it is committed: no store is written; a store is; all are.
+`received`: records are processed and no transaction is begun. `positions_sent`: the positions are
+in the transaction. `produced`: one task's records are in it. `before_commit`: all are.
+`after_commit`: it is committed and no store is written. `between_writes`: one store is written.
+`after_write`: all are.
 """
 
 
 class Crashed(Exception):
-    """The process of a stage is gone."""
+    """The process of a stage has died."""
 
 
 class MemoryBroker:
-    """Every topic's partitions, as lists of records; only committed ones are in them.
+    """Every topic's partitions, as lists of records that contain only committed ones.
 
-    A topic has the partitions its topology gives it, or `partitions` where it shares the
+    A topic has the partitions that its topology gives it, or `partitions` if it shares the
     topology's number.
     """
 
@@ -42,13 +44,13 @@ class MemoryBroker:
         self._clock = clock
 
     def width(self, topic: str) -> int:
-        """Partitions of a topic; those numbered by the topology follow `partitions`."""
+        """Partitions of a topic; topics that use the topology's number get `partitions`."""
         declared = self._topology.topics[topic].partitions
         shared = declared == self._topology.partitions
         return self._partitions if shared and self._partitions is not None else declared
 
     def check(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Raises OutputRefused where a broker would."""
+        """Raise OutputRefused where a broker would refuse."""
         declared = self._topology.topics.get(topic)
         if declared is None or not 0 <= partition < self.width(topic):
             detail = f"{topic}-{partition}: UNKNOWN_TOPIC_OR_PART"
@@ -74,7 +76,7 @@ class MemoryTransactions:
         self._passes = 1
 
     def arm(self, point: CrashPoint, times: int) -> None:
-        """Crash when a commit passes this point for the so-manieth time from now."""
+        """Crash when a commit passes this point for the `times`-th time from now."""
         self.armed, self._passes = point, times
 
     def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
@@ -97,7 +99,7 @@ class MemoryTransactions:
         self.passed("after_write")
 
     def passed(self, point: CrashPoint) -> None:
-        """Crash if this is the point to do so."""
+        """Crash if this point is armed and due."""
         if self.armed == point:
             self._passes -= 1
             if self._passes == 0:
@@ -117,7 +119,7 @@ class MemoryTransactions:
 
 
 def _outputs(task: PartitionTask) -> Iterator[Output]:
-    """All that a task sends: its outputs, then the changelog of each store."""
+    """Everything a task sends: its outputs, then the changelog of each store."""
     yield from task.outputs
     for _, topic, logged, at in task.changelog():
         records = [Record(topic, task.partition, 0, at, key, value) for key, value in logged]

@@ -1,4 +1,4 @@
-"""What every stage counts; one family for all, labelled with the stage."""
+"""The metrics of every stage: one family for all, labelled with the stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime does with one partition's task, be it of one stage or of several fused ones."""
+"""What the runtime does with one partition's task, whether of one stage or of fused stages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from streams.state.store import Logged
 class PartitionTask(Protocol):
     """Everything a task does is provisional until `committed`; `rollback` forgets all of it.
 
-    `positions` is the next offset to process of each input (logical topic), `outputs` what is to
-    be sent, `poisoned` counts the records sent to `dlq`, and `changes` the entries of its stores
-    that are to be changed. `hand_over` False has fused parts go by the topics between them.
+    `positions` is the next offset to process of each input (logical topic), `outputs` are the
+    records to send, `poisoned` counts the records sent to `dlq`, and `changes` counts the entries
+    to change in its stores. If `hand_over` is False, fused parts send each other records only
+    through the topics.
     """
 
     hand_over: bool
@@ -48,10 +49,10 @@ class PartitionTask(Protocol):
 
     @property
     def initiates(self) -> bool:
-        """Whether a processor forwards what belongs to no record."""
+        """Whether a processor forwards records that no input record causes."""
 
     def restoring(self) -> Generator[None]:
-        """Let the processors build what they derive from their stores, part by part.
+        """Let the processors build their derived state from their stores, part by part.
 
         Raises:
             StageFailed: a processor cannot.
@@ -65,17 +66,17 @@ class PartitionTask(Protocol):
         """Handle records in order; one that can never be handled leaves a dead letter instead.
 
         Raises:
-            StageFailed: a failure that is no record's fault; nothing may be committed.
+            StageFailed: a failure that no record caused; nothing may be committed.
         """
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
-        """Pass a record by, leaving a dead letter in place of all it would have done."""
+        """Skip a record, and leave a dead letter in place of everything it would have done."""
 
     def punctuate(self) -> None:
         """Tell the processors that time has passed."""
 
     def initiate(self, limit: int | None = None) -> int:
-        """Have them forward what belongs to no record, up to a limit; how many records it was."""
+        """Have them forward such records, up to a limit; returns how many they forwarded."""
 
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
         """Tell the processor which of its initiated outputs the broker will never take."""
@@ -83,18 +84,18 @@ class PartitionTask(Protocol):
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
         """For each store that changed: its name, its changelog, the records, and their timestamp.
 
-        It is the stream time, so that a rebuilt store knows it.
+        The timestamp is the stream time, so that a rebuilt store knows it.
         """
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
-        """The transaction is committed: write it to the backends.
+        """Write the changes to the backends: their transaction is committed.
 
-        `changelog_offsets` names, for each store that changed, the offset behind its last
-        changelog record.
+        `changelog_offsets` has, for each store that changed, the offset after its last changelog
+        record.
         """
 
     def rollback(self) -> None:
-        """The transaction is aborted: be as after the last commit."""
+        """Return to the state after the last commit: the transaction is aborted."""
 
     def closed(self) -> None:
         """Tell the processors that their work here is over."""
@@ -102,5 +103,6 @@ class PartitionTask(Protocol):
     def close(self) -> None:
         """Leave the state as committed, dated when it was last known to be current.
 
-        Not now: a process that was frozen may close what has long been another's.
+        Do not date it now: a process that was frozen may close stores that have long been
+        another's.
         """

@@ -1,13 +1,14 @@
 """What a stage is made of: plain code that imports no Kafka client.
 
-A processor turns records into changes of its stores and records forwarded to topics. The
-runtime promises it: state, outputs and input offsets become true together or not at all
-(one Kafka transaction); records of one partition arrive in order; one thread calls it.
-In return a processor keeps its truth in its stores: whatever else it remembers it must be
-able to build again in `restored`, and to correct in `undone` when writes are taken back.
+A processor turns records into changes of its stores and records forwarded to topics. The runtime
+promises that state, outputs and input offsets become true together or not at all (one Kafka
+transaction), that records of one partition arrive in order, and that one thread calls the
+processor. In return a processor keeps all facts in its stores. Whatever else it remembers, it must
+be able to rebuild in `restored`, and to correct in `undone` when writes are taken back.
 
-Only `PoisonRecord` costs a record. Whatever else a processor raises ends the stage with nothing
-committed: a disk that denies a read, or a bug of ours, must never send good records to `dlq`.
+Only `PoisonRecord` sends a record to `dlq`. Any other exception of a processor ends the stage with
+nothing committed: a disk that denies a read, or a bug of ours, must never send good records to
+`dlq`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Record(NamedTuple):
 
 
 class Context(Protocol):
-    """The world as one task (one partition of one stage) sees it."""
+    """A task (one partition of one stage) as its processor sees it."""
 
     @property
     def partition(self) -> int: ...
@@ -49,7 +50,7 @@ class Context(Protocol):
 
     @property
     def monotonic(self) -> float:
-        """Seconds on a clock that never steps, comparable within one machine's boot only.
+        """Seconds on a clock that never steps, comparable only until the machine boots again.
 
         It counts the time that the machine is suspended.
         """
@@ -58,7 +59,7 @@ class Context(Protocol):
     def stream_time(self) -> int:
         """Highest record timestamp this task has processed, in milliseconds; 0 before any.
 
-        The record in hand counts in `process`, but not those in hand in `process_batch`.
+        `process` sees it with the current record counted, `process_batch` without the current ones.
         """
 
     def store(self, name: str) -> KeyValueStore:
@@ -77,29 +78,29 @@ class Context(Protocol):
         """Send to a logical topic, to the task's own partition unless another is named."""
 
     def relay(self, topic: str, records: Sequence[Record]) -> None:
-        """Forward records as they are; much cheaper than as many `forward`."""
+        """Forward records as they are; much cheaper than a `forward` for each."""
 
     def caught_up_to(self, topic: str, moment: float) -> bool:
-        """Whether all that stood on this input at monotonic `moment` has been processed.
+        """Whether everything on this input at monotonic `moment` has been processed.
 
-        The first call with a new moment may ask the broker and answer False; ask again at
-        the next punctuation. False, too, while the broker is silent.
+        The first call with a new moment may ask the broker and answer False; ask again at the next
+        punctuation. The answer is also False while the broker is silent.
         """
 
 
 class Processor(Protocol):
     """One task's logic; an instance serves exactly one partition.
 
-    `Hooks` names what a processor may have besides.
+    `Hooks` names the optional methods of a processor.
     """
 
     def restored(self, ctx: Context) -> Iterator[None] | None:
-        """Stores are complete: build what is derived from them, forgetting all before.
+        """Stores are complete: build the state derived from them, and forget all before.
 
         Called after assignment. A long one is a generator that yields about every 10 ms: the
-        runtime goes on polling and working for other partitions in between, processes no record
-        of this one before the end, and drops the generator if the partition is taken away.
-        A processor without `undone` gets a whole `restored` in its place, too: after each batch or
+        runtime goes on polling and working for other partitions in between, processes no record of
+        this one before the end, and drops the generator if the partition is taken away. For a
+        processor without `undone`, the runtime instead runs a whole `restored` after each batch or
         record that failed, whether or not it wrote. It must not write or forward.
         """
 
@@ -114,19 +115,19 @@ class Processor(Protocol):
     def punctuate(self, now: int, ctx: Context) -> None:
         """Time has passed; called about every `Stage.punctuate_seconds`.
 
-        One that changes and forwards nothing costs no transaction. One that raises ends the
-        stage: what a store holds was accepted once, so the failure is not a record's.
+        A call that changes and forwards nothing costs no transaction. A call that raises ends the
+        stage: its stores hold what was once accepted, so no record caused the failure.
         """
 
 
 class Hooks(Protocol):
-    """What a processor may have besides; the runtime looks for each once, by its name."""
+    """The optional methods of a processor; the runtime looks for each once, by its name."""
 
     def undone(self, ctx: Context) -> None:
         """Some or all of what was done since the last commit was taken back.
 
-        So it is after a poison record, a refused output and an aborted transaction. Bring what
-        is derived in line with the stores, touching only what changed since `committed`; the
+        This happens after a poison record, a refused output and an aborted transaction. Bring the
+        derived state in line with the stores, touching only what changed since `committed`; the
         stores show what holds now. It must not write or forward.
         """
 
@@ -134,21 +135,21 @@ class Hooks(Protocol):
         """All writes so far are durable: a journal kept for `undone` may be cleared."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
-        """Forward what belongs to no record, after a step's records and punctuation.
+        """Forward records that no input record causes, after a step's records and punctuation.
 
-        With a `limit`, forward at most so many records. It is called with ever smaller limits,
-        after what it did was taken back, to find an output that the broker refuses. Whoever has
-        it has `refused`.
+        With a `limit`, forward at most that many records. To find an output that the broker
+        refuses, the runtime takes back what this did and calls it with ever smaller limits. A
+        processor with this hook also needs `refused`.
         """
 
     def refused(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
-        """The broker will never take this output of `initiate`: see that it is not sent again.
+        """The broker will never take this output of `initiate`: make sure it is not sent again.
 
-        `missing` says that the topic or partition does not exist, which is not the output's
-        fault: hold it back for a while, and what else would go there. What this writes and
-        forwards is committed, and `initiate` is called again.
+        `missing` says that the topic or partition does not exist, which is not the output's fault:
+        hold the output back for a while, with everything else for the same place. What this writes
+        and forwards is committed, and `initiate` is called again.
         """
 
     def closed(self) -> None:
@@ -166,8 +167,8 @@ class BatchProcessor(Processor, Protocol):
 class StoreSpec:
     """A store of a stage and the topic that is its changelog.
 
-    `window_ms` makes it a window store: an entry leaves once the stream time is that much
-    past its own.
+    `window_ms` makes it a window store: an entry expires once the stream time is that much later
+    than the entry's own time.
     """
 
     name: str
@@ -180,7 +181,7 @@ class StoreSpec:
 class Stage:
     """A stage as the runtime runs it: inputs are co-partitioned logical topics.
 
-    `writes` are globs of the topics that it forwards to.
+    `writes` are globs of the topics to which it forwards.
     """
 
     name: str
@@ -195,8 +196,8 @@ class Stage:
 class FusedStage:
     """Stages of the same partitions that a process runs as one, in the order of the flow.
 
-    They have one consumer group, one producer and one transaction. What one forwards to an input of
-    another is handed over in memory (`runtime/fused_task.py`).
+    They have one consumer group, one producer and one transaction. A record that one forwards to an
+    input of another is handed over in memory (`runtime/fused_task.py`).
     """
 
     name: str

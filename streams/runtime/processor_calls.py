@@ -1,7 +1,7 @@
 """A processor as its task calls it: optional hooks looked up once, and failures that end the stage.
 
-A failure is the store's, the disk's, the memory's or our own code's unless it is a `PoisonRecord`.
-Its message names the place, the cause and the way on.
+Any failure other than a `PoisonRecord` is a fault of the store, the disk, the memory or our own
+code. Its message names the place, the cause and the remedy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProcessorCalls:
-    """One processor of a stage; `batch`, `initiate` and `undone` are None where it has none."""
+    """One processor of a stage; `batch`, `initiate` and `undone` are None if it lacks them."""
 
     def __init__(self, stage: str, partition: int, processor: Processor) -> None:
         self._stage = stage
@@ -42,8 +42,8 @@ class ProcessorCalls:
         """Run `process`.
 
         Raises:
-            PoisonRecord: the record's fault.
-            StageFailed: not the record's fault.
+            PoisonRecord: the record is at fault.
+            StageFailed: the record is not at fault.
         """
         try:
             self._processor.process(record, ctx)
@@ -56,8 +56,8 @@ class ProcessorCalls:
         """Run `process_batch`, or else `process` for each.
 
         Raises:
-            PoisonRecord: one record's fault.
-            StageFailed: no record's fault.
+            PoisonRecord: one record is at fault.
+            StageFailed: no record is at fault.
         """
         if self.batch is None:
             for record in records:
@@ -72,7 +72,7 @@ class ProcessorCalls:
             raise StageFailed(_cause(error)) from error
 
     def undo(self, ctx: Context) -> None:
-        """Run `undone`, which is there."""
+        """Run `undone`, which must exist."""
         with self._ending("undone"):
             assert self.undone is not None  # noqa: S101
             self.undone(ctx)
@@ -82,7 +82,7 @@ class ProcessorCalls:
             self._processor.punctuate(now, ctx)
 
     def start(self, ctx: Context, limit: int | None) -> None:
-        """Run `initiate`, if it is there."""
+        """Run `initiate`, if it exists."""
         if self.initiate is not None:
             with self._ending("initiate"):
                 self.initiate(ctx, limit)
@@ -99,7 +99,7 @@ class ProcessorCalls:
                 self._committed()
 
     def closed(self) -> None:
-        """Run `closed`, which keeps nothing from being closed."""
+        """Run `closed`; its failure does not keep the stores from being closed."""
         try:
             if self._closed is not None:
                 self._closed()
@@ -131,7 +131,7 @@ class ProcessorCalls:
 
 
 def refuse_writes(stage: str, hook: str, before: Sequence[int], after: Sequence[int]) -> None:
-    """Raises TidegateError where a hook changed what is pending, which its contract forbids."""
+    """Raise TidegateError if a hook changed what is pending, which its contract forbids."""
     if before != after:
         raise TidegateError(f"stage {stage}: its processor wrote in `{hook}`")
 
@@ -141,7 +141,7 @@ def _at(record: Record) -> str:
 
 
 def _way_out(record: Record, error: Exception) -> str:
-    """Not offered where the machine fails: the next record would fail as well."""
+    """How to set the record aside; empty if the machine failed: the next would fail too."""
     if isinstance(error, ConfigError | OSError | MemoryError):
         return ""
     place = f"{record.topic}:{record.partition}:{record.offset}"

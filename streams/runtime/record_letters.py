@@ -1,4 +1,4 @@
-"""The dead letter of a record that can never be processed, or whose output nobody takes."""
+"""The dead letter of a record that can never be processed, or whose output is refused."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from streams.serde.sizes import KEY_CAP, VALUE_CAP
 TOPIC = "dlq"
 HEADERS_CAP = 8 * 1024
 _DETAIL_CAP = 2 * 1024
-"""What a dead letter keeps of its record, in bytes: all of it fits a message of 1 MB."""
+"""How many bytes of its record a dead letter keeps: all of it fits a message of 1 MB."""
 
 
 def dead_letter(
     stage: str, record: Record, at: int, reason: str, detail: str, id_: str = ""
 ) -> tuple[bytes, bytes]:
-    """Key and value of what takes a poison record's place; `at` in milliseconds.
+    """Key and value of the dead letter that replaces a poison record; `at` in milliseconds.
 
-    The tenant is left empty: what cannot be read cannot say whose it is. Unless it is `cut`, the
-    record can be sent again as it was. `id_` is that of a record whose offset is not known.
+    The tenant is left empty: an unreadable record cannot say whose it is. Unless it is `cut`, the
+    record can be sent again as it was. `id_` is the id for a record whose offset is not known.
     """
     key, cut_key = _cut(record.key, KEY_CAP, "key")
     value, cut_value = _cut(record.value, VALUE_CAP, "value")
@@ -54,7 +54,7 @@ def _cut(data: bytes | None, cap: int, what: str) -> tuple[bytes | None, str]:
 
 
 def _headers(record: Record) -> tuple[dict[str, bytes], str]:
-    """By name, as many as fit; none of our readers tells an empty one from one without a value."""
+    """Headers by name, as many as fit; our readers treat an empty value like a missing one."""
     kept: dict[str, bytes] = {}
     left = HEADERS_CAP
     for name, value in record.headers:
@@ -66,5 +66,5 @@ def _headers(record: Record) -> tuple[dict[str, bytes], str]:
 
 
 def _whole_text(detail: str) -> str:
-    """As much as is kept, without what UTF-8 cannot say: errors quote what they were given."""
+    """As much text as is kept, without what UTF-8 cannot encode: errors may quote any input."""
     return detail.encode(errors="replace")[:_DETAIL_CAP].decode(errors="ignore")

@@ -1,8 +1,8 @@
 """Bring stores up to date from their changelogs, a part at a time.
 
-Every store begins at its checkpoint if that can be trusted, else anew. The target is the end of
-the changelog under READ_UNCOMMITTED, asked after the group's committed offsets; it is reached by
-the read_committed consumer's position, since what stands at the end may be markers only.
+Every store begins at its checkpoint if that can be trusted, else from the start. The target is the
+end of the changelog under READ_UNCOMMITTED, asked after the group's committed offsets. The
+read_committed consumer's position reaches it even if only transaction markers are at the end.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from streams.state.store import Backend, Checkpoint
 log = structlog.get_logger(__name__)
 
 _MOST = 20_000
-"""How many records are read, or changes held, before they are folded in: about."""
+"""About how many records are read, or changes held, before they are folded in."""
 _READ = 16
-"""How many records are read at a time: each may tell of thousands of changes."""
+"""How many records are read at a time: each may hold thousands of changes."""
 _TIMEOUT = 5.0
 _TELL_SECONDS = 5.0
 
 
 @dataclass
 class Restoring:
-    """One store on its way: `next` is the first offset not yet folded in.
+    """One store during its restore: `next` is the first offset not yet folded in.
 
-    `unread` holds changes that are read and not folded in, and the newest timestamp of their
-    records; `entries` counts those that are.
+    `unread` holds changes that are read but not folded in, and the newest timestamp of their
+    records; `entries` counts those that are folded in.
     """
 
     store: str
@@ -56,13 +56,13 @@ class Restoring:
         return max(0, self.target - self.next)
 
     def take(self, messages: Sequence[Message]) -> None:
-        """Hold what these changelog records tell."""
+        """Hold the changes in these changelog records."""
         records = ((m.key() or b"", m.value()) for m in messages)
         self.unread |= self.backend.from_changelog(records)
         self.newest = max(self.newest, *(m.timestamp()[1] for m in messages))
 
     def fold(self, position: int, now_ms: int) -> None:
-        """Write what is held, which is all before this position."""
+        """Write the held changes, which are all those before this position."""
         fold(self.backend, self.unread, self.newest, position, now_ms)
         self.entries += len(self.unread)
         self.unread.clear()
@@ -72,11 +72,11 @@ class Restoring:
 def distrust(
     checkpoint: Checkpoint, start: int, end: int, changelog: Changelog, now_ms: int
 ) -> str | None:
-    """Why a store must be rebuilt; None: it can go on from its checkpoint.
+    """Why a store must be rebuilt; None if it can go on from its checkpoint.
 
-    `start` and `end` are the changelog's offsets. Older than half of the time for which
-    deletions stay in the changelog, a store may hold what was deleted meanwhile; nor does a date
-    that lies as far ahead, of a clock that was wrong, say how old it is.
+    `start` and `end` are the changelog's offsets. If the checkpoint is older than half of the time
+    for which deletions stay in the changelog, the store may hold what was deleted meanwhile. A date
+    that is as far in the future, from a clock that was wrong, does not say how old the store is.
     """
     if checkpoint.offset < start:
         return f"its checkpoint {checkpoint.offset} lies before the changelog's start {start}"
@@ -89,7 +89,7 @@ def distrust(
 
 
 class Restore:
-    """Restores some stores with one consumer; `advance` until it says so.
+    """Restores some stores with one consumer; call `advance` until it returns True.
 
     Raises, from the constructor:
         KafkaException: the changelogs' offsets are not answered in time.
@@ -118,19 +118,19 @@ class Restore:
 
     @property
     def left(self) -> int:
-        """Changelog offsets still to come."""
+        """How many changelog offsets remain to be folded in."""
         return sum(store.left for store in self._behind.values())
 
     @property
     def seconds_left(self) -> float:
-        """At the pace so far; infinite before the first record."""
+        """Seconds left at the pace so far; infinite before the first record."""
         done, left = self.at_start - self.left, self.left
         if not done:
             return math.inf if left else 0.0
         return left * (time.monotonic() - self._started) / done
 
     def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
-        """Fold in one part; whether all stores are complete."""
+        """Fold in one part; returns whether all stores are complete."""
         if self._consumer is not None and self._behind:
             if self._read(self._consumer, timeout):
                 self._fold(self._consumer, now_ms)
@@ -143,7 +143,7 @@ class Restore:
         return True
 
     def close(self) -> None:
-        """Also in the middle: what is folded in stays."""
+        """Stop, even in the middle: what is folded in stays."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -154,17 +154,17 @@ class Restore:
         return consumer
 
     def _read_again(self) -> None:
-        # A consumer's position is behind a record that it could not read, as behind any other.
+        # A consumer moves its position past a record that it could not read, as past any other.
         for store in self._behind.values():
             store.unread.clear()
         self.close()
         self._consumer = self._reading()
 
     def _read(self, consumer: Consumer, timeout: float) -> bool:
-        """Hold what comes; whether all of it could be read."""
+        """Hold the next records; returns whether all of them could be read."""
         read = held = 0
         while max(read, held) < _MOST and (messages := consumer.consume(_READ, timeout)):
-            timeout = 0  # for more than there is nobody waits
+            timeout = 0  # do not wait for further records
             read += len(messages)
             by_place: dict[tuple[str, int], list[Message]] = defaultdict(list)
             for message in messages:
@@ -221,4 +221,4 @@ def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:
             store.next = checkpoint.offset
             return
         log.warning("store is rebuilt", store=store.store, partition=store.partition, why=why)
-    store.backend.wipe()  # an empty one, too: it may be what an interrupted wipe has left
+    store.backend.wipe()  # wipe even an empty one: an interrupted wipe may have left it

@@ -1,7 +1,8 @@
 """`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
 
-The loop is one thread: read, act on a rebalance, process, punctuate and commit, restore a part of
-what is new. The next batch is read during a commit. Rebalances are heard of in both reads.
+The loop is one thread: it reads, acts on a rebalance, processes, punctuates and commits, and
+restores a part of the new tasks. It reads the next batch during a commit. Both reads report
+rebalances.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
 _TICK_SECONDS = 0.001
-"""What a wait may fall short by: it is no reason for another one."""
+"""How much a wait may fall short: less than this is not worth another wait."""
 
 
 def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
     Serves the probes on `settings.probe_port`; ready means that the broker answers and every
-    assigned task is restored. A broker that is away is waited for.
+    assigned task is restored. While the broker is away, the stage waits for it.
 
     Raises:
-        ConfigError: topics that do not fit the stage, or a state directory in use.
+        ConfigError: topics do not fit the stage, or the state directory is in use.
         ClockStepped: the broker's time cannot be believed any more.
         Fenced: another process runs as this instance.
-        StageFailed: the stage cannot go on; the message names the way out.
+        StageFailed: the stage cannot go on; the message names the remedy.
     """
     stop = threading.Event()
 
@@ -67,7 +68,7 @@ def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
 
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGINT, stopped)
-    # A batch is thousands of tuples that live for one step: to collect at each 700 took a third.
+    # A batch is thousands of tuples that live for one step: a collection every 700 took a third.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     loop = StageLoop(stage, topology, settings, stop)
@@ -105,7 +106,7 @@ class StageLoop:
         return self._outage.over and self._restored
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Run the stage until it is told to stop."""
         self._admin = offsets_admin(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
@@ -127,7 +128,7 @@ class StageLoop:
             self._source.close()
 
     def _await_answer(self) -> None:
-        """See that no other layout has what is this stage's, as soon as the broker tells."""
+        """Check that no other layout has this stage's positions, as soon as the broker answers."""
         answered = False
         while not answered:
             try:
@@ -148,7 +149,7 @@ class StageLoop:
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
         stage, settings = self._stage, self._settings
         prefix = settings.topic_prefix
-        # Before the group hears of this process: it takes the place of any other of its name.
+        # Claim it before joining the group: joining displaces any other process of the same name.
         width = self._topics.width(stage.inputs[0])
         directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
@@ -197,7 +198,7 @@ class StageLoop:
             self._work(records)
         except TransactionAborted:
             self._rewind()
-        # Last: a task that is ready by now begins with what is read after its start.
+        # Restore last: a task that is ready now begins with the records read after its start.
         self._restore()
 
     def _read(self) -> list[Record]:
@@ -206,7 +207,7 @@ class StageLoop:
         except Fenced:
             if not (self._outage.recent or self._source.joining):
                 raise
-            # By an outage (librdkafka#3437), or a broker's restart; a successor would do it again.
+            # An outage (librdkafka#3437) or a broker's restart caused it; a successor fences again.
             log.warning("consumer is replaced: the broker knew it by another member id")
             self._source.rejoin()
             self._pause()
@@ -219,9 +220,9 @@ class StageLoop:
         return min(_IDLE_SECONDS, max(0.0, self._due - time.monotonic()))
 
     def _change(self) -> None:
-        """Follow the assignment; where Kafka does not answer, the next round does the rest.
+        """Follow the assignment; if Kafka does not answer, the next round does the rest.
 
-        What was taken away is closed before all else: its records may be in hand.
+        Close what was taken away first: the records just read may belong to it.
         """
         self._restored = False
         if self._assignment.keep(self._source.delivering):
@@ -241,7 +242,7 @@ class StageLoop:
         self._source.changed = False
 
     def _restore(self) -> None:
-        # A change heard of during the commit may have taken away what would be ready.
+        # A change reported during the commit may have taken away the tasks that would be ready.
         ready = [] if self._source.changed else self._assignment.advance()
         if ready:
             self._source.start(positions(ready))
@@ -266,7 +267,7 @@ class StageLoop:
         self._lag.measure(records)
 
     def _reopen(self) -> None:
-        """Take up every partition anew, from what the broker says is committed."""
+        """Restore every partition again, from what the broker says is committed."""
         self._assignment.close()
         self._source.changed = True
 

@@ -27,13 +27,13 @@ class Refusal(NamedTuple):
 class Sending:
     """One transaction's records on their way.
 
-    Only the last changelog record of each store is watched, for its offset: a Python call
-    for each record would cost more than the record. With `watch_all` every record is, and
-    `refused` says which the broker will never take.
+    Only the last changelog record of each store has a delivery callback, for its offset: a Python
+    call for each record would cost more than the record. With `watch_all` every record has one, and
+    `refused` lists the records that the broker will never take.
 
     `produce` is called by position (topic, value, key, partition, callback, its other name,
-    timestamp, headers): keywords would double what the call costs. Headers are lists, as they are
-    read and as `forward` makes them: it takes no tuple.
+    timestamp, headers): keywords would double the cost of the call. Headers are lists, as they are
+    read and as `forward` makes them: `produce` takes no tuple.
     """
 
     def __init__(self, producer: Producer, prefix: str, *, watch_all: bool) -> None:
@@ -55,7 +55,7 @@ class Sending:
                 self._changes(task.partition, name, self._prefix + topic, records, at)
 
     def ends(self, task: PartitionTask) -> dict[str, int]:
-        """Once all is delivered: the offset behind each changed store's last record."""
+        """The offset after each changed store's last record, once all records are delivered."""
         return {name: end for (partition, name), end in self._ends.items()
                 if partition == task.partition}  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The input side of a stage's process: one consumer in the stage's group.
 
-The group shares out the partitions of the *first* input, cooperatively: who keeps a partition
-works on while others move (KIP-429). The same partitions of the other inputs follow it, which
-no assignor of librdkafka that is cooperative would promise.
+The group distributes the partitions of the *first* input cooperatively: a process that keeps a
+partition works on while others move (KIP-429). The same partitions of the other inputs follow it,
+which no cooperative assignor of librdkafka would guarantee.
 
 The rebalance callbacks only note what happened; the runner acts on it outside of them. A new
 partition delivers nothing until `start` names its offsets.
@@ -26,7 +26,7 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 
 BATCH = 10_000
-"""How many records a read takes up, and are held for it."""
+"""About how many records one read returns, and how many are held for it."""
 
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
@@ -35,9 +35,9 @@ Positions = Mapping[tuple[str, int], int]
 class Source:
     """Reads the inputs of one stage.
 
-    `changed` is set when the assignment changed, until the runner clears it. `partitions` are
-    the partition numbers assigned to this process, `delivering` those started and not taken
-    away since: one that was taken and given back must be started anew.
+    `changed` is set when the assignment changed, until the runner clears it. `partitions` are the
+    partition numbers assigned to this process. `delivering` are those that were started and not
+    taken away since: a partition that was taken and given back must be started again.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class Source:
         self._consumer = self._join()
 
     def rejoin(self) -> None:
-        """Join anew with a new consumer; the assignment is empty until then."""
+        """Rejoin with a new consumer; the assignment is empty until it has joined."""
         self._consumer.close()
         self._take(self.partitions)
         self._ahead, self._errors, self._member = [], [], ""
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
-        """What is there, about `BATCH` records at most; wait up to `timeout` seconds for a first.
+        """Return up to about `BATCH` records; wait up to `timeout` seconds for the first.
 
         Raises:
             Fenced: another process joined as this instance.
         """
         if not self._ahead:
-            # It waits for whole milliseconds: a part of one would be no wait at all.
+            # `poll` waits for whole milliseconds: a fraction would be no wait at all.
             first = self._consumer.poll(math.ceil(timeout * 1000) / 1000)
             if first is not None:
                 self._hold([first])
@@ -88,13 +88,14 @@ class Source:
         return records
 
     def read_ahead(self) -> None:
-        """Hold what is there for the next `read`, without waiting.
+        """Hold the records that are there for the next `read`, without waiting.
 
-        It, too, hears of rebalances, also where enough is held: then it takes one record more.
+        This reports rebalances, too, even if enough records are held: then it takes one record
+        more.
 
         Raises:
-            TidegateError: the consumer cannot go on, which is not to be laid at the door of the
-                commit during which this is called.
+            TidegateError: the consumer cannot go on; the commit during which this is called did not
+                cause that.
         """
         most = max(1, BATCH - len(self._ahead))
         try:
@@ -103,7 +104,7 @@ class Source:
             raise TidegateError(f"the consumer failed: {error}") from error
 
     def committed(self, partitions: Sequence[int], timeout: float) -> dict[tuple[str, int], int]:
-        """The group's offsets where there are any; waits for pending transactions (KIP-447).
+        """The group's offsets, where it has any; waits for pending transactions (KIP-447).
 
         Raises:
             KafkaException: not answered within `timeout` seconds.
@@ -120,7 +121,7 @@ class Source:
         }
 
     def start(self, positions: Positions) -> None:
-        """Deliver from these offsets on, and nothing of what was fetched before."""
+        """Deliver from these offsets on, and drop everything fetched before."""
         places = [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
         again = [place for place in places if place.partition in self.delivering]
         if again:
@@ -133,7 +134,7 @@ class Source:
         self.delivering |= {place.partition for place in places}
 
     def position(self, topic: str, partition: int) -> int:
-        """Offset behind all that `read` returned, transaction markers included."""
+        """Offset after everything that `read` returned, transaction markers included."""
         for record in self._ahead:
             if record.topic == topic and record.partition == partition:
                 return record.offset
@@ -147,15 +148,15 @@ class Source:
 
     @property
     def joining(self) -> bool:
-        """Whether it has yet to hear of its first assignment, if only of none, since it joined."""
+        """Whether it still waits for the first assignment, even an empty one, since it joined."""
         return not self._member
 
     @property
     def rejoins(self) -> bool:
-        """Whether it is no longer the member that got its partitions, by its own doing.
+        """Whether it gave up the membership under which it got its partitions.
 
-        It gives its member id up when its session ends for it: after an outage, or a standstill.
-        To be fenced by another process leaves the id as it was.
+        It gives up its member id when its own session ends, after an outage or a standstill. Being
+        fenced by another process does not change the id.
         """
         return bool(self._consumer.memberid() != self._member)
 
@@ -181,9 +182,9 @@ class Source:
         self._member = consumer.memberid()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Nothing is left to commit: this is within a read, before a batch is processed or while
-        # its transaction, positions included, waits for the broker's answer. Who takes over waits
-        # for that answer, too (KIP-447).
+        # Nothing is left to commit: this runs within a read, either before a batch is processed, or
+        # while its transaction, positions included, waits for the broker's answer. The next owner
+        # of the partitions waits for that answer, too (KIP-447).
         gone = {revoked.partition for revoked in partitions}
         stopped = [
             TopicPartition(self._prefix + topic, number)

@@ -1,9 +1,10 @@
 """Inputs that stand still behind an open transaction.
 
 A read_committed consumer stops at the last stable offset: the first record of the oldest
-transaction that is still open. One that its producer never ends, or that the broker lost track
-of (KAFKA-20734), holds up every reader without an error at any of them. So it is looked for: the
-stable offset has not moved, this process has read up to it, and the input goes on behind it.
+transaction that is still open. A transaction that its producer never ends, or that the broker lost
+track of (KAFKA-20734), holds up every reader without an error at any of them. This module detects
+it by three signs: the stable offset has not moved, this process has read up to it, and the input
+has records after it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 _PATIENCE_SECONDS = 5.0
 _TELL_SECONDS = 30.0
-"""A killed stage's transaction lasts 10 s, and brokers look for such every 10 s by default."""
+"""A killed stage's transaction lasts 10 s, and brokers check for those every 10 s by default."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class _Block:
 class BlockedInputs:
     """Watches the inputs of one stage's process; `position` is how far it has read.
 
-    `tidegate_stage_blocked_seconds` is set at each look, and whoever blocks an input for
-    `tell_seconds` is told of in one log line.
+    `tidegate_stage_blocked_seconds` is set at each look. One log line reports an input that has
+    been blocked for `tell_seconds`.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class BlockedInputs:
         self._pending: _Question | None = None
 
     def look(self, inputs: Collection[Place]) -> None:
-        """Judge what was answered since, and ask anew; never waits."""
+        """Judge the answers since the last look, and ask again; never waits."""
         if self._pending is not None and not self._pending.answered:
             return
         if self._pending is not None:
-            # `EndOffsets` asks as well, and says it where nobody answers.
+            # `EndOffsets` asks as well, and logs it if no broker answers.
             with suppress(KafkaException):
                 self._judge(self._pending, inputs)
         self._pending = self._ask(inputs)

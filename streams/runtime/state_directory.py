@@ -24,13 +24,14 @@ log = structlog.get_logger(__name__)
 class StateDirectory:
     """Opens the stores of one process; they share its caches, write buffers and descriptors.
 
-    `stores` is how many there are to each of the `partitions`.
+    `stores` is the number of stores of each of the `partitions`.
 
-    It is this process's alone from the start: a second process of the instance would otherwise
-    fence the first, in the group and in its transactions, and only then find the stores in use.
+    The process claims the directory from the start: otherwise a second process of the instance
+    would fence the first, in the group and in its transactions, and only then find the stores in
+    use.
 
     Raises:
-        ConfigError: another process has it, or the disk denies it.
+        ConfigError: another process has claimed it, or the disk denies access.
     """
 
     def __init__(self, settings: Settings, stage: str, partitions: int, stores: int = 1) -> None:
@@ -42,7 +43,7 @@ class StateDirectory:
         self._stores = stores
 
     def make_room(self, partitions: int) -> None:
-        """See that the stores of so many partitions can be open at once.
+        """Check that the stores of so many partitions can be open at once.
 
         Raises:
             ConfigError: the process may not open enough files; the message names the remedy.
@@ -50,9 +51,10 @@ class StateDirectory:
         self._files.refuse_more(partitions * self._stores)
 
     def open(self, spec: StoreSpec, partition: int, changelog: Changelog) -> Backend:
-        """The store as its disk has it; one that cannot be trusted is begun anew.
+        """Open the store as it is on disk; begin it anew if it cannot be trusted.
 
-        What it is trusted for: this many partitions, this very changelog, this window.
+        It is trusted if it was written for this many partitions, this very changelog and this
+        window.
         """
         path = self.path(spec.name, partition)
         identity = (
@@ -74,7 +76,7 @@ class StateDirectory:
 
 
 def _claim(root: Path) -> BinaryIO:
-    """A file that is locked as long as it is open, at the latest until the process ends."""
+    """A file that stays locked while it is open, until the process ends at the latest."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         file = (root / "claim").open("wb")

@@ -1,7 +1,7 @@
-"""A task: one partition of one stage, its stores, its processor, what it has yet to commit.
+"""A task: one partition of one stage, with its stores, its processor and uncommitted work.
 
-Everything a task does is provisional until `committed`: writes lie in the overlays, outputs in
-a list, positions beside the committed ones. `rollback` forgets all of it.
+Everything a task does is provisional until `committed`: writes are in the overlays, outputs in a
+list, positions beside the committed ones. `rollback` forgets all of it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from streams.state.store import Backend, Logged
 
 log = structlog.get_logger(__name__)
 
-_TIMESTAMP = itemgetter(3)  # of a record; by name it costs double
+_TIMESTAMP = itemgetter(3)  # of a record; access by name costs double
 _PLACE = itemgetter(0, 1, 2)
 NO_OFFSET = -1
-"""Of a record that is handed over before its topic has it."""
+"""The offset of a record that is handed over before it is in its topic."""
 
 
 def taken_by(stage: str) -> Header:
@@ -41,8 +41,8 @@ class Task:
     """Runs a stage's processor over one partition; the same in production and in tests.
 
     `poisoned` counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset)
-    go there unseen, as their operator wants it, and those that this stage has taken before are
-    passed by.
+    go there unprocessed, because an operator asked for it. Records that this stage took when they
+    were written are skipped.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Task:
         self._positions = Positions(positions, clock)
         self._taken = taken_by(stage.name)
         self._clock = clock
-        # Old ones are dated anew by the first commit: until then a process that was frozen since it
-        # restored them cannot know that they are still its own.
+        # The first commit gives old stores a new date. Until then a process that was frozen since
+        # it restored them cannot know that they are still its own.
         dates = (checkpoint.written_at_ms for checkpoint in self._stores.checkpoints())
         self._worked_at = self._current_at = min(dates, default=clock.now())
         self._processor = ProcessorCalls(stage.name, partition, stage.processor(partition))
@@ -76,7 +76,7 @@ class Task:
         self.ctx.stream_time = self._stream_time
 
     def restoring(self) -> Generator[None]:
-        """Let the processor build what it derives from its stores, part by part.
+        """Let the processor build its derived state from its stores, part by part.
 
         Raises:
             StageFailed: the processor cannot.
@@ -95,7 +95,7 @@ class Task:
         """Handle records in order; one that can never be handled leaves a dead letter instead.
 
         Raises:
-            StageFailed: a failure that is no record's fault; nothing may be committed.
+            StageFailed: a failure that no record caused; nothing may be committed.
         """
         self._worked_at = self._clock.now()
         own = [record for record in records if not self._has_taken(record)]
@@ -106,7 +106,7 @@ class Task:
                 self._handle(record)
 
     def accept(self, records: Sequence[Record]) -> bool:
-        """Handle records that their topics are yet to have; False: none was, they go that way.
+        """Handle records that are not yet in their topics; False if none was: read them there.
 
         Raises:
             StoreDamaged: the store has to be rebuilt.
@@ -124,7 +124,7 @@ class Task:
         return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
-        """Pass a record by, leaving a dead letter in place of all it would have done."""
+        """Skip a record, and leave a dead letter in place of everything it would have done."""
         self._positions.handled([record])
         self.poisoned += 1
         letter = dead_letter(self.stage.name, record, self.ctx.now, reason, detail)
@@ -141,11 +141,11 @@ class Task:
 
     @property
     def initiates(self) -> bool:
-        """Whether the processor forwards what belongs to no record."""
+        """Whether the processor forwards records that no input record causes."""
         return self._processor.initiate is not None
 
     def initiate(self, limit: int | None = None) -> int:
-        """Have it do so, up to a limit; how many records it forwarded."""
+        """Have it forward such records, up to a limit; returns how many it forwarded."""
         self._worked_at = self._clock.now()
         before = len(self.ctx.outputs)
         self._processor.start(self.ctx, limit)
@@ -163,9 +163,10 @@ class Task:
     def dirty(self) -> bool:
         """Whether there is anything to commit.
 
-        Every six hours its positions are: a broker forgets those of inputs that the group is not
-        subscribed to (KIP-496), and a group subscribes to a stage's first input alone; and stores
-        that nobody dates anew are taken for old ones (`restore.distrust`).
+        Its positions are committed every six hours even without work, for two reasons. A broker
+        forgets positions of inputs to which the group is not subscribed (KIP-496), and a group
+        subscribes only to a stage's first input. And a store that is not dated again counts as an
+        old one (`restore.distrust`).
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self._positions.due or self._pending() != (0, 0)
@@ -177,13 +178,13 @@ class Task:
 
     @property
     def outputs(self) -> list[Output]:
-        """What is to be sent."""
+        """The records to send."""
         return self.ctx.outputs
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
         """For each store that changed: its name, its changelog, the records, and their timestamp.
 
-        It is the stream time, so that a rebuilt store knows it.
+        The timestamp is the stream time, so that a rebuilt store knows it.
         """
         at = self.ctx.stream_time or self._clock.now()
         for name, topic, records in self._stores.changelog():
@@ -191,15 +192,15 @@ class Task:
 
     @property
     def changes(self) -> int:
-        """How many entries of its stores are to be changed."""
+        """How many entries of its stores will change."""
         return self._stores.changes
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
-        """The transaction is committed: write it to the backends.
+        """Write the changes to the backends: their transaction is committed.
 
-        `changelog_offsets` names, for each store that changed, the offset behind its last
-        changelog record. A store that did not for long is dated anew: of when the work began,
-        since a process may be frozen between the broker's answer and now.
+        `changelog_offsets` has, for each store that changed, the offset after its last changelog
+        record. A store that has not changed for long gets a new date: that of the beginning of the
+        work, since a process may be frozen between the broker's answer and now.
         """
         self._current_at = self._worked_at
         try:
@@ -216,7 +217,7 @@ class Task:
         self._processor.committed()
 
     def rollback(self) -> None:
-        """The transaction is aborted: be as after the last commit."""
+        """Return to the state after the last commit: the transaction is aborted."""
         self._stores.drop()
         self.ctx.outputs.clear()
         self._positions.rollback()
@@ -230,7 +231,8 @@ class Task:
     def close(self) -> None:
         """Leave the state as committed, dated when it was last known to be current.
 
-        Not now: a process that was frozen may close what has long been another's.
+        Do not date it now: a process that was frozen may close stores that have long been
+        another's.
         """
         self.closed()
         self._stores.close(self._current_at, self._stream_time)
@@ -245,7 +247,7 @@ class Task:
             raise
         except Exception as error:
             if not isinstance(error, PoisonRecord):
-                raised = traceback.format_exc()  # not rendered: that would take descriptors
+                raised = traceback.format_exc()  # plain text: rendering it would take descriptors
                 log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()
             return False
@@ -268,20 +270,20 @@ class Task:
             self._positions.handled([record])
 
     def _has_taken(self, record: Record) -> bool:
-        headers = record[6]  # by name it costs double
+        headers = record[6]  # access by name costs double
         return bool(headers) and headers[-1] == self._taken
 
     def _asked_aside(self, records: Sequence[Record]) -> bool:
         return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
 
     def _take_back(self) -> None:
-        """Undo what was done since the mark, also what the processor changed in memory alone."""
+        """Undo everything since the mark, including what the processor changed only in memory."""
         del self.ctx.outputs[self._outputs_before :]
         self._stores.undo()
         self._correct()
 
     def _correct(self) -> None:
-        """Bring what the processor derives in line with stores of which something was undone."""
+        """Bring the processor's derived state in line with stores in which something was undone."""
         if self._processor.undone is None:
             self.restored()
             return

@@ -1,7 +1,7 @@
 """The stores of one task: uncommitted writes in overlays, the committed state in backends.
 
-Writing what is committed, and closing, may fail as any disk may. Neither loses anything: the
-changelogs have it all.
+Writing committed changes, and closing, may fail as any disk access may. Neither failure loses
+anything: the changelogs have it all.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class TaskStores:
 
     @property
     def changes(self) -> int:
-        """How many entries are to be changed."""
+        """How many entries will change."""
         return sum(len(store.changes) for store in self.by_name.values())
 
     def mark(self) -> None:
-        """Begin what `undo` takes back."""
+        """Set the point to which `undo` returns."""
         for store in self.by_name.values():
             store.mark()
 
@@ -64,8 +64,8 @@ class TaskStores:
     def commit(self, offsets: Mapping[str, int], at: int, stream_time: int) -> None:
         """Write what changed to the backends, as of `at`.
 
-        `offsets` names, for each store that changed, the offset behind its last changelog record.
-        A store that did not for long is dated anew.
+        `offsets` has, for each store that changed, the offset after its last changelog record. A
+        store that has not changed for long gets a new date.
         """
         for name, store in self.by_name.items():
             offset = offsets[name] if store.changes else _quiet_at(store, at)
@@ -74,7 +74,7 @@ class TaskStores:
             store.drop()
 
     def close(self, at: int, stream_time: int) -> None:
-        """Leave the committed state, dated; one that cannot be dated is as old as it was."""
+        """Close in the committed state, dated; a store that cannot be dated keeps its old date."""
         for name, store in self.by_name.items():
             try:
                 checkpoint = store.backend.checkpoint()

@@ -1,4 +1,4 @@
-"""Whether the cluster's topics are set as a stage needs them, whatever the topology declares."""
+"""Whether the cluster's topics have the settings that a stage needs, whatever was declared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.topology.model import Topology
 from streams.topology.sizes import too_small
 
 Settings = Mapping[str, Mapping[str, str]]
-"""By logical topic, its settings on the cluster."""
+"""Each logical topic's settings on the cluster."""
 
 
 def checked(stage: AnyStage, topology: Topology) -> set[str]:
@@ -21,7 +21,7 @@ def checked(stage: AnyStage, topology: Topology) -> set[str]:
 
 
 def refuse_unfit(stage: AnyStage, topology: Topology, found: Settings) -> None:
-    """See that no topic refuses what the stage sends, or carries another time than declared.
+    """Check that no topic refuses what the stage sends, or carries another time than declared.
 
     Raises:
         ConfigError: names each topic that must be changed.

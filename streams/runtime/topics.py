@@ -1,4 +1,4 @@
-"""What a stage must know of its topics before it starts, and the topics outputs may go to."""
+"""What a stage must know of its topics before it starts, and to which topics it may write."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TOMBSTONES_MS = 86_400_000
 class Changelog:
     """A changelog as the cluster has it.
 
-    `topic_id` tells it from a topic of the same name in another cluster, or one made again;
-    `tombstones_ms` is for how long deletions stay in it, its `delete.retention.ms`: a store not
-    brought up to date for longer may have missed some. For ever, of a window store: its bundles
-    hold them as they hold all else.
+    `topic_id` distinguishes it from a topic of the same name in another cluster, or one created
+    again. `tombstones_ms` is how long deletions stay in it, its `delete.retention.ms`: a store that
+    was not brought up to date for longer may have missed some. For a window store it is for ever:
+    its bundles keep deletions as they keep all else.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class Topics:
         self._widths: dict[str, int] = {}
 
     def refresh(self) -> None:
-        """Raises KafkaException where no broker answers."""
+        """Raise KafkaException if no broker answers."""
         found = self._admin.list_topics(timeout=_TIMEOUT).topics
         self._widths = {
             name.removeprefix(self._prefix): len(topic.partitions)
@@ -68,11 +68,11 @@ class Topics:
         try:
             self.refresh()
         except KafkaException:
-            return True  # nobody can say: let the transaction find out
+            return True  # unknown: let the transaction find out
         return 0 <= partition < self.width(topic)
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The settings of those topics that are there, by logical name.
+        """The settings of those topics that exist, by logical name.
 
         Raises:
             KafkaException: not answered in time.
@@ -112,10 +112,10 @@ class Topics:
 
 
 class StageTopics:
-    """Which of the topics that a stage writes are there.
+    """Which of the topics that a stage writes exist.
 
-    The broker is asked before one is said to be gone, and after a failed transaction: a topic may
-    have been deleted under the producer, which then waits for it in vain.
+    Ask the broker before reporting one as gone, and after a failed transaction: a topic may have
+    been deleted while in use, and the producer then waits for it in vain.
     """
 
     def __init__(self, topics: Topics, stage: AnyStage) -> None:
@@ -127,7 +127,7 @@ class StageTopics:
         }
 
     def doubt(self) -> None:
-        """Ask the broker anew when next asked."""
+        """Ask the broker again at the next question."""
         self._doubted = True
 
     def exists(self, topic: str, partition: int) -> bool:
@@ -153,13 +153,13 @@ class StageTopics:
 def await_topics(
     topics: Topics, stage: AnyStage, topology: Topology, outage: Outage, pause: Callable[[], bool]
 ) -> dict[str, Changelog] | None:
-    """Return the stage's changelogs once all its topics are there; says once what it waits for.
+    """Return the stage's changelogs once all its topics exist; log once what it waits for.
 
     `pause` waits a moment and answers whether to give up: then None is returned.
 
     Raises:
         ConfigError: an input or changelog has other than its declared number of partitions, or a
-            topic is set so that it would refuse records or carry another's time.
+            topic's settings would refuse records or carry another time.
     """
     needed = {CLOCK, DLQ, *stage.inputs, *(s.changelog for s in stage.stores)}
     needed |= {topic for topic in stage.writes if "*" not in topic}
@@ -188,7 +188,7 @@ def await_topics(
 def refuse_growth(
     topics: Topics, stage: AnyStage, topology: Topology, assigned: Collection[int]
 ) -> None:
-    """See that no partition is assigned that the topology does not know of.
+    """Check that no partition is assigned that the topology does not know.
 
     Raises:
         ConfigError: the input was given more partitions while the stage ran.

@@ -1,7 +1,7 @@
 """Kafka transactions: outputs, changelogs and input positions become true together.
 
-One transactional producer a process, `transactional.id` stable for the instance, so that its
-next start fences it and settles what it left open.
+Each process has one transactional producer. Its `transactional.id` is stable for the instance, so
+that the instance's next start fences it and settles what it left open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
 _TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
-_CLOSING_SECONDS = 0.003  # of a transaction, after its commit is answered: about
+_CLOSING_SECONDS = 0.003  # about how long a transaction closes after its commit is answered
 
 
 class TransactionAborted(Exception):
@@ -55,10 +55,10 @@ class _Failed(Exception):
 class KafkaTransactions:
     """`Transactions` on a broker.
 
-    Group metadata of the moment, sent with the positions, fence a process that lost its
-    partitions (KIP-447); but not one that lost some and is in the group still, which is why each
-    commit asks the source whether it delivers them. While the broker commits, the source reads
-    ahead. `config` is the producer's, less its `transactional.id`.
+    The current group metadata, sent with the positions, fences a process that lost its
+    partitions (KIP-447). It does not fence one that lost some and is still in the group, so each
+    commit asks the source whether it still delivers them. While the broker commits, the source
+    reads ahead. `config` is the producer's, without its `transactional.id`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KafkaTransactions:
         self._said = ""
 
     def settle(self) -> None:
-        """See that what an earlier producer left open is committed or aborted.
+        """Make sure that whatever an earlier producer left open is committed or aborted.
 
         Raises:
             ProducerLost: not yet; try again.
@@ -104,9 +104,9 @@ class KafkaTransactions:
 
     def _open(self) -> None:
         # librdkafka lacks KIP-890: after a transactional timeout or a broken connection a late
-        # request may meet the next transaction of the same producer (`connections`), and after
-        # an outage it may wait for ever for a coordinator it knew (`watched`). So there is a
-        # new one.
+        # request may meet the next transaction of the same producer (`connections`). After an
+        # outage it may wait for ever for a coordinator that it knew (`watched`). So use a new
+        # producer.
         self._begun = time.monotonic()
         self._thread.leave()
         self._thread = AbandonableThread()
@@ -126,7 +126,7 @@ class KafkaTransactions:
 
         Raises:
             OutputRefused, TransactionAborted: nothing was committed.
-            ProducerLost: `settle`, read the group's offsets, restore.
+            ProducerLost: call `settle`, read the group's offsets, restore.
             Fenced: another instance has taken over.
         """
         self._refuse_unknown(tasks)
@@ -152,8 +152,9 @@ class KafkaTransactions:
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
         self._once(producer.begin_transaction)
-        # While the broker still closes the last transaction it refuses both, and librdkafka asks
-        # again after 2 ms for positions, but 20 ms for partitions. Else records travel meanwhile.
+        # While the broker still closes the last transaction it refuses positions and partitions,
+        # and librdkafka retries positions after 2 ms, but partitions after 20 ms. So send positions
+        # first then; otherwise send records first, so that they travel meanwhile.
         closing = time.monotonic() - self._ended < _CLOSING_SECONDS
         if closing:
             self._positions(producer, tasks)
@@ -178,7 +179,7 @@ class KafkaTransactions:
         self._resume(lambda: self._thread.call(call, lambda: time.monotonic() > due, meanwhile))
 
     def _refuse_unknown(self, tasks: Sequence[PartitionTask]) -> None:
-        # Asked before, since librdkafka holds a record of an unknown topic for 30 seconds.
+        # Ask first: librdkafka holds a record of an unknown topic for 30 seconds.
         outputs = [output for task in tasks for output in task.outputs]
         for topic, partition in {(topic, to) for topic, to, _ in outputs}:
             if not self._topics.exists(topic, partition):
@@ -207,9 +208,10 @@ class KafkaTransactions:
         raise TransactionAborted(str(failed))
 
     def _give_up(self, failed: _Failed) -> NoReturn:
-        # A static member whose session ended in an outage is told that it was fenced
-        # (librdkafka#3437), as the runner knows; a real successor would fence it again. So is one
-        # that stood still, if the broker still knows it by the id that it gave up meanwhile.
+        # A static member whose session ended in an outage gets the error that it was fenced
+        # (librdkafka#3437), as the runner knows; a real successor would fence it again. A member
+        # that stood still gets the same error if the broker still knows it by the id that it gave
+        # up meanwhile.
         alone = self._outlived() or self._outage.recent or self._source.rejoins
         if failed.verdict is Verdict.FENCED and not alone:
             raise Fenced(
@@ -217,16 +219,16 @@ class KafkaTransactions:
                 "give each its own --instance"
             )
         self._producer = None
-        if str(failed) != self._said:  # an outage that goes on is said once
+        if str(failed) != self._said:  # log a continuing outage once
             log.warning("producer is replaced", error=str(failed))
         self._said = str(failed)
         raise ProducerLost(str(failed))
 
     def _resume(self, call: Callable[[], object]) -> None:
-        """Repeat a call until it is answered, or the coordinator has given the transaction up.
+        """Repeat a call until it is answered, or the coordinator has given up the transaction.
 
-        Then the outcome is not guessed: the next producer's start settles it, and the group's
-        offsets and the changelogs tell it.
+        In the second case the outcome is not guessed: the next producer's start settles it, and the
+        group's offsets and the changelogs show it.
         """
         while True:
             try:

@@ -1,7 +1,7 @@
 """Avro in Confluent's wire format: 0x00, a 4-byte big-endian schema id, then the datum.
 
-One codec for each record; a record written under an earlier schema version is resolved to
-the current one while reading (Avro 1.11, "Schema Resolution").
+Each record has one codec. A record written under an earlier schema version is resolved to the
+current one while reading (Avro 1.11, "Schema Resolution").
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Codec(Generic[T]):
 
     @cached_property
     def _named(self) -> bool:
-        """Whether fastavro has to name the records of unions: where not, it reads faster."""
+        """Whether fastavro has to name the records of unions; it reads faster if it need not."""
         return conversion.has_variants(self.cls)
 
     @cached_property
@@ -68,11 +68,12 @@ class Codec(Generic[T]):
     def read(self, data: bytes | None) -> dict[str, Any]:
         """The fields of a record in framed bytes, nested ones as fastavro returns them.
 
-        For callers that need a few of them: it costs two thirds of `decode`.
+        For callers that need only a few fields: it costs two thirds of `decode`.
 
         Raises:
-            DecodeError: no value, no frame, an unknown or another schema's id, a broken datum.
-            MemoryError: there is too little, which is not the record's fault.
+            DecodeError: no value, no frame, an unknown schema id, another schema's id, a broken
+                datum.
+            MemoryError: memory ran out, which is not the record's fault.
         """
         if data is None:
             raise DecodeError(f"{self.name}: a record without a value")
@@ -87,7 +88,7 @@ class Codec(Generic[T]):
             )  # fmt: skip
         except MemoryError:
             raise
-        except Exception as error:  # fastavro raises what the broken bytes happen to hit
+        except Exception as error:  # the type depends on which bytes are broken
             raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
         if source.read(1):
             raise DecodeError(f"{self.name}: bytes left over after the record")

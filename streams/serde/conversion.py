@@ -1,10 +1,10 @@
 """From frozen dataclasses to fastavro's data and back, by one expression for each class.
 
-Its text is written out and compiled once, as `dataclasses` does with `__init__`: a loop over the
-fields costs as much as fastavro's own work. A value of a union goes as a pair, its branch's name
-and itself. Without the name fastavro validates the value against one branch after the other, and
-a nested record with all of its fields. So the types of fields are not checked again on writing:
-mypy has done that.
+The expression's text is generated and compiled once, as `dataclasses` does with `__init__`: a loop
+over the fields would cost as much as fastavro's own work. A value of a union is passed as a pair of
+its branch's name and itself. Without the name fastavro would validate the value against one branch
+after the other, and a nested record with all of its fields. So the types of fields are not checked
+again on writing: mypy has done that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 Convert = Callable[[Any], Any]
 
 _BRANCHES = {str: "string", float: "double", bytes: "bytes", bool: "boolean"}
-"""Names of what is not None. Integers go without: their schema may say `int` or `long`."""
+"""Branch names of types. Integers have none: their schema may say `int` or `long`."""
 
 
 def flattener(cls: Any) -> Convert:
@@ -35,7 +35,7 @@ def builder(cls: Any) -> Convert:
 
 
 def has_variants(cls: Any) -> bool:
-    """Whether a field, at any depth, is one of several records, so that a reader needs its name."""
+    """Whether any field, at any depth, is one of several records: readers need its name."""
     hints = [inner for hint in get_type_hints(cls).values() for inner in (hint, *get_args(hint))]
     return any(
         len(_options(hint)) > 1 or (is_dataclass(hint) and has_variants(hint)) for hint in hints
@@ -43,7 +43,7 @@ def has_variants(cls: Any) -> bool:
 
 
 def _flat(hint: Any, value: str, scope: dict[str, Any]) -> str:
-    """The expression that turns what `value` is into its datum; it may call what `scope` names."""
+    """The expression that turns the expression `value` into its datum; `scope` gets its names."""
     if is_dataclass(hint):
         return f"{_name(flattener(hint), scope)}({value})"
     if get_origin(hint) is tuple:
@@ -60,7 +60,7 @@ def _flat(hint: Any, value: str, scope: dict[str, Any]) -> str:
 
 
 def _built(hint: Any, datum: str, scope: dict[str, Any]) -> str:
-    """The expression that turns what `datum` is into a value."""
+    """The expression that turns the expression `datum` into a value; `scope` gets its names."""
     if is_dataclass(hint):
         return f"{_name(builder(hint), scope)}({datum})"
     if get_origin(hint) is tuple:
@@ -89,7 +89,7 @@ def _built_variant(options: Sequence[Any]) -> Convert:
 
 
 def _options(hint: Any) -> list[Any]:
-    """The types of a union but None; nothing where the hint is none."""
+    """The types of a union except None; empty if the hint is not a union."""
     if get_origin(hint) is not types.UnionType:
         return []
     return [option for option in get_args(hint) if option is not types.NoneType]
@@ -107,6 +107,6 @@ def _name(function: Convert, scope: dict[str, Any]) -> str:
 
 
 def _function(argument: str, expression: str, scope: dict[str, Any]) -> Convert:
-    # Made of the names of our own classes' fields alone.
+    # The text consists only of the names of our own classes' fields.
     compiled: Convert = eval(f"lambda {argument}: {expression}", scope)  # noqa: S307
     return compiled

@@ -1,8 +1,8 @@
-"""The record of a dropped duplicate, written by hand.
+"""Encodes the record of a dropped duplicate by hand.
 
-The same bytes as `DUPLICATE.encode`, at a sixth of its cost: dedup writes one for each duplicate,
-and in a vendor's replay nearly every record is one. What repeats from record to record (tenants,
-small numbers, all of a time but its last day) is kept.
+The bytes equal those of `DUPLICATE.encode`, at a sixth of its cost: dedup writes one record for
+each duplicate, and in a vendor's replay nearly every delivery is one. Parts that repeat from record
+to record (tenants, small numbers, all of a time but its last day) are cached.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from streams.serde.codec import DUPLICATE
 def encode_duplicate(
     tenant_id: bytes, count: int, first_at: int, last_at: int, last_event_id: bytes | None
 ) -> bytes:
-    """Framed bytes; texts as they came with the delivery, but an id that is not ASCII is left out.
+    """Framed bytes; texts stay as delivered, but an id that is not ASCII is left out.
 
-    Numbers are not negative.
+    Numbers must not be negative.
     """
     head = _head(tenant_id) + _varint(count << 1) + _time(first_at) + _time(last_at)
     if last_event_id is None or not last_event_id.isascii():
@@ -41,7 +41,7 @@ def _time(milliseconds: int) -> bytes:
 
 
 _LOW = [bytes([bits & 0x7F | 0x80, bits >> 7 | 0x80]) for bits in range(1 << 14)]
-"""Two of a number's bytes, behind which more follow."""
+"""The two low bytes of a number of which more bytes follow."""
 
 
 @lru_cache(65_536)

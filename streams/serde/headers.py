@@ -1,4 +1,4 @@
-"""Headers of records, which may hold anything: whoever may write a topic chooses them."""
+"""Headers of records, which may hold anything: any writer of a topic chooses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST = 256
 
 
 def traceparent(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
-    """The trace that a record belongs to; None where it names none that could be one."""
+    """The trace to which a record belongs; None if it names none that could be valid."""
     for name, value in headers:
         if name == "traceparent" and value and value.isascii() and len(value) <= _LONGEST:
             return value.decode()

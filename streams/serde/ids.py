@@ -1,7 +1,7 @@
 """Identifiers, all derived in one place.
 
-`job_id` is deterministic, so that an ingress without state answers every redelivery with the
-same id. Every hash is over length-prefixed parts: ("ab", "c") and ("a", "bc") differ.
+`job_id` is deterministic, so that an ingress without state answers every redelivery with the same
+id. Every hash is over length-prefixed parts, so that ("ab", "c") and ("a", "bc") differ.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def event_job_id(tenant_id: str, source: str, dedup_key: str) -> str:
 
 
 def quarantined_event_id(tenant_id: str, source: str, payload_hash: bytes) -> str:
-    """The event that a body waits to become: a UUIDv8 (RFC 9562), equal for equal bodies.
+    """The id of the event that a quarantined body may become: a UUIDv8 (RFC 9562).
 
-    Every ingress answers every repetition with the same one, whatever it remembers.
+    Equal bodies get equal ids, so every ingress answers every repetition with the same id, whatever
+    it remembers.
     """
     raw = bytearray(_hash("quarantine", tenant_id, source, payload_hash.hex()))
     raw[6] = raw[6] & 0x0F | 0x80
@@ -40,14 +41,14 @@ def quarantined_event_id(tenant_id: str, source: str, payload_hash: bytes) -> st
 
 
 def submitted_job_id(tenant_id: str, key: str | None) -> str:
-    """The job of a direct submission: by its idempotency or dedup key, else random."""
+    """The job of a direct submission: by its idempotency or dedup key, otherwise random."""
     if key is None:
         return "job_" + _encode(secrets.token_bytes(16))
     return "job_" + _encode(_hash("submit", tenant_id, "", key))
 
 
 def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
-    """The job of an operator's replay: by its idempotency key, else random."""
+    """The job of an operator's replay: by its idempotency key, otherwise random."""
     if key is None:
         return "job_" + _encode(secrets.token_bytes(16))
     return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
@@ -56,22 +57,22 @@ def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
 def scope_of(job_id: str, incarnation: int, born_ms: int) -> str:
     """The idempotency scope of a job's own effects; `born_ms` is its event time, milliseconds.
 
-    A purged job's id begins again at incarnation 1, so its birth tells one life from the next.
-    The same record read again gives the same scope.
+    A purged job's id begins again at incarnation 1, so the time of birth distinguishes one life
+    from the next. The same record read again gives the same scope.
     """
     return f"{job_id}.{incarnation}.{_base36(max(0, born_ms))}"
 
 
 def scope_owner(scope: str) -> str:
-    """The job whose own scope this is; any other job that works in it shares it.
+    """The job to which this scope belongs; any other job that works in it shares it.
 
-    Scopes made before births were part of them are `job_id.incarnation`.
+    Scopes from before the time of birth was part of them are `job_id.incarnation`.
     """
     return scope.partition(".")[0]
 
 
 def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
-    """What a tool gets as its `Idempotency-Key`: equal for every repetition of one effect."""
+    """The `Idempotency-Key` that a tool gets: equal for every repetition of one effect."""
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
 
 

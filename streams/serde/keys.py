@@ -1,4 +1,4 @@
-"""Keys of records that more than one stage reads; a part never contains the separator."""
+"""Keys of records that several stages read; a part never contains the separator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SEPARATOR = b"\0"
 
 
 def join(*parts: str) -> bytes:
-    """One key of several parts, so that all keys with a first part lie side by side."""
+    """One key of several parts, so that all keys with the same first part are adjacent."""
     return SEPARATOR.join(part.encode() for part in parts)
 
 
@@ -33,7 +33,7 @@ def tenant_key(tenant_id: str, kind: str, id_: str) -> bytes:
 def is_of_data_key(key: bytes) -> bool:
     """Whether a key on `tenants`, which may be malformed, is that of a tenant's data key.
 
-    The value under it is copied nowhere: a copy would outlive the key's destruction.
+    Never copy the value under it: a copy would outlive the key's destruction.
     """
     return join("", "data_key", "") in key
 
@@ -49,6 +49,6 @@ def held_key(partition: int, pool: str, type_: str, tenant_id: str | None) -> by
 
 
 def after(prefix: bytes) -> bytes:
-    """The first key that lies behind every key with this prefix."""
+    """The first key after every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b"\xff" * 64

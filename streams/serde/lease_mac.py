@@ -1,4 +1,4 @@
-"""Leases on the wire: only who holds the cluster's key can write one that a worker believes."""
+"""Leases on the wire: only a holder of the cluster key can write one that a worker believes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_lease(data: bytes | None, key: bytes) -> Lease:
     """Check the MAC, then decode.
 
     Raises:
-        PoisonRecord: `forged_lease` where the MAC does not hold, else `undecodable`.
+        PoisonRecord: `forged_lease` if the MAC does not match, `undecodable` if it cannot be read.
     """
     body, mac = (data or b"")[:-_MAC_BYTES], (data or b"")[-_MAC_BYTES:]
     if not hmac.compare_digest(hmac.digest(key, body, "sha256"), mac):

@@ -1,8 +1,7 @@
 """The values that travel on topics, one frozen dataclass for each Avro record.
 
-Field names and meanings stand in `schemas/*.avsc`; times are integer milliseconds since the
-epoch in UTC, JSON travels as text. `tests/unit/serde/test_schemas.py` holds the two against each
-other.
+Field names and meanings are documented in `schemas/*.avsc`; times are integer milliseconds since
+the epoch in UTC, JSON travels as text. `tests/unit/serde/test_schemas.py` compares the two.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """`waits` tells of a run that is to run alone whether it has not begun yet; None: not said."""
+    """`waits` says whether a run that must run alone is still waiting to begin; None: not said."""
 
     job_id: str
     epoch: int
@@ -471,7 +470,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class RateReport:
-    """What one ingress process tells the others of its demand, in deliveries a second."""
+    """One ingress process's demand, in deliveries a second, as it reports it to the others."""
 
     process: str
     demand: dict[str, float]

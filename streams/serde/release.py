@@ -1,7 +1,7 @@
 """Release changed schemas: `python -m streams.serde.release`.
 
-Copies each `schemas/<name>.avsc` that differs from its newest released version to `history/`
-and gives it the next id. `tests/unit/serde/test_schemas.py` then proves it compatible both ways.
+It copies each `schemas/<name>.avsc` that differs from its newest released version to `history/` and
+gives it the next id. `tests/unit/serde/test_schemas.py` then proves it compatible both ways.
 """
 
 from __future__ import annotations

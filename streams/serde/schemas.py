@@ -1,8 +1,8 @@
 """Avro schemas and their locked ids.
 
-`schemas/<name>.avsc` is the current version; `schemas/history/<name>.<version>.avsc` are all
-versions ever released, and `schemas/ids.lock` pins the id of each by the hash of its canonical
-form, so that an id never changes its meaning.
+`schemas/<name>.avsc` is the current version, and `schemas/history/<name>.<version>.avsc` are all
+versions ever released. `schemas/ids.lock` pins the id of each by the hash of its canonical form, so
+that an id never changes its meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streams.resources import resource
 
 @dataclass(frozen=True)
 class Schema:
-    """One version of one schema, as fastavro wants it."""
+    """One version of one schema, in the form that fastavro needs."""
 
     id: int
     name: str
@@ -39,7 +39,7 @@ def by_id() -> dict[int, Schema]:
     """Every released schema by its id.
 
     Raises:
-        ConfigError: a schema file no longer is what its id promises.
+        ConfigError: a schema file no longer matches its id.
     """
     folder = resource("schemas")
     locked = json.loads((folder / "ids.lock").read_text())

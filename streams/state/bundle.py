@@ -1,11 +1,13 @@
 """Many changes in one changelog record, for stores of small entries that nobody looks up there.
 
-A bundle is runs of changes whose keys are of one size, and whose values: how many, the two sizes
-(`>III`; of deletions the second is 2**32 - 1), the keys, the values. The record's key is a digest
-of it, so that compaction, which keeps the last record of each key, keeps every bundle.
+A bundle consists of runs. All keys of a run have one size, and all values of it have one size. A
+run is written as the number of changes and the two sizes (`>III`; for deletions the second size is
+2**32 - 1), then the keys, then the values. The record's key is a digest of the bundle, so that
+compaction, which keeps the last record of each key, keeps every bundle.
 
-A put that is alone stands under its own key, as in any changelog: that is smaller. A deletion may
-not: compaction would forget it one day, and an older bundle would bring its entry back.
+A single put is written under its own key, as in any changelog, because that is smaller. A single
+deletion is written as a bundle: compaction would one day forget a plain one, and an older bundle
+would bring the entry back.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from itertools import chain, groupby, repeat
 from streams.state.store import Changes
 
 _MARK = b"bundle:"
-"""How a bundle's key begins, and that of no other record; its digest, of 16 bytes, follows."""
+"""How a bundle's key begins, and no other record's; its digest of 16 bytes follows."""
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 _MOST = 4_096
-"""Of some 40 bytes each: far below what a record may hold."""
+"""The most changes in a bundle; at about 40 bytes each, it stays far below a record's limit."""
 
 
 def bundles(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of the records that tell these changes, in their order."""
+    """Keys and values of the records that hold these changes, in their order."""
     keys, values = list(changes), list(changes.values())
     if len(values) == 1 and values[0] is not None and not keys[0].startswith(_MARK):
         yield keys[0], values[0]
@@ -38,7 +40,7 @@ def bundles(changes: Changes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def changes_in(key: bytes, value: bytes | None) -> Iterable[tuple[bytes, bytes | None]]:
-    """What one record tells, in its order."""
+    """The changes in one record, in its order."""
     if not key.startswith(_MARK):
         return [(key, value)]
     return chain.from_iterable(_runs(value or b""))
@@ -52,7 +54,7 @@ def _pieces(keys: list[bytes], values: list[bytes | None]) -> list[bytes]:
         end = begin + len(list(run))
         pieces.append(_RUN.pack(end - begin, *sizes))
         pieces += keys[begin:end]
-        pieces += filter(None, values[begin:end])  # an empty one has no bytes either
+        pieces += filter(None, values[begin:end])  # an empty value has no bytes either
         begin = end
     return pieces
 

@@ -25,7 +25,7 @@ class KeyValueBackend:
         return self._tables.range(_TABLE, start, end)
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
-        # In the order of a skip list: each insertion costs a third less.
+        # Write in the order of a skip list: each insertion then costs a third less.
         self._tables.write({_TABLE: dict(sorted(changes.items()))}, checkpoint)
 
     def to_changelog(self, changes: Changes) -> Logged:

@@ -16,24 +16,24 @@ from streams.errors import ConfigError
 log = structlog.get_logger(__name__)
 
 MOST = 512
-"""More open files make no lookup faster: those of a store of some ten GB."""
+"""More open files make no lookup faster: this covers a store of some ten GB."""
 LEAST = 32
 """Fewer make each lookup open and close files."""
 _BESIDE = 12
-"""Descriptors of a database beside its tables: directory, lock, manifest, logs, a compaction's."""
+"""Descriptors of a database beyond its tables: directory, lock, manifest, logs, a compaction's."""
 _RESERVED = 256
-"""For everything else: connections to the brokers, probes, libraries."""
+"""Descriptors for everything else: connections to the brokers, probes, libraries."""
 
 
 @dataclass(frozen=True)
 class OpenFiles:
-    """The descriptors of a process and how they are shared out; `each` is a database's limit."""
+    """A process's limit on descriptors; `each` is the share of one database."""
 
     limit: int
     each: int
 
     def refuse_more(self, databases: int) -> None:
-        """Raises ConfigError where so many databases cannot be open at once."""
+        """Raise ConfigError if this many databases cannot be open at once."""
         needed = needed_for(databases, LEAST)
         if needed > self.limit:
             raise ConfigError(
@@ -43,10 +43,10 @@ class OpenFiles:
 
 
 def share_out(databases: int) -> OpenFiles:
-    """Raise the process's limit as far as it may and needs, and share it among databases.
+    """Raise the process's limit as far as allowed and needed, and share it among databases.
 
-    Where it does not suffice for all of them a warning names the remedy: the process may yet get
-    a share of the partitions for which it does.
+    If the limit does not suffice for all of them, only warn and name the remedy: the process may be
+    assigned no more partitions than the limit allows.
     """
     limit = _raised_to(needed_for(databases, MOST))
     each = min(MOST, max(LEAST, (limit - _RESERVED) // max(1, databases) - _BESIDE))
@@ -60,7 +60,7 @@ def share_out(databases: int) -> OpenFiles:
 
 
 def needed_for(databases: int, each: int) -> int:
-    """Descriptors of a process with so many databases."""
+    """Descriptors of a process with this many databases."""
     return _RESERVED + databases * (each + _BESIDE)
 
 
@@ -71,7 +71,7 @@ def _raised_to(wanted: int) -> int:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    except (OSError, ValueError):  # also where the hard limit is beyond what the kernel takes
+    except (OSError, ValueError):  # also if the hard limit exceeds what the kernel accepts
         return soft
     return allowed
 

@@ -14,17 +14,17 @@ from streams.state.store import Backend, Changes
 
 
 class Overlay:
-    """`KeyValueStore` over a backend; one task's, so one thread's.
+    """`KeyValueStore` over a backend; it belongs to one task, and so to one thread.
 
-    `changes` are the writes of the transaction so far, the last for each key.
+    `changes` are the writes of the transaction so far, the last one of each key.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.changes: dict[bytes, bytes | None] = {}
         self._ordered: SortedSet | None = None
-        self._undo: list[tuple[bytes, bool, bytes | None]] = []  # a key: was it here, as what
-        self._all_new = True  # since `mark`: then nothing need be remembered to be taken back
+        self._undo: list[tuple[bytes, bool, bytes | None]] = []  # key, was in `changes`, value
+        self._all_new = True  # `changes` was empty at `mark`: `undo` can drop everything
 
     def get(self, key: bytes) -> bytes | None:
         return self.changes[key] if key in self.changes else self.backend.get(key)
@@ -60,7 +60,7 @@ class Overlay:
         return self._merge(base, own)
 
     def mark(self) -> None:
-        """Begin what `undo` takes back: one record's, or one batch's, writes."""
+        """Set the point to which `undo` returns, before the writes of one record or one batch."""
         self._undo.clear()
         self._all_new = not self.changes
 
@@ -79,7 +79,7 @@ class Overlay:
         self._undo.clear()
 
     def drop(self) -> None:
-        """Forget all uncommitted writes: aborted, or written to the backend."""
+        """Forget the uncommitted writes, because they are aborted, or written to the backend."""
         self.changes = {}
         self._ordered = None
         self._undo.clear()

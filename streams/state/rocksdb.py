@@ -1,7 +1,7 @@
-"""Tables on disk: one RocksDB database a store and partition, one column family a table.
+"""Tables on disk: one RocksDB database per store and partition, one column family per table.
 
 Data and checkpoint go into one WriteBatch, so a crash leaves both or neither. The log of the
-database is not synced: what a lost power supply takes, the changelog gives back.
+database is not synced: writes lost in a power failure are restored from the changelog.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _REMEDIES = {
     errno.ENOMEM: "give the process more memory",
 }
 _DENIED = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
-"""Errors that say nothing of the store, as RocksDB quotes them, and what to do."""
+"""Errors that do not mean damage, as RocksDB words them, and what to do about each."""
 
 
 class RocksTables:
     """`Tables` in a directory that this process owns alone.
 
-    `identity` says whose state this is (format, partitions, changelog); a directory written
-    under another is damaged as far as this store is concerned. Without `walked`, entries are
-    cheap to write and to look up, and `range` first sorts all that is not yet on disk.
+    `identity` describes the state (format, partitions, changelog); a directory written under
+    another identity counts as damaged for this store. Without `walked`, entries are cheap to write
+    and to look up, and `range` first sorts everything that is not yet on disk.
 
     Raises:
-        StoreDamaged: on opening or using it; `remove_tables` and start again.
-        ConfigError: another process has it open, or the disk denies it.
+        StoreDamaged: on opening or using it; call `remove_tables` and start again.
+        ConfigError: another process has it open, or the disk denies access.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RocksTables:
             self._claim(f"format {FORMAT}, {identity}".encode())
             self._open_tables()
         except Exception as error:
-            self.close()  # else whoever begins it anew would find it in use
+            self.close()  # otherwise a caller that begins it anew would find it in use
             if isinstance(error, StoreDamaged):
                 raise
             self._failed(error)
@@ -106,14 +106,14 @@ class RocksTables:
             return
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
-        bounds.set_total_order_seek(True)  # not within the bucket of `start` alone
+        bounds.set_total_order_seek(True)  # do not stay within the bucket of `start`
         try:
             entries = found.iter(bounds)
             entries.seek(start)
             while entries.valid():
                 yield entries.key(), entries.value()
                 entries.next()
-            entries.status()  # a damaged block ends the entries, too; `items` would not say so
+            entries.status()  # a damaged block also ends the entries; only `status` reports it
         except Exception as error:
             self._failed(error)
 
@@ -131,7 +131,7 @@ class RocksTables:
         return self._checkpoint
 
     def wipe(self) -> None:
-        # First, so that no crash leaves it with entries missing.
+        # Delete the checkpoint first, so that no crash leaves one whose entries are missing.
         self._change(lambda: self._db.delete(_CHECKPOINT))
         self._checkpoint = None
         for number in self.numbers():
@@ -139,8 +139,8 @@ class RocksTables:
 
     def close(self) -> None:
         """Always close, even if the last flush fails; damage is reported on the next open."""
-        # Each table object holds the database open; the entries stay, so that a late read
-        # raises and does not look like a miss.
+        # Each table object holds the database open. The entries in `_tables` stay, so that a late
+        # read raises instead of looking like a miss.
         failures = [_close(table) for table in self._tables.values()]
         self._handles.clear()
         failures.append(_close(self._db))
@@ -154,7 +154,7 @@ class RocksTables:
         batch.put(_CHECKPOINT, _POSITION.pack(*position))
         put, delete = batch.put, batch.delete
         for number, own in changes.items():
-            # Named once, the table need not be told to each put.
+            # Name the table once for the batch: then each put need not name it.
             batch.set_default_column_family(self._handle(number))
             for key, value in own.items():
                 if value is None:
@@ -173,7 +173,7 @@ class RocksTables:
             self._failed(error)
 
     def _families(self) -> dict[str, Options]:
-        # Without its options named again, an existing family loses its cache and filters.
+        # Name an existing family's options again: otherwise it loses its cache and filters.
         exists = (self.path / "CURRENT").exists()
         names = Rdict.list_cf(str(self.path), self._meta) if exists else []
         return dict.fromkeys(names, self._options) | {_META: self._meta}
@@ -235,14 +235,14 @@ def _close(table: Rdict) -> Exception | None:
     except DbClosedError:
         return None
     except Exception as error:
-        # A traceback would close a circle with `close`'s own frame; until that is collected it
-        # keeps the error that is being handled, whose frames may hold the database open.
+        # A traceback would form a cycle with `close`'s own frame. Until that is collected, it keeps
+        # the error that is being handled, whose frames may hold the database open.
         return error.with_traceback(None)
     return None
 
 
 def remove_tables(path: Path) -> None:
-    """Delete a database that nobody has open; what an interruption leaves counts as damaged."""
+    """Delete a database that nobody has open; an interrupted deletion leaves a damaged one."""
     with suppress(OSError):
         (path / _MARKER).touch()
         for file in path.iterdir():

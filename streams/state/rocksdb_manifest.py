@@ -1,12 +1,13 @@
-"""Whether RocksDB's list of its files is whole.
+"""Whether RocksDB's list of its files is complete.
 
-Where the last record of a MANIFEST is not all there, RocksDB takes it for one over which its writer
-died, and opens the database as it was before: silently without the files that were added since. A
-record whose length is damaged looks just so, and takes all behind it along. Since a store that is
-rebuilt loses nothing, any such end is damage here.
+If the last record of a MANIFEST is incomplete, RocksDB assumes that its writer died while writing
+it. It then opens the database as it was before, and silently leaves out the files that were added
+since. A record with a damaged length looks the same, and hides every record after it. Rebuilding a
+store loses nothing, so any such end counts as damage here.
 
-Source: RocksDB's wiki, "Write Ahead Log File Format", which a MANIFEST follows: blocks of 32 KiB,
-in them records of checksum, length and type, never across two blocks; zeros where no header fits.
+Source: RocksDB's wiki, "Write Ahead Log File Format", which a MANIFEST follows: blocks of 32 KiB
+contain records of checksum, length and type. A record never spans two blocks, and zeros fill a
+block's end where no header fits.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pathlib import Path
 
 _BLOCK = 32_768
 _HEADER = struct.Struct("<IHB")
-_WHOLE, _LAST = 1, 4  # types: all of an entry, or its last part
+_WHOLE, _LAST = 1, 4  # record types: a whole entry, or its last part
 
 
 def manifest_is_whole(database: Path) -> bool:
-    """True also where there is none: RocksDB says so itself, or begins a new database.
+    """Whether it is; also True if there is none: RocksDB reports that itself, or begins anew.
 
     Raises:
         OSError: it cannot be read.

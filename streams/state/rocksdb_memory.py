@@ -26,7 +26,7 @@ _BUCKETS = 32_768
 class RocksMemory:
     """What all databases of a process share: block cache, write buffers, and open files.
 
-    Each may hold `max_open_files` open.
+    Each database may hold `max_open_files` open.
     """
 
     cache: Cache = field(default_factory=lambda: Cache(128 * _MIB))
@@ -36,13 +36,13 @@ class RocksMemory:
     max_open_files: int = MOST
 
     def walked(self) -> Options:
-        """For tables whose entries are also read in their order: skip lists."""
+        """For tables whose entries are also read in order: skip lists."""
         options = self._options()
         options.set_memtable_whole_key_filtering(True)
         return options
 
     def looked_up(self) -> Options:
-        """For tables read by key alone: hashed lists, which take a write for less than half.
+        """For tables read by key alone: hashed lists, whose writes cost less than half.
 
         A key is hashed by its first 16 bytes: the whole of a fingerprint.
         """
@@ -50,12 +50,12 @@ class RocksMemory:
         options.set_prefix_extractor(SliceTransform.create_max_len_prefix(_HASHED_BYTES))
         hashed = MemtableFactory.hash_link_list(_BUCKETS)  # type: ignore[call-arg]  # not in its stub
         options.set_memtable_factory(hashed)
-        # Writers wait where a second buffer is full before the first is on disk: in a restore
-        # often, but hardly with four of half the size.
+        # Writers wait if a second buffer is full before the first is on disk. That happens often in
+        # a restore, but hardly ever with four buffers of half the size.
         options.set_write_buffer_size(8 * _MIB)
         options.set_max_write_buffer_number(4)
-        # Keys come in no order, so each level would be written anew again and again; until that
-        # is done, as after a restore, a lookup asks a filter of every file on the first.
+        # Keys come in no order, so level compaction would rewrite each level again and again. Until
+        # it caught up, as after a restore, a lookup would ask the filter of each file on it.
         options.set_compaction_style(DBCompactionStyle.universal())
         return options
 
@@ -71,11 +71,11 @@ class RocksMemory:
         options.set_block_based_table_factory(blocks)
         options.set_allow_concurrent_memtable_write(False)  # hashed lists have one writer
         options.set_write_buffer_manager(self.write_buffers)
-        # Every table of every partition has its buffer, its filter and its buckets: below 1 MiB
-        # for an idle one, or many partitions would use up what they share, and flush for ever.
+        # Every table of every partition has its buffer, its filter and its buckets. Keep an idle
+        # table below 1 MiB, or many partitions would use up the shared memory and flush for ever.
         options.set_write_buffer_size(16 * _MIB)
         options.set_arena_block_size(_MIB // 4)
-        # Most lookups of dedup miss: without the filter each walks a list in each segment.
+        # Most lookups of dedup miss: without the filter each would walk a list in each segment.
         options.set_memtable_prefix_bloom_ratio(0.02)
         options.set_max_total_wal_size(128 * _MIB)
         options.set_compression_type(DBCompressionType.lz4())

@@ -14,21 +14,21 @@ Logged = Iterable[tuple[bytes, bytes | None]]
 
 
 class KeyValueStore(Protocol):
-    """An ordered map of bytes, as a processor sees it: its own writes included.
+    """An ordered map of bytes as a processor sees it, including the processor's own writes.
 
-    A value in a window store begins with its time (8 bytes, big-endian milliseconds): it is gone
-    once the stream time is the window past that.
+    A value in a window store begins with its time (8 bytes, big-endian milliseconds): the entry is
+    gone once the stream time is later than that by the window.
     """
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Values in the order of the keys; much cheaper than as many `get`."""
+        """Values in the order of the keys; much cheaper than a `get` for each."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
     def put_many(self, changes: Changes) -> None:
-        """As many `put` and `delete`, cheaper."""
+        """The same as a `put` or `delete` for each, but cheaper."""
 
     def delete(self, key: bytes) -> None: ...
 
@@ -52,10 +52,10 @@ class Checkpoint:
 
 
 class Backend(Protocol):
-    """Where a store's committed state lies, on disk or in memory.
+    """The place of a store's committed state, on disk or in memory.
 
-    Guarantee: `write` makes changes and checkpoint visible together or, after a crash, not at
-    all. A backend that finds its files damaged raises `StoreDamaged` on opening or reading.
+    Guarantee: `write` makes changes and checkpoint visible together or, after a crash, not at all.
+    A backend that finds its files damaged raises `StoreDamaged` on opening or reading.
     """
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -67,10 +67,10 @@ class Backend(Protocol):
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None: ...
 
     def to_changelog(self, changes: Changes) -> Logged:
-        """The records that tell of some changes."""
+        """The records that hold these changes."""
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
-        """The changes that records tell of: the last of each key."""
+        """The changes in these records: the last one of each key."""
 
     def checkpoint(self) -> Checkpoint | None:
         """None for a new or wiped store."""
@@ -84,8 +84,8 @@ class Backend(Protocol):
 class Tables(Protocol):
     """Numbered ordered maps in one place, written together and dropped whole.
 
-    What a backend is built on: a key-value store uses one table, a window store one for each
-    segment. Implementations differ only in where the bytes lie.
+    Backends are built on them: a key-value store uses one table, a window store one for each
+    segment. Implementations differ only in where they keep the bytes.
     """
 
     def numbers(self) -> Sequence[int]:

@@ -1,14 +1,15 @@
-"""A window store's committed state: entries expire with the stream's time, whole segments at once.
+"""A window store's committed state: entries expire by stream time, in whole segments.
 
-A segment is the table of one window's entries, by the time that each value begins with. Two live at
-most: the one being filled, and the one before it until its last entry is gone; then it is dropped
-whole, which costs no tombstones. An entry is gone, to a lookup, exactly when `stream time - its
-time >= window`; the stream time is the one of the last write, never the wall clock.
+A segment is the table of the entries of one window's length, by the time with which each value
+begins. At most two are live: the one being filled, and the one before it until its last entry has
+expired. Then that one is dropped whole, which costs no tombstones. A lookup treats an entry as
+expired exactly when `stream time - its time >= window`. The stream time is that of the last write,
+never the wall clock.
 
-Smaller segments would hold less of what is gone already, but each one that lives costs a lookup:
-by far the most of dedup's, which seldom find anything, must ask them all.
+Smaller segments would hold fewer expired entries, but each live segment costs a lookup: most of
+dedup's lookups find nothing, and so must ask every segment.
 
-An entry that is put again while an older one lives in another segment hides that one.
+An entry that is put again while an older one is in another segment hides the older one.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class WindowBackend:
         """Changes by segment."""
         values = [value for value in changes.values() if value is not None]
         if values and len(values) == len(changes):
-            # A value's time comes first and most significant byte first: bytes tell the order.
+            # A value begins with its time, most significant byte first, so bytes sort like times.
             oldest, newest = self._segment(min(values)), self._segment(max(values))
             if oldest == newest:
                 return {newest: changes}

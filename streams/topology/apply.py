@@ -1,4 +1,4 @@
-"""Make a cluster's topics those of a topology; a second time there is nothing to do."""
+"""Makes a cluster's topics those of a topology; a second run finds nothing to do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.1
 
 
 def connect(settings: Settings) -> AdminClient:
-    """An admin client whose errors come as exceptions alone, not as log lines as well."""
+    """An admin client that reports errors only as exceptions, not as log lines as well."""
     return AdminClient(settings.client())
 
 
@@ -49,7 +49,7 @@ def plan(
 
     Raises:
         KafkaUnavailable: no broker answers.
-        TidegateError: the cluster refuses to tell.
+        TidegateError: the cluster refuses to answer.
     """
     cluster = read_cluster(admin, [prefix + name for name in topology.topics])
     return compare(topology, cluster, prefix, consent or Consent())
@@ -90,7 +90,7 @@ def _create(planned: Plan, admin: AdminClient) -> None:
         NewTopic(step.topic, step.partitions, step.replication, config=dict(step.config))
         for step in planned.of(CreateTopic)
     ]
-    # Whoever applied at the same moment meant the same file.
+    # A concurrent `apply` may have created the topics from the same file.
     _all(topics, admin.create_topics, "create", KafkaError.TOPIC_ALREADY_EXISTS)
 
 
@@ -123,7 +123,7 @@ def _all(
     doing: str,
     harmless: int | None = None,
 ) -> None:
-    """Send one request for all things; the first failure, after all ended, is raised."""
+    """Send one request for all things; once all ended, raise the first failure."""
     if not things:
         return
     failed: list[TidegateError] = []
@@ -138,9 +138,9 @@ def _all(
 
 
 def _settle(planned: Plan, admin: AdminClient) -> None:
-    """Wait until the cluster shows every step: its requests end before its brokers know.
+    """Wait until the cluster shows every step: a request may end before all brokers know of it.
 
-    A stage that starts now shall find its topics, and a second plan nothing to do.
+    A stage that starts now must find its topics, and a second plan must find nothing to do.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     left = planned.steps

@@ -1,4 +1,4 @@
-"""A topology's topics as a Kafka cluster has them, and as it should have them."""
+"""A topology's topics as they are on a Kafka cluster, and as they should be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANY_DISTANCE_MS = 2**63 - 1
 class ClusterTopic:
     """A topic that exists; `replication` is that of its least replicated partition.
 
-    `led` partitions have a leader: only they can be written and read.
+    `led` counts the partitions that have a leader: only those can be written and read.
     """
 
     partitions: int
@@ -45,18 +45,18 @@ class Cluster:
 
 
 def topic_config(topic: Topic, replicated: bool) -> dict[str, str]:
-    """Broker settings of a topic; `replicated` when it has three replicas.
+    """Broker settings of a topic; `replicated` says that it has three replicas.
 
-    Every setting that a guarantee rests on is stated, so that no cluster's default decides it:
-    no unclean election and two in-sync replicas keep what was acknowledged (G1), and no limit
-    by size shortens a retention. Kafka cleans closed segments only, hence their short lives.
+    Every setting on which a guarantee depends is stated, so that no cluster's default decides it:
+    no unclean election and two in-sync replicas keep acknowledged records (G1), and no size limit
+    shortens a retention. Kafka cleans only closed segments, so segments are short-lived.
     """
     return {
         "cleanup.policy": topic.cleanup,
         "retention.ms": str(-1 if topic.retention_ms is None else topic.retention_ms),
         "retention.bytes": "-1",
         "message.timestamp.type": "LogAppendTime" if topic.timestamp == "append" else "CreateTime",
-        # A producer's clock set wrong must not make the broker refuse its records.
+        # The broker must not refuse records because a producer's clock is wrong.
         "message.timestamp.before.max.ms": str(_ANY_DISTANCE_MS),
         "message.timestamp.after.max.ms": str(_ANY_DISTANCE_MS),
         "max.message.bytes": str(topic.max_message_bytes),
@@ -74,15 +74,16 @@ def _segments(topic: Topic) -> dict[str, str]:
 
 
 def _compaction(topic: Topic) -> dict[str, str]:
-    # A restore reads what is not yet compacted away: a fifth of dirt at most.
+    # A restore also reads what is not yet compacted: allow a fifth of dirt at most.
     settings = {
         "min.cleanable.dirty.ratio": "0.2",
         "delete.retention.ms": str(CHANGELOG_DELETE_RETENTION_MS),
     }
     if topic.compaction_lag_ms is None:
         return settings
-    # KIP-354: however little dirt. An open segment is never compacted, and is closed by the first
-    # record after its time: with a second, whoever deletes can close it by a record of his own.
+    # KIP-354: compact however little dirt there is. An open segment is never compacted; the first
+    # record after its time closes it. With a time of one second, a process that deletes a record
+    # can close the segment by writing another.
     lag = {"max.compaction.lag.ms": str(topic.compaction_lag_ms), "segment.ms": "1000"}
     return {**settings, **lag}
 
@@ -92,7 +93,7 @@ def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
 
     Raises:
         KafkaUnavailable: no broker answers.
-        TidegateError: the cluster refuses to tell (an ACL, say).
+        TidegateError: the cluster refuses to answer (an ACL, say).
     """
     try:
         metadata = admin.list_topics(timeout=TIMEOUT_SECONDS)
@@ -126,7 +127,7 @@ def _read_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, s
 
 
 def told(error: KafkaException, doing: str) -> TidegateError:
-    """A Kafka client's error as ours, with what was being done and the next step."""
+    """A Kafka client's error as ours, with the failed action and the next step."""
     cause: KafkaError = error.args[0]
     away: tuple[Any, ...] = (
         KafkaError._TRANSPORT,

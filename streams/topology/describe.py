@@ -34,7 +34,7 @@ def tables(topology: Topology) -> Iterator[Table]:
 
 
 def holds(limit: Limit) -> str:
-    """How far a cap reaches: all jobs of a tenant share a partition, those of a type do not."""
+    """How far a cap reaches: all jobs of a tenant share a partition, but not those of a type."""
     if limit.scope == "tenant":
         return "for each matching tenant, overall"
     return "inside each partition"
@@ -108,7 +108,7 @@ def _times(topology: Topology) -> Table:
 
 
 def _table(title: str, name: str, *columns: str) -> Table:
-    """A table for 80 characters, whose first column, the names, stays whole on fewer too."""
+    """A table for 80 characters, whose first column of names stays whole on narrower terminals."""
     table = Table(
         title=f"\n{title}", title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0)
     )

@@ -1,4 +1,4 @@
-"""The rules on how long a topic keeps what, and by whose clock."""
+"""The rules on how long a topic keeps its records, and by which clock."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _APPEND = {
     "quarantine": "a sender's body is kept by the broker's time: one wrong clock would delete it",
     "clock": "stages learn the broker's time from it",
 }
-"""Topics the time of whose records decides something."""
+"""Topics whose records' time decides something."""
 _EVENT_TIMED = frozenset({"events", "duplicates"})
-"""Topics whose records carry the time at which the broker took their event in."""
+"""Topics whose records have the time at which the broker accepted their event."""
 
 Found = Iterator[Problem]
 
 
 def lifetimes(topology: Topology) -> Found:
-    """What must be kept at least as long as something else."""
+    """The records that must be kept at least as long as something else."""
     yield from outlives(
         topology, "events.received", 2 * topology.window_ms, ("window_days",),
         f"twice the window of {days(topology.window_ms)} days",
@@ -54,7 +54,7 @@ def lifetimes(topology: Topology) -> Found:
 
 
 def _events(topology: Topology) -> Found:
-    """What keeps the time of its event is old already when dedup forwards it late."""
+    """Events keep their own time, so they are already old if dedup forwards them late."""
     read = {name for stage in topology.stages.values() for name in stage.reads}
     timed = [topology.topics[n] for n in sorted(_EVENT_TIMED & read & topology.topics.keys())]
     received, commands = (topology.topics.get(n) for n in ("events.received", "jobs.commands"))
@@ -71,7 +71,7 @@ def _events(topology: Topology) -> Found:
 
 
 def _jobs_outlive(topology: Topology, events: Topic) -> Found:
-    """A job keeps the twins of its event out for as long as any of them can be read."""
+    """A job stops duplicates of its event, so it must live as long as any of them can be read."""
     readable_ms = _kept_ms(events) + events.segment_ms
     if topology.finished_jobs_ms < readable_ms:
         yield problem(
@@ -99,7 +99,7 @@ def outlives(
 
 
 def retention(topology: Topology) -> Found:
-    """Each topic says how long it keeps, and a topic that keeps for ever says no time."""
+    """A topic that deletes says how long it keeps records; one that keeps for ever says nothing."""
     for topic in topology.topics.values():
         path = _days_of(topic.name)
         if "delete" in topic.cleanup and topic.retention_ms is None:
@@ -118,7 +118,7 @@ def retention(topology: Topology) -> Found:
 
 
 def clocks(topology: Topology) -> Found:
-    """Whatever is decided by the time of a record is decided by the broker's clock."""
+    """Every decision by the time of a record must use the broker's clock."""
     changelogs = {s.changelog for stage in topology.stages.values() for s in stage.stores}
     for topic in topology.topics.values():
         path = ("topics", topic.name, "timestamp")

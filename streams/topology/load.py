@@ -1,4 +1,4 @@
-"""Read `topology.yaml`, lay an application's file over it, and check the whole."""
+"""Reads `topology.yaml`, lays an application's file over it, and checks the result."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def _read_files(overlay: Path | None) -> tuple[Node, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Shaped:
-    """What is left of a tree without its mismatches, so that one run tells of broken rules too.
+    """The rest of a tree without its mismatches, so that one run also reports broken rules.
 
-    `topology` is None where what is left is no topology at all; `doubtful` are the places at
-    which a broken rule may only follow from what was left out.
+    `topology` is None if the rest is no topology at all; `doubtful` are the places at which a
+    broken rule may only follow from an omission.
     """
 
     topology: Topology | None
@@ -74,10 +74,10 @@ def _shaped(merged: Node) -> _Shaped:
             topology = build(TopologyShape.model_validate(tree.plain()))
             return _Shaped(topology, tree, problems, frozenset(doubts))
         except ValidationError as error:
-            # Later passes find only what an earlier one left open: told already.
+            # Later passes find only mismatches that an earlier one left: they are reported already.
             problems = problems or told(error, tree)
             doubts |= {tree.nearest(path).place.path for path in doubtful(error)} - {_WHOLE_FILE}
-            # From the back, so that indexes into lists stay true.
+            # Remove from the back, so that indexes into lists stay valid.
             for path in sorted(set(offending(error)), reverse=True):
                 if path == _WHOLE_FILE:
                     return _Shaped(None, tree, problems, frozenset(doubts))

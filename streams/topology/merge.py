@@ -1,7 +1,7 @@
-"""A second file laid over the first: an application writes only what is its own.
+"""Lays a second file over the first, so that an application writes only its own parts.
 
-Mappings merge key by key; lists of named things merge by `name`; the overlay's routes come
-before the built-in ones; anything else is replaced. Every value keeps its own file's place.
+Mappings merge key by key; lists of named things merge by `name`; the overlay's routes come before
+the built-in ones; anything else is replaced. Every value keeps its place in its own file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from streams.topology.source import NAMED_LISTS, Node
 
 
 def merge(base: Node, over: Node, key: str = "") -> Node:
-    """`over` upon `base`; where their kinds differ `over` stands, for the reader to refuse."""
+    """`over` upon `base`; if their kinds differ, `over` is kept, for the reader to refuse."""
     if isinstance(base.value, dict) and isinstance(over.value, dict):
         return _merge_mappings(base, over)
     if isinstance(base.value, list) and isinstance(over.value, list):

@@ -10,7 +10,7 @@ from streams.topology.model import StageDeclaration, Topology
 
 
 def mermaid(topology: Topology) -> str:
-    """A `flowchart` from the declaration alone; topics that no stage touches stand apart."""
+    """A `flowchart` from the declaration alone; topics that no stage uses are drawn unconnected."""
     changelogs = {s.changelog for stage in topology.stages.values() for s in stage.stores}
     lines = ["flowchart LR"]
     lines += [f'  {_id("topic", name)}[("{name}")]' for name in topology.topics]
@@ -34,5 +34,5 @@ def _edges(topology: Topology, stage: StageDeclaration) -> Iterator[str]:
 
 
 def _id(kind: str, name: str) -> str:
-    # `end` and dots have a meaning of their own in Mermaid; a prefix and underscores do not.
+    # `end` and dots have a special meaning in Mermaid; a prefix and underscores do not.
     return f"{kind}_{re.sub(r'[^A-Za-z0-9]', '_', name)}"

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a file's keys and types, told in the file's own terms."""
+"""Mismatches that pydantic finds in a file's keys and types, in the file's own terms."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def told(error: ValidationError, merged: Node) -> list[str]:
 
 
 def offending(error: ValidationError) -> list[KeyPath]:
-    """Where the mismatches are; for a missing key, the mapping that lacks it."""
+    """The places of the mismatches; for a missing key, the mapping that lacks it."""
     return [d["loc"][:-1] if d["type"] == "missing" else d["loc"] for d in error.errors()]
 
 
 def doubtful(error: ValidationError) -> list[KeyPath]:
-    """What cannot be judged by the rules: an unknown key may be meant for any beside it."""
+    """Mappings that the rules cannot judge: an unknown key may be meant for any key beside it."""
     whole = ("missing", "extra_forbidden")
     return [d["loc"][:-1] if d["type"] in whole else d["loc"] for d in error.errors()]
 

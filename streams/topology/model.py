@@ -1,4 +1,4 @@
-"""The values of `topology.yaml`, after loading: what every process reads its wiring from."""
+"""The values of `topology.yaml` after loading: every process reads its wiring from them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
 
-A store on disk that is older than this may have missed deletions; see the runtime.
+A store on disk that is older than this may have missed deletions (see `runtime/restore.py`).
 """
 
 MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's own default of `max.message.bytes`: 1 MiB and the overhead of one batch."""
+"""Kafka's own default of `max.message.bytes`: 1 MiB plus the overhead of one batch."""
 
 PRODUCER_BATCH_BYTES = 1_000_000
 """The most that a producer sends as one batch, framing included: see `streams/kafka/clients.py`.
 
-A broker measures whole batches: a topic that takes less refuses records that are small themselves.
+A broker measures whole batches: a topic with a lower limit refuses even small records.
 """
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -37,13 +37,13 @@ class Topic:
     timestamp: Literal["create", "append"] = "create"
     max_message_bytes: int = MAX_MESSAGE_BYTES
     compaction_lag_ms: int | None = None
-    """A replaced or deleted record of a compacted topic leaves the disk about so soon."""
+    """How soon a replaced or deleted record of a compacted topic leaves the disk, about."""
 
     @property
     def segment_ms(self) -> int:
-        """Kafka deletes and compacts closed segments only, and closes one after so long.
+        """How long a segment stays open: Kafka deletes and compacts only closed segments.
 
-        So a record of a topic that deletes can be read for that much longer than it is kept.
+        So a record of a topic that deletes can be read for that much longer than its retention.
         """
         if self.retention_ms is None:
             return _HOUR_MS
@@ -51,7 +51,7 @@ class Topic:
 
     @property
     def addressed(self) -> bool:
-        """Its records go to the partition a worker announced, not to their tenant's."""
+        """Whether its records go to the partition that a worker announced, not the tenant's."""
         return self.name == "jobs.replies" or self.name.startswith("jobs.work.")
 
 
@@ -90,7 +90,7 @@ class JobType:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which events give which job; both patterns are globs, `*` matches everything."""
+    """Which events get which job; both patterns are globs, and `*` matches everything."""
 
     source: str
     event_type: str

@@ -13,9 +13,9 @@ from streams.topology.pools import pool_notes
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What the operator explicitly allows; by default nothing that can lose or move data.
+    """What the operator explicitly allows; the default allows nothing that can lose or move data.
 
-    `unsafe` accepts fewer than three replicas, `partition_change` more partitions, and
+    `unsafe` accepts fewer than three replicas, `partition_change` accepts more partitions, and
     `delete` names topics to delete (without the prefix).
     """
 
@@ -70,7 +70,7 @@ StepT = TypeVar("StepT", CreateTopic, ChangeConfig, AddPartitions, DeleteTopic)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What cannot be done as things are: `topic` (empty for the whole cluster) and why."""
+    """A step that the cluster's state forbids: `topic` (empty for the whole cluster) and why."""
 
     topic: str
     why: str

@@ -1,4 +1,4 @@
-"""What a plan says of pools: those that are new to a cluster, and those that the file left."""
+"""A plan's remarks on pools: those new to a cluster, and those that the file no longer has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORK = "jobs.work."
 def pool_notes(
     topology: Topology, cluster: Cluster, prefix: str, deleted: Collection[str]
 ) -> Iterator[str]:
-    """A remark for each pool on one side only; `deleted` are topics that are to go."""
+    """A remark for each pool on one side only; `deleted` are topics that will be deleted."""
     there = {
         name.removeprefix(prefix + _WORK)
         for name in cluster.topics
@@ -21,7 +21,7 @@ def pool_notes(
     }
     for pool in sorted(there - set(topology.pools)):
         yield _removed(pool, prefix + _WORK + pool)
-    if there:  # else the cluster is new, and with it every pool
+    if there:  # otherwise the cluster is new, and every pool with it
         for pool in topology.pools:
             if pool not in there:
                 yield _new(pool, topology)

@@ -1,4 +1,4 @@
-"""What is wrong with a topology, before it is known in which file and on which line."""
+"""Problems of a topology, before their file and line are known."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streams.topology.source import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A broken rule: what, and the keys of which any one can be changed to keep it.
+    """A broken rule: what is wrong, and the keys of which any one can be changed to keep it.
 
-    `paths` starts with the likeliest; the first that the overlay itself wrote is the one shown,
-    since that is the file its author can change.
+    `paths` starts with the likeliest. The first one that the overlay itself wrote is shown, since
+    that is the file that its author can change.
     """
 
     what: str
@@ -27,6 +27,6 @@ def problem(what: str, *paths: KeyPath) -> Problem:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the nearest known name, else nothing."""
+    """` (did you mean 'x'?)` for the nearest known name, otherwise empty."""
     found = get_close_matches(name, list(known), n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""

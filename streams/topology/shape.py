@@ -1,6 +1,6 @@
 """The keys of a topology file and their types, one model for each kind of mapping in it.
 
-Fields are the file's own: days, KiB. `build` turns them into the values of `model.py`.
+Fields have the file's own units: days, KiB. `build` turns them into the values of `model.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DAY_MS = 86_400_000
 
 
 class Shape(BaseModel):
-    """No unknown key, no conversion of types: `"4"` is no number."""
+    """A mapping without unknown keys and without conversion of types: `"4"` is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -145,7 +145,7 @@ def _topic(shape: TopicShape, partitions: int) -> model.Topic:
         partitions=shape.partitions or partitions,
         cleanup=shape.cleanup,
         retention_ms=None if days is None else _days(days),
-        # What is deleted by the time of its records is deleted by the broker's clock.
+        # Records that are deleted by their time are deleted by the broker's clock.
         timestamp=shape.timestamp or ("append" if shape.cleanup == "delete" else "create"),
         max_message_bytes=model.MAX_MESSAGE_BYTES if kib is None else round(kib * 1024),
         compaction_lag_ms=None if lag is None else max(1, round(lag * 60_000)),

@@ -1,6 +1,6 @@
-"""Which messages a topic must take, and why.
+"""How large the messages are that a topic must accept, and why.
 
-The broker measures whole batches, so every topic takes what a producer puts in one. No single
+The broker measures whole batches, so every topic accepts the largest batch of a producer. No single
 record is larger than that: the producer itself would refuse it.
 """
 
@@ -24,7 +24,7 @@ LEAST_KIB = math.ceil(PRODUCER_BATCH_BYTES / 1024)
 
 
 def too_small(topic: str, message_bytes: int) -> str | None:
-    """Why a topic must take more than messages of so many bytes; None where it need not."""
+    """Why a topic must accept larger messages than this many bytes; None if it need not."""
     if message_bytes >= PRODUCER_BATCH_BYTES:
         return None
     why = (
@@ -39,7 +39,7 @@ def too_small(topic: str, message_bytes: int) -> str | None:
 
 
 def largest() -> Iterator[tuple[str, int, str]]:
-    """Topics (a glob), and the bytes and name of the largest record that is sent there."""
+    """Topics (a glob), and the bytes and name of the largest record sent to them."""
 
     yield "payloads", NONCE_BYTES + CHUNK_BYTES, "a sealed chunk of a body"
     yield "jobs.work.*", MAX_LEASE_BYTES, "a lease with its input and steps"

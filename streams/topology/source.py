@@ -1,7 +1,7 @@
 """A YAML file as a tree in which every value knows its file, line and key path.
 
-Read from PyYAML's nodes, not from its loaded values: those keep the last of two equal keys,
-and forget where anything stood.
+It is read from PyYAML's nodes, not from its loaded values: those keep the last of two equal keys,
+and lose every value's place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 NAMED_LISTS = frozenset(
     {"topics", "stages", "stores", "priorities", "pools", "job_types", "limits"}
 )
-"""Lists whose items are known by their `name`: paths show it, overlays merge by it."""
+"""Lists whose items have a `name`: paths show it, overlays merge by it."""
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -26,7 +26,7 @@ KeyPath = tuple[Key, ...]
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a value stands: its file, its line (from 1) and its keys from the file's root."""
+    """The place of a value: its file, its line (from 1) and its keys from the file's root."""
 
     file: Path
     line: int
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def name(self) -> str | None:
-        """The `name` of an item of a named list; None where it has none."""
+        """The `name` of an item of a named list; None if it has none."""
         named = self.value.get("name") if isinstance(self.value, dict) else None
         return named.value if named and isinstance(named.value, str) else None
 
@@ -76,7 +76,7 @@ class Node:
         return node
 
     def without(self, path: KeyPath) -> Node:
-        """The same tree less the value at a path that exists; `int` is an index into a list."""
+        """The same tree without the value at an existing path; `int` is an index into a list."""
         key, below = path[0], path[1:]
         pairs = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
         kept = [
@@ -98,7 +98,7 @@ class Node:
 
 
 def read(path: Path) -> tuple[Node, list[str]]:
-    """The tree of a file, and what is wrong with it as YAML (then the tree lacks that part)."""
+    """The tree of a file, and its YAML problems (the tree then lacks those parts)."""
     root = SourceLocation(path, 1)
     try:
         composed = yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
@@ -122,7 +122,7 @@ def _syntax_problem(path: Path, error: yaml.YAMLError) -> str:
 
 
 class _Reader:
-    """Turns PyYAML's nodes into ours, collecting what is wrong on the way."""
+    """Turns PyYAML's nodes into ours, and collects the problems on the way."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

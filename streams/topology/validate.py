@@ -1,7 +1,7 @@
-"""The rules that a topology keeps, each a function that yields what breaks it.
+"""The rules of a topology; each is a function that yields what breaks it.
 
-They hold the guarantees up: what must outlive what (G1), which topics meet partition by
-partition (G6), and that no declared limit is silently without effect.
+They uphold the guarantees: what must outlive what (G1), which topics meet partition by partition
+(G6), and that every declared limit has an effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Found = Iterator[Problem]
 
 
 def validate(topology: Topology) -> list[Problem]:
-    """Every broken rule, none for a sound topology."""
+    """Every broken rule; none for a sound topology."""
     return [found for rule in _RULES for found in rule(topology)]
 
 
@@ -124,7 +124,7 @@ def _shared_changelogs(topology: Topology) -> Found:
 
 
 def _fused(topology: Topology) -> Found:
-    """What is fused are stages, each once, of which no two share an input or a store's name."""
+    """Fused names are stages, each once, and no two share an input or a store's name."""
     owners: dict[str, str] = {}
     for index, name in enumerate(topology.fused):
         path = ("fused", index)
@@ -182,7 +182,7 @@ def _replies(topology: Topology, work: str) -> Found:
 
 
 def _limits(topology: Topology) -> Found:
-    """A limit that nothing enforces is refused: ignored, it would be believed."""
+    """Refuse a limit that nothing enforces: users would rely on it."""
     for limit in topology.limits:
         path = ("limits", limit.name)
         if limit.scope not in _ENFORCED_SCOPES:

@@ -1,1 +1,1 @@
-"""Keys: of the deployment, of each tenant's bodies, and where a process finds them."""
+"""Keys: of the deployment and of each tenant's bodies, and where a process finds them."""

@@ -1,6 +1,6 @@
-"""A data key: a tenant's raw bodies of one period lie sealed under it, itself under the vault.
+"""A data key seals a tenant's raw bodies of one period; the vault seals the data key.
 
-It is a record on `tenants`, so that it can be destroyed: with it go all bodies under it.
+It is a record on `tenants`, so that it can be destroyed: then no body under it can be opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streams.serde.sizes import NONCE_BYTES
 from streams.vault.key_encryption import KEY_BYTES, Vault
 
 PERIOD_SECONDS = 7 * 86_400
-"""How long a key seals new bodies. In a month of 4,000 events a second one key would pass the
+"""How long a key seals new bodies. In a month of 4,000 events a second one key would exceed the
 2^32 messages that random nonces allow (NIST SP 800-38D, 8.3)."""
 
 
@@ -31,7 +31,7 @@ def period_now() -> int:
 
 
 def key_purpose(key_id: str) -> str:
-    """What a wrapped data key is for."""
+    """The purpose under which a data key is wrapped."""
     return f"data key {key_id}"
 
 
@@ -47,7 +47,7 @@ def new_key_record(vault: Vault, tenant_id: str) -> TenantRecord:
 class DataKey:
     """One tenant's key of one period; unwrapped at its first use, safe in threads.
 
-    Every chunk is bound to tenant, event, key and its number: it opens in its place alone.
+    Every chunk is bound to tenant, event, key and its number, so it opens only in its own place.
     """
 
     def __init__(self, vault: Vault, record: TenantRecord) -> None:
@@ -70,7 +70,7 @@ class DataKey:
         """The whole body of `size` bytes, from its chunks in their order.
 
         Raises:
-            VaultError: a chunk is not that event's at its place, or they are not all there.
+            VaultError: a chunk does not belong to that event and place, or chunks are missing.
         """
         parts = (self._open(event_id, index, chunk) for index, chunk in enumerate(chunks))
         body = b"".join(parts)
@@ -85,7 +85,7 @@ class DataKey:
         """The cipher under this key.
 
         Raises:
-            VaultError: the vault has not the key that wraps this one.
+            VaultError: the vault does not have the key that wraps this one.
         """
         if self._cipher is None:
             secret = self._vault.open(self.tenant_id, key_purpose(self.key_id), self._wrapped)

@@ -1,7 +1,7 @@
-"""Key-encryption keys: under them lie data keys and sources' secrets, and nothing larger.
+"""Key-encryption keys: they seal data keys and sources' secrets, and nothing larger.
 
-What a sealed secret is for (tenant, purpose, key) is its associated data: moved elsewhere it
-does not open. Raw bodies are sealed under data keys, see `streams/vault/data_key.py`.
+The purpose of a sealed secret (tenant, purpose, key) is its associated data: it does not open under
+any other. Raw bodies are sealed under data keys, see `streams/vault/data_key.py`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class KeyEncryption(Protocol):
 
     @property
     def key_id(self) -> str:
-        """Names the key in messages and answers; tells nothing about it."""
+        """Names the key in messages and answers, and reveals nothing about it."""
 
     def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
-        """The secret sealed; at most 64 KiB. Tenant and purpose must be given again."""
+        """The secret sealed; at most 64 KiB. Opening needs the same tenant and purpose."""
 
     def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
         """The secret.
@@ -51,8 +51,8 @@ class KeyEncryption(Protocol):
 class LocalKey:
     """A key of 32 bytes in this process's memory.
 
-    Each tenant's part is HKDF-SHA256 of it (RFC 5869), and seals with AES-256-GCM under random
-    96-bit nonces (NIST SP 800-38D).
+    Each tenant's key is derived from it by HKDF-SHA256 (RFC 5869), and seals with AES-256-GCM under
+    random 96-bit nonces (NIST SP 800-38D).
     """
 
     def __init__(self, key: bytes) -> None:
@@ -82,7 +82,7 @@ class LocalKey:
 
 
 class Vault:
-    """The key-encryption keys that a process knows: the first seals, all open."""
+    """The key-encryption keys that a process knows: the first one seals, all of them open."""
 
     def __init__(self, first: KeyEncryption, *older: KeyEncryption) -> None:
         self._first = first
@@ -94,7 +94,7 @@ class Vault:
         return self._first.key_id
 
     def seal(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
-        """A secret under the first key; `purpose` must be given again to open it."""
+        """Seal a secret under the first key; opening it needs the same `purpose`."""
         return self._first.wrap(tenant_id, purpose, secret)
 
     def open(self, tenant_id: str, purpose: str, sealed: bytes) -> bytes:
@@ -115,7 +115,8 @@ class Vault:
         )
 
     def reseal(self, tenant_id: str, purpose: str, sealed: bytes) -> bytes:
-        """The same secret under the first key; the very same bytes if it lies there already.
+        """The same secret under the first key; the very same bytes if it is sealed under it
+        already.
 
         Raises:
             VaultError: see `open`.
@@ -136,7 +137,7 @@ def open_vault(settings: Settings) -> Vault:
     """The vault of a process, from `TIDEGATE_VAULT_KEY_FILE` or `TIDEGATE_VAULT_KEYS`.
 
     Raises:
-        ConfigError: neither or both are set, or one key is not 32 bytes; names the setting.
+        ConfigError: neither or both are set, or one key is not 32 bytes; it names the setting.
     """
     files, given = settings.vault_key_file, settings.vault_keys
     if files and given:
@@ -150,7 +151,7 @@ def read_key(path: Path | None, setting: str) -> bytes:
     """A 32-byte key from a file.
 
     Raises:
-        ConfigError: no path, no file, or another length; names the setting.
+        ConfigError: no path, no file, or another length; it names the setting.
     """
     if path is None:
         raise ConfigError(

@@ -1,8 +1,9 @@
 """Every tenant's data keys, as the fold of `tenants`.
 
-All records of a tenant stand in one partition, in one order for whoever reads them, and on that
-rests that an erased tenant gets no key again: a key that stands behind its `erasure` is dead on
-arrival, and a body is sealed under a new key only once the key's record was read back alive.
+All records of a tenant are in one partition, so every reader sees them in the same order. That
+order makes sure that an erased tenant gets no key again: readers ignore a key that comes after its
+tenant's `erasure`, and a body is sealed under a new key only once the key's record was read back
+and not ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Found = Future[DataKey]
 
 
 class DataKeyring:
-    """Data keys by tenant and id; one thread writes, any may ask."""
+    """Data keys by tenant and id; one thread writes, any thread may read."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
@@ -38,7 +39,7 @@ class DataKeyring:
         return key if key is not None and key.period == period_now() else None
 
     def find(self, tenant_id: str, key_id: str) -> _Found:
-        """A key, as soon as its record has been read; cancel it to wait no longer.
+        """A key, as soon as its record has been read; cancel the future to stop waiting.
 
         Raises (in the future):
             Erased: the tenant was erased.
@@ -55,15 +56,15 @@ class DataKeyring:
         return found
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Fold one record of `tenants` in; those of other kinds change nothing.
+        """Fold in one record of `tenants`; records of other kinds change nothing.
 
         Raises:
-            PoisonRecord: a data key that cannot be understood.
+            PoisonRecord: a data key that cannot be decoded.
         """
         try:
             tenant_id, kind, id_ = keys.split(key or b"")
         except ValueError:
-            return  # no data key: who follows the sources tells of it
+            return  # not a data key: the follower of the sources reports it
         if kind == "erasure" and value is not None:
             self._erase(tenant_id)
         elif kind == "data_key" and value is None:
@@ -86,10 +87,10 @@ class DataKeyring:
                 found.set_result(key)
 
     def _prefer(self, key: DataKey) -> None:
-        """The period's first key that opens here seals: others of it only open.
+        """Let the period's first key that opens here seal; its other keys only open.
 
-        One that does not open here would make this process make its own, and those that cannot
-        open that theirs, without end.
+        A key that does not open here must not seal: this process would make its own, then the
+        processes that cannot open that one would make theirs, without end.
         """
         if key.period == period_now() and self.current(key.tenant_id) is None:
             try:

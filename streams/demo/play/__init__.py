@@ -1,1 +1,1 @@
-"""The performance: what is delivered, what is killed, and when."""
+"""The run of a demo: what is delivered, what is killed, and when."""

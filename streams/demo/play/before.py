@@ -1,4 +1,4 @@
-"""The same deliveries against the synchronous handler that stood there before."""
+"""Sends the same deliveries to the synchronous handler that Tidegate replaces."""
 
 from __future__ import annotations
 

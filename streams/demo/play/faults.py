@@ -1,6 +1,6 @@
-"""SIGKILLs that strike work in flight, and the proof that they did.
+"""SIGKILLs that hit work in progress, and the proof that they did.
 
-A kill counts only when it landed: what the dead process had taken and not finished is read off from
+A kill counts only if it landed: what the dead process had taken and not finished is observed from
 outside before its successor is up. A kill that hit an idle process is tried again later.
 """
 
@@ -28,12 +28,12 @@ from streams.runtime.layouts import FUSED
 from streams.serde.records import Schedule
 
 _CHANCE_SECONDS = 10.0
-"""So long a fault waits for work to strike; for work that only deliveries bring, a part of it."""
+"""How long a fault waits for work to strike; less for work that only deliveries bring."""
 
 _SHORT_CHANCE_SECONDS = 3.0
 
 _UNHINDERED = frozenset(TENANTS) - {CAPPED_TENANT}
-"""Tenants whose interrupted jobs do not have to queue behind a cap before they move on."""
+"""Tenants whose interrupted jobs need not queue behind a cap before they move on."""
 
 _INPUTS = {
     "dedup": ("events.received",),
@@ -43,7 +43,7 @@ _INPUTS = {
 
 
 class Faults:
-    """Strikes the processes of one pipeline; a strike answers whether it landed."""
+    """Strikes the processes of one pipeline; each strike returns whether it landed."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Faults:
         self.kills: list[Kill] = []
 
     def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
-        """The strikes of a run, each with the stage it strikes, in their order.
+        """The strikes of a run in their order, each with the stage that it strikes.
 
         Timers grow rare towards the end, while every delivery brings records to the dispatcher.
         """
@@ -76,7 +76,7 @@ class Faults:
         ]
 
     async def steady(self, stage: str) -> None:
-        """Return once every process of a stage is at work: one that still starts holds nothing."""
+        """Return once every process of a stage is at work: a starting one holds no work."""
         runs = self._runs(stage)
         urls = {m.name: m.ready_url for m in self._pipeline.members if m.stage == runs}
         while True:
@@ -85,7 +85,7 @@ class Faults:
             await asyncio.sleep(0.1)
 
     async def recovered(self) -> list[Kill]:
-        """Every kill that landed, once it is known what came of it."""
+        """Every kill that landed, once its outcome is known."""
         return list(await asyncio.gather(*self._watched))
 
     async def ingress(self) -> bool:
@@ -103,7 +103,7 @@ class Faults:
         return True
 
     async def worker(self, action: str) -> bool:
-        """Strike the worker whose call the outside world has taken and not answered."""
+        """Strike the worker whose call the outside world has received and not answered."""
         hold = self._recorder.hold(action, _UNHINDERED)
         try:
             call = await asyncio.wait_for(hold.call, _CHANCE_SECONDS)
@@ -119,14 +119,14 @@ class Faults:
         epoch = self._epoch_of(call)
         if name is None or epoch is None:
             return False
-        pid, at = self._strike(name)  # it lives: its call is unanswered
+        pid, at = self._strike(name)  # it is alive, because its call is unanswered
         what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
         kill = Kill("worker", name, pid, at, what, call.caller.job_id, epoch)
         self._watch(kill, until(lambda: self._taken_back(kill), RECOVERY_SECONDS))
         return True
 
     async def stage(self, stage: str) -> bool:
-        """Strike the instance that a record has just come in for."""
+        """Strike the instance for which a record has just come in."""
         group = self._runs(stage)
         owners = await asyncio.to_thread(self._groups.owners, group)
         try:
@@ -146,7 +146,7 @@ class Faults:
         return True
 
     async def scheduler(self) -> bool:
-        """Strike the instance whose timer is about to be due."""
+        """Strike the instance that has a timer about to be due."""
         owners = await asyncio.to_thread(self._groups.owners, self._runs("scheduler"))
         timers: list[Seen[Schedule]] = []
 
@@ -174,12 +174,12 @@ class Faults:
         return True
 
     def _runs(self, stage: str) -> str:
-        """The stage, or the fused one if that does its work: of its processes, and its group."""
+        """The process and group name of a stage: the fused one's if that does its work."""
         fused = any(member.stage == FUSED for member in self._pipeline.members)
         return FUSED if fused and stage in _INPUTS else stage
 
     def _strike(self, name: str) -> tuple[int, float]:
-        """The pid that was killed, 0 where none runs, and the moment before."""
+        """The killed pid, 0 if no process runs, and the time just before the kill."""
         pid, at = self._pipeline.pid(name), time.time()
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
@@ -209,7 +209,7 @@ class Faults:
     def _left(
         self, stage: str, mine: set[int], committed: dict[Place, int], at: float
     ) -> list[Seen[Any]]:
-        """Records that others could read when the owner of these partitions died uncommitted."""
+        """Records that were readable, but not yet committed by these partitions' dead owner."""
         return [
             seen
             for topic in _INPUTS[stage]
@@ -235,7 +235,7 @@ class Faults:
         return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
 
     def _taken_back(self, kill: Kill) -> bool:
-        """Whether the job is no longer the dead worker's."""
+        """Whether the job was taken from the dead worker."""
         job = self._topics.newest.get(kill.job_id)
         return job is not None and (
             job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")

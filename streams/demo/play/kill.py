@@ -1,18 +1,18 @@
-"""One SIGKILL that landed, and how soon what it interrupted has to move on."""
+"""One SIGKILL that landed, and how soon the interrupted work must move on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 RECOVERY_SECONDS = 30.0
-"""Within so long the very work that a kill interrupted must have moved on (G8)."""
+"""How many seconds the work that a kill interrupted may take to move on (G8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """It struck the work of `stage` in `process`; `at` in seconds since the epoch.
+    """A kill that struck the work of `stage` in `process`; `at` in seconds since the epoch.
 
-    `recovered_after` are the seconds until what was in flight had moved on; None: it never did.
+    `recovered_after` is how many seconds the work in flight took to move on; None if it never did.
     A killed worker was in the middle of an effect of `job_id`, leased to it under `epoch`.
     """
 

@@ -16,7 +16,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job as `GET /v1/jobs?tenant_id=...` shows it, with the whole text of it."""
+    """A job as `GET /v1/jobs?tenant_id=...` shows it, with the full text of the answer."""
 
     asked_for: str
     tenant_id: str
@@ -29,7 +29,7 @@ class OperatorApi:
     """A client with the admin token.
 
     Raises:
-        TidegateError: an answer that is no success; it names call, status and detail.
+        TidegateError: the answer is no success; it names call, status and detail.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -40,13 +40,13 @@ class OperatorApi:
         await self._session.close()
 
     async def create_tenant(self, tenant_id: str, secret: bytes) -> None:
-        """A tenant with one source that signs as Zendesk does."""
+        """Create a tenant with one source that signs as Zendesk does."""
         await self._call("PUT", f"/v1/tenants/{tenant_id}", {})
         source = {"scheme": "zendesk", "secret": secret.decode()}
         await self._call("PUT", f"/v1/tenants/{tenant_id}/sources/{SOURCE}", source)
 
     async def submit(self, tenant_id: str, body: dict[str, Any], key: str) -> dict[str, Any]:
-        """The job of a direct submission."""
+        """Submit a job directly; returns the job."""
         answer: dict[str, Any] = orjson.loads(
             await self._call("POST", f"/v1/tenants/{tenant_id}/jobs", body, key)
         )

@@ -1,4 +1,4 @@
-"""What happens on a running pipeline, as one script: deliver, kill, wait, stop, look."""
+"""The script of a run on a running pipeline: deliver, kill, wait, stop, examine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ATTEMPTS_A_FAULT = 3
 
 
 class Performance:
-    """One run's actors; `evidence` is its script."""
+    """The participants of one run; `evidence` is its script."""
 
     def __init__(
         self, scenario: Scenario, pipeline: Pipeline, recorder: Recorder, report: Report
@@ -66,7 +66,7 @@ class Performance:
         await self._topics.close()
 
     async def evidence(self, *, kill: bool) -> Evidence:
-        """Play it through."""
+        """Run the script."""
         await self._create_tenants()
         submitted = await self._submit_delayed()
         await self._deliver(kill=kill)
@@ -106,7 +106,7 @@ class Performance:
         self._report.phase("three tenants and their sources are live on both ingress processes")
 
     async def _submit_delayed(self) -> list[Submitted]:
-        """The same submission twice."""
+        """Make the same submission twice."""
         body = {
             "type": DELAYED_TYPE,
             "delay_seconds": DELAY_SECONDS,
@@ -125,7 +125,7 @@ class Performance:
         return [Submitted(a.tenant_id, a.job_id, first) for a in answers]
 
     async def _deliver(self, *, kill: bool) -> None:
-        """All deliveries; with `kill`, in as many parts as the faults may need attempts."""
+        """Make all deliveries; with `kill`, in as many parts as the faults may need attempts."""
         telling = asyncio.create_task(self._tell())
         faults = self._faults.plan() if kill else []
         for part in split(self._scenario.volleys, max(1, len(faults) * _ATTEMPTS_A_FAULT)):
@@ -155,7 +155,7 @@ class Performance:
         )
 
     async def _all_ended(self, submitted: Sequence[Submitted]) -> list[str]:
-        """What has not ended once nothing moves any more; empty when all is done."""
+        """The work that has not ended once nothing moves any more; empty if all is done."""
         expected = {answer.job_id for answer in self._vendor.answers if answer.job_id}
         expected |= {each.job_id for each in submitted}
         patience = _STALLED_AFTER_KILLS if self._faults.kills else _STALLED_SECONDS
@@ -170,7 +170,7 @@ class Performance:
         return []
 
     def _moves(self) -> tuple[int, ...]:
-        """What changes as long as there is something to wait for, a timer not yet due included."""
+        """Counts that change while there is something to wait for, pending timers included."""
         newest_due = max((s.value.due_at for s in self._topics.schedule), default=0) / 1000
         ahead = max(0, round(newest_due - time.time()))
         topics, recorder = self._topics, self._recorder
@@ -184,7 +184,7 @@ class Performance:
                 yield f"{job_id} did not end: it is {status}"
 
     async def _list_jobs(self) -> list[Listed]:
-        """The jobs as HTTP shows them, once it shows what the topic says or after a while."""
+        """The jobs that HTTP shows, once they agree with the topic or after a while."""
         self._report.phase("listing every job over HTTP")
         deadline = time.monotonic() + _LIVE_SECONDS
         while True:
@@ -220,7 +220,7 @@ class Performance:
 def split(
     volleys: Sequence[tuple[Ticket, ...]], parts: int
 ) -> Iterator[Sequence[tuple[Ticket, ...]]]:
-    """The volleys in order, in so many parts of about the same size."""
+    """The volleys in order, in this many parts of about the same size."""
     size = -(-len(volleys) // parts)
     for start in range(0, len(volleys), size):
         yield volleys[start : start + size]

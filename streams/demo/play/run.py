@@ -1,4 +1,4 @@
-"""One performance from the first process to the last: start, play, stop, whatever happens."""
+"""One run from the first process to the last: start, play, stop, whatever happens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _START_SECONDS = 90.0
 async def perform(
     scenario: Scenario, settings: Settings, layout: Layout, report: Report, *, kill: bool
 ) -> Evidence:
-    """Everything that was seen from the outside.
+    """Play the scenario; returns everything that was seen from the outside.
 
     Raises:
         TidegateError: the pipeline could not be started, set up, or read.
@@ -63,7 +63,7 @@ async def _enter(stack: AsyncExitStack, pipeline: Pipeline) -> None:
 
 
 def _tell_restarts(report: Report, line: str) -> None:
-    """Pass on what the supervisor says; the stages' own lines stay in their files."""
+    """Pass on the supervisor's lines; the stages' own lines stay in their files."""
     name, _, text = line.partition(" | ")
     if name.strip() == NAME:
         report.phase(text)

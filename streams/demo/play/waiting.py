@@ -1,4 +1,4 @@
-"""Waiting for a named condition, never for a time."""
+"""Waits for a named condition, never for a fixed time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POLL_SECONDS = 0.005
 
 
 async def until(condition: Callable[[], object], seconds: float) -> bool:
-    """Whether the condition came true within so many seconds; it returns as soon as it is."""
+    """Whether the condition came true within this many seconds; returns as soon as it does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,1 +1,1 @@
-"""What was seen from the outside, held against the guarantees."""
+"""Compares what was seen from the outside with the guarantees."""

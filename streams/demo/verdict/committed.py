@@ -17,7 +17,7 @@ _LEADERS_SECONDS = 30.0
 
 
 class CommittedReader:
-    """A read_committed consumer of every partition of some topics; it joins no group's work."""
+    """A read_committed consumer of every partition of some topics; it joins no group."""
 
     def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
         self._prefix = settings.topic_prefix
@@ -32,7 +32,7 @@ class CommittedReader:
         self._consumer.assign([Partition(self._prefix + t, p, 0) for t, p in self._next])
 
     def read(self, timeout: float) -> list[Message]:
-        """What has come; waits `timeout` seconds at most, and only while there is nothing.
+        """The next records; waits at most `timeout` seconds, and only while there are none.
 
         Raises:
             KafkaException: the broker refuses the read.
@@ -44,10 +44,10 @@ class CommittedReader:
         return [message for message in found if self._note(message)]
 
     def ends(self) -> dict[Place, int]:
-        """The end offset of every partition now, of transactions under way too.
+        """The current end offset of every partition, including open transactions.
 
         Raises:
-            KafkaException: no answer within half a minute, in which new leaders are found.
+            KafkaException: no answer within half a minute, which is enough to find new leaders.
         """
         deadline = time.monotonic() + _LEADERS_SECONDS
         while True:
@@ -70,7 +70,7 @@ class CommittedReader:
         self._consumer.close()
 
     def _note(self, message: Message) -> bool:
-        """Keep the position, which control records move too; whether it is a record."""
+        """Note the position, which control records move too; returns whether it is a record."""
         error, place = message.error(), (self.logical(message.topic()), message.partition() or 0)
         if error is None:
             self._next[place] = (message.offset() or 0) + 1

@@ -1,4 +1,4 @@
-"""Which calls of a side effect were one too many, and which a kill explains (G2)."""
+"""Which calls of a side effect were too many, and which repetitions a kill explains (G2)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from streams.demo.play.kill import Kill
 from streams.demo.world.recorder import Call
 
 HONOURS_KEYS = frozenset({"email:send"})
-"""Tools that take a second call under one key for the first."""
+"""Tools that recognise a second call under one key as a repetition."""
 
 _RECORDED_SECONDS = 2.0
-"""So long after its answer a call may still be unrecorded when its worker dies."""
+"""How long after its answer a call may still be unrecorded when its worker dies."""
 
 Effect = tuple[str, str, str]
 """Tenant, external id, action."""
@@ -21,10 +21,10 @@ Effect = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Repeats:
-    """What the calls of all side effects amount to.
+    """The result of counting the calls of all side effects.
 
-    `same_key`: repeated under the tool's key because a kill left the outcome unknown.
-    `duplicates`: a sentence for every call that nothing excuses.
+    `same_key`: repeated under the tool's key because a kill left the outcome unknown. `duplicates`:
+    a sentence for every call that nothing excuses.
     """
 
     effects: int
@@ -47,7 +47,7 @@ def by_effect(calls: Iterable[Call]) -> dict[Effect, list[Call]]:
 
 
 def count_repeats(calls: Iterable[Call], kills: Iterable[Kill]) -> Repeats:
-    """Sort every second call of a side effect into excused and not."""
+    """Sort every repeated call of a side effect into excused and not excused."""
     grouped, struck = by_effect(calls), tuple(kills)
     same_key, duplicates = 0, []
     for effect, made in grouped.items():
@@ -64,7 +64,7 @@ def count_repeats(calls: Iterable[Call], kills: Iterable[Kill]) -> Repeats:
 
 
 def _fault(earlier: list[Call], call: Call, kills: tuple[Kill, ...]) -> str | None:
-    """Why a repeated call is no good; None where key and kill excuse it."""
+    """Why a repeated call is a fault; None if key and kill excuse it."""
     if call.action not in HONOURS_KEYS:
         return "called again, and the tool honours no keys"
     if call.key is None or {before.key for before in earlier} != {call.key}:

@@ -1,6 +1,6 @@
 """What was seen from the outside: answers, calls, committed records, kills, stores on disk.
 
-Values only. None comes from the pipeline's own counters.
+These are plain values. None of them comes from the pipeline's own counters.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Records:
 
     @property
     def newest(self) -> dict[str, Job]:
-        """Each job as its newest record says."""
+        """Each job as in its newest record."""
         return {seen.value.job_id: seen.value for seen in self.jobs}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the judge gets.
+    """Everything on which the judge decides.
 
-    `texts` are (tenant, text) that handlers showed to the outside; `high_water` the most calls
-    that a tenant had under way at once.
+    `texts` are (tenant, text) that handlers showed to the outside; `high_water` is the most calls
+    that a tenant had in progress at once.
     """
 
     scenario: Scenario

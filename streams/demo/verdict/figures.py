@@ -51,7 +51,7 @@ def figures(
 
 
 def before_figures(deliveries: int, calls: Sequence[Call], seconds: float) -> dict[str, Any]:
-    """What the naive handler did with the same deliveries."""
+    """The figures of the naive handler for the same deliveries."""
     repeats = count_repeats(calls, ())
     return {
         "deliveries": deliveries,

@@ -1,7 +1,7 @@
-"""Holds the stores on disk against the fold of their committed changelogs (G6).
+"""Compares the stores on disk with the fold of their committed changelogs (G6).
 
-Read with RocksDB itself and a consumer of the demo's own, once the stages have stopped; none of
-the code that wrote the stores takes part.
+They are read with RocksDB itself and a consumer of the demo's own, once the stages have stopped;
+none of the code that wrote the stores takes part.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
 
 Entry = tuple[int, bytes, bytes | None]
-"""Offset of a changelog record, and a key and value (None: deleted) that it tells of."""
+"""Offset of a changelog record, with a key and value (None: deleted) from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFinding:
-    """One store directory; `keys` compared, `differing` of them not as the changelog says.
+    """One store directory: `keys` were compared, and `differing` of them differ from the changelog.
 
-    `current`: nothing committed lies behind its checkpoint.
+    `current` says that nothing committed comes after its checkpoint.
     """
 
     name: str
@@ -47,7 +47,7 @@ class StoreFinding:
 
 
 def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
-    """Every store directory of the data directory.
+    """Examine every store directory of the data directory.
 
     Raises:
         TidegateError: a store cannot be opened; it names the directory.
@@ -61,7 +61,7 @@ def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
 
 
 def compare(path: Path, declared: StoreDeclaration, entries: list[Entry]) -> StoreFinding:
-    """One directory against the records of its changelog partition, in order."""
+    """Compare one directory with the records of its changelog partition, in order."""
     checkpoint, found = _contents(path)
     expected: dict[bytes, bytes] = {}
     for offset, key, value in entries:
@@ -106,7 +106,7 @@ def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list
 
 
 def in_bundle(bundle: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """The changes that one record of a window store's changelog tells of."""
+    """The changes in one record of a window store's changelog."""
     while bundle:
         number, key_size, value_size = _RUN.unpack_from(bundle)
         bundle = bundle[_RUN.size :]
@@ -120,7 +120,7 @@ def in_bundle(bundle: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _contents(path: Path) -> tuple[int, dict[bytes, bytes]]:
-    """The changelog offset that a store has folded in, and its entries."""
+    """The changelog offset up to which a store is folded in, and its entries."""
     options = Options(raw_mode=True)
     try:
         families = Rdict.list_cf(str(path), options)

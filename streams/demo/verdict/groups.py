@@ -1,4 +1,4 @@
-"""What Kafka says of a stage from outside: who owns which partition, and how far it committed."""
+"""Kafka's outside view of a stage: who owns which partition, and how far it committed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Groups:
         self._admin = AdminClient(settings.client())
 
     def owners(self, stage: str) -> dict[int, str]:
-        """Process (`dedup-0`) by the partition number that it owns."""
+        """The owning process (`dedup-0`) by partition number."""
         group = self._prefix + stage
         found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)
         return {
@@ -29,7 +29,7 @@ class Groups:
         }
 
     def committed(self, stage: str) -> dict[Place, int]:
-        """The next offset that the stage will read of each input partition it has committed."""
+        """The next offset that the stage will read, for each input partition it has committed."""
         asked = [ConsumerGroupTopicPartitions(self._prefix + stage)]
         (answer,) = self._admin.list_consumer_group_offsets(asked).values()
         return {

@@ -1,4 +1,4 @@
-"""One check for each guarantee: evidence in, how much was checked and what was violated out."""
+"""One check for each guarantee: from evidence to how much was checked and was violated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VISIBLY_WAITING = frozenset({"waiting", "needs_review"})
 
 @dataclass
 class Finding:
-    """How many things were checked, and a sentence for each that is not as promised."""
+    """How many things were checked, and a sentence for each violation."""
 
     checked: int = 0
     violations: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Finding:
 
 
 def one_job_per_event(evidence: Evidence) -> Finding:
-    """G1: what was answered 2xx is on the log, once after dedup, and has exactly one job."""
+    """G1: each delivery answered 2xx is on the log, once after dedup, and has exactly one job."""
     found = Finding()
     received = {seen.value.event_id for seen in evidence.records.received}
     promised: dict[tuple[str, str, str], set[str | None]] = defaultdict(set)
@@ -71,7 +71,7 @@ def _no_other_jobs(evidence: Evidence, promised: set[str | None], found: Finding
 
 
 def lost_events(evidence: Evidence) -> list[str]:
-    """Accepted events of which nothing came: no job, no end, or an end without its effects."""
+    """Accepted events without a result: no job, no end, or an end without its effects."""
     jobs, done = evidence.records.newest, set(by_effect(evidence.calls))
     lost = set()
     for answer in evidence.answers:
@@ -90,7 +90,7 @@ def _nothing_lost(evidence: Evidence, found: Finding) -> None:
 
 
 def effects_once(evidence: Evidence) -> Finding:
-    """G2: no call of a side effect too many, and each stands in the ledger under its key."""
+    """G2: no side effect is called too often, and each is in the ledger under its key."""
     repeats = count_repeats(evidence.calls, evidence.kills)
     found = Finding(repeats.calls, list(repeats.duplicates))
     ledger = {
@@ -141,7 +141,7 @@ def _shown(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
 
 
 def never_early(evidence: Evidence) -> Finding:
-    """G4: every timer fired once and not before it was due; so did the work it wakes."""
+    """G4: every timer, and the work that it wakes, came once and not before it was due."""
     found = Finding()
     fired: dict[bytes, list[float]] = defaultdict(list)
     for command in evidence.records.commands:
@@ -169,8 +169,8 @@ def never_early(evidence: Evidence) -> Finding:
 def _due_work(evidence: Evidence) -> Iterator[tuple[str, float, float, int]]:
     """Job, when its timer was set, the moment before which it must not run, its attempts so far.
 
-    A run that was lost with its worker gives its attempt back, so the number alone does not tell
-    the run before the timer from the one behind it.
+    A run that was lost with its worker gives its attempt back, so the number alone does not
+    distinguish the run before the timer from the one after it.
     """
     for submitted in evidence.submitted:
         yield submitted.job_id, 0.0, submitted.not_before, 0
@@ -181,7 +181,7 @@ def _due_work(evidence: Evidence) -> Iterator[tuple[str, float, float, int]]:
 
 
 def visible_ends(evidence: Evidence) -> Finding:
-    """G5: every job ended or waits visibly; what failed stands in the dead letters."""
+    """G5: every job ended or waits visibly; failed jobs are in the dead letters."""
     found = Finding()
     dead = {seen.value.job_id for seen in evidence.records.dead}
     listed = {item.job_id: item.status for item in evidence.listed}
@@ -200,7 +200,7 @@ def visible_ends(evidence: Evidence) -> Finding:
 
 
 def state_is_the_fold(evidence: Evidence) -> Finding:
-    """G6: each store on disk holds what its committed changelog folds to."""
+    """G6: each store on disk equals the fold of its committed changelog."""
     found = Finding()
     current: dict[tuple[str, str], bool] = defaultdict(bool)
     for store in evidence.stores:
@@ -217,12 +217,12 @@ def state_is_the_fold(evidence: Evidence) -> Finding:
 
 
 def deliveries_end(evidence: Evidence) -> Finding:
-    """G7: nothing to check before there are outgoing webhooks."""
+    """G7: there is nothing to check before there are outgoing webhooks."""
     return Finding()
 
 
 def moves_again(evidence: Evidence) -> Finding:
-    """G8: after every kill, what it interrupted moved on by itself."""
+    """G8: after every kill, the interrupted work moved on by itself."""
     found = Finding()
     for kill in evidence.kills:
         back = kill.recovered_after

@@ -1,4 +1,4 @@
-"""The verdict: every guarantee held against the evidence, and whether the run showed it at all."""
+"""The verdict: compares the evidence with every guarantee, and with what the run had to show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRUCK = frozenset({"ingress", "dedup", "scheduler", "dispatcher", "worker"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """`shortcomings`: what the run was to show and did not; with one of them it proves nothing."""
+    """`shortcomings`: what the run had to show and did not; with one of them it proves nothing."""
 
     findings: dict[str, Finding]
     shortcomings: tuple[str, ...]
@@ -26,13 +26,13 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """No guarantee broke, and everything that was to happen happened."""
+        """No guarantee broke, and everything that had to happen happened."""
         broken = any(finding.violations for finding in self.findings.values())
         return not broken and not self.shortcomings
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Hold the evidence against every guarantee."""
+    """Check the evidence against every guarantee."""
     return Verdict(
         findings={name: check(evidence) for name, check in GUARANTEES.items()},
         shortcomings=tuple(_shortcomings(evidence)),
@@ -88,7 +88,7 @@ def _waits(evidence: Evidence, jobs: dict[str, Job]) -> Iterator[str]:
 
 
 def _cap(evidence: Evidence) -> Iterator[str]:
-    """Not passed, as the outside world saw it, and reached, as the jobs topic shows."""
+    """The cap was not exceeded in the outside world's view, and was reached on the jobs topic."""
     calls, running = evidence.high_water[CAPPED_TENANT], _most_running(evidence)
     if calls > CAP:
         yield f"{calls} calls of {CAPPED_TENANT} at once, over its cap of {CAP}"

@@ -1,6 +1,6 @@
-"""What a person sees: phases and counts while it runs, one table at the end, all on stderr.
+"""The output for people: phases and counts during the run, one table at the end, all on stderr.
 
-With `--json` standard output carries the one object and nothing else.
+With `--json`, standard output gets the one object and nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVERY_SECONDS = 2.0
 
 
 class Report:
-    """Writes to standard error, and the table to standard output unless that is for JSON."""
+    """Writes to standard error; the table goes to standard output, unless that is for JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -40,21 +40,21 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Since the demo began."""
+        """Seconds since the demo began."""
         return time.monotonic() - self._began
 
     def phase(self, text: str) -> None:
-        """One step of the demo begins, or something worth a line happened."""
+        """Report a step of the demo that begins, or another event worth a line."""
         self._console.print(f"[dim]{self.seconds:6.1f} s[/dim]  {text}", soft_wrap=True)
         self._said = time.monotonic()
 
     def progress(self, text: Callable[[], str]) -> None:
-        """Counts while a step lasts, every two seconds."""
+        """Show counts during a step, every two seconds."""
         if time.monotonic() - self._said >= _EVERY_SECONDS:
             self.phase(text())
 
     def result(self, evidence: Evidence, verdict: Verdict, figures: dict[str, Any]) -> None:
-        """The tables, then every violation and shortcoming by name."""
+        """Show the tables, then every violation and shortcoming by name."""
         self._result.print(_counts(figures))
         if evidence.kills:
             self._result.print(_kills(evidence))

@@ -1,6 +1,6 @@
-"""Everything the pipeline has committed to its topics, read along from the outside.
+"""Records everything that the pipeline commits to its topics, from the outside.
 
-The topics are read from their first record on, `read_committed`, by a consumer of the demo's own.
+A consumer of the demo's own reads the topics from their first record on, `read_committed`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CODECS: dict[str, Any] = {
 class Seen(Generic[T]):
     """A committed record: its timestamp `at`, and when it was read, in seconds since the epoch.
 
-    `taken`: its reader handled it in the transaction that wrote it.
+    `taken` says that its reader handled it in the transaction that wrote it.
     """
 
     topic: str
@@ -118,13 +118,13 @@ class TopicRecorder:
         self._task = asyncio.create_task(self._run())
 
     def next_record(self, wanted: Callable[[Seen[Any]], bool]) -> asyncio.Future[Seen[Any]]:
-        """The next record that a test accepts, told the moment it is read."""
+        """The next record that a test accepts, reported at the moment when it is read."""
         future: asyncio.Future[Seen[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, future))
         return future
 
     async def to_end(self) -> None:
-        """Return when everything that stands on the topics now has been read."""
+        """Return when everything that is on the topics now has been read."""
         ends = await asyncio.to_thread(self._reader.ends)
         while not self._reader.reached(ends):
             if self._task and self._task.done():

@@ -1,6 +1,6 @@
 """The customer's application in the demo: `tidegate worker --app streams.demo.world.app:app`.
 
-Nothing in it guards against running twice; that is what the demo is about.
+Nothing in it guards against running twice, because the demo shows that it need not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ app.tool("email:send", key_lifetime=86_400)
     scopes={"email:send", "payment:refund"},
 )
 async def draft_reply(ctx: Context) -> dict[str, str]:
-    """Answer a ticket by e-mail, refund where its tags say so."""
+    """Answer a ticket by e-mail, and refund if its tags say so."""
     began = time.time()
     async with Tools(_caller(ctx)) as tools:
         await tools.started(began)
@@ -47,7 +47,7 @@ async def draft_reply(ctx: Context) -> dict[str, str]:
 
 @app.job("follow_up", retry=Retry(max_attempts=5, backoff=(1,)), timeout=60, scopes={"email:send"})
 async def follow_up(ctx: Context) -> dict[str, Any]:
-    """Ask, some time later, whether all is well."""
+    """Ask the customer, some time later, whether all is well."""
     began = time.time()
     async with Tools(_caller(ctx)) as tools:
         await tools.started(began)

@@ -1,7 +1,7 @@
-"""The vendor: delivers signed events over HTTP, and again until it is answered 2xx.
+"""The vendor: delivers signed events over HTTP, and repeats until it is answered 2xx.
 
-Signed as Zendesk signs: base64 of HMAC-SHA256 over timestamp and body
-(developer.zendesk.com, "Verifying webhook authenticity").
+It signs as Zendesk does: base64 of HMAC-SHA256 over timestamp and body (developer.zendesk.com,
+"Verifying webhook authenticity").
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A request whose connection broke after it was made: if it was taken in nobody knows."""
+    """A request whose connection broke after it was made: nobody knows whether it was accepted."""
 
     ingress: str
     sent_at: float
@@ -48,7 +48,7 @@ class Broken:
 
 
 class Vendor:
-    """Delivers over all ingress processes in turn; remembers what it was answered."""
+    """Delivers to all ingress processes in turn, and remembers the answers."""
 
     def __init__(
         self, scenario: Scenario, ingress: Sequence[str], concurrency: int, patience: float = 15.0
@@ -72,14 +72,14 @@ class Vendor:
             await self._session.close()
 
     async def deliver(self, volleys: Iterable[tuple[Ticket, ...]]) -> None:
-        """Send volleys with bounded concurrency, the deliveries of one at the same moment."""
+        """Send volleys with bounded concurrency, and the deliveries of one at the same moment."""
         async with asyncio.TaskGroup() as group:
             for volley in volleys:
                 await self._slots.acquire()
                 group.create_task(self._volley(volley))
 
     async def knock(self, ingress: str, tenant_id: str) -> int | None:
-        """Status for a signed body that is no JSON: 400 where the source is known; None: silent.
+        """Status for a signed body that is no JSON: 400 if the source is known; None: no answer.
 
         It proves that an ingress is up and knows the source, and makes no event.
         """

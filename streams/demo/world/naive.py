@@ -1,7 +1,7 @@
-"""What stood there before: a handler that does its work inside the vendor's request.
+"""The handler before Tidegate: it does its work inside the vendor's request.
 
-It checks the signature, calls the same tools and answers 200. Nothing tells it that it has seen an
-event already; a vendor that loses patience, or a process that dies before the answer, makes it
+It checks the signature, calls the same tools and answers 200. It cannot know that it has seen an
+event already. So a vendor that loses patience, or a process that dies before the answer, makes it
 all happen again.
 """
 
@@ -21,7 +21,7 @@ from streams.demo.world.scenario import Scenario
 from streams.demo.world.tools import Caller, Tools
 
 PATIENCE_SECONDS = 1.0
-"""After so long the vendor gives a request up and sends it again (Zendesk: 12 s)."""
+"""How long the vendor waits before it gives a request up and sends it again (Zendesk: 12 s)."""
 
 _SLOW_SECONDS = 1.5
 _EVERY_SLOW = 200
@@ -29,7 +29,7 @@ _EVERY_KILLED = 100
 
 
 class NaiveHandler:
-    """The synchronous receiver; every hundredth request meets its death just before the answer."""
+    """The synchronous receiver; if `killed`, it breaks off every hundredth answer."""
 
     def __init__(self, scenario: Scenario, recorder: Recorder, *, killed: bool) -> None:
         self._secrets = scenario.secrets

@@ -1,6 +1,6 @@
-"""The outside world: one HTTP server that draws, mails and refunds, and writes down every call.
+"""The outside world: one HTTP server that drafts, mails and refunds, and records every call.
 
-It believes nobody: which tenant a text belongs to it tells by the markers inside the text.
+It trusts no caller: it finds a text's tenant by the markers inside the text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Call:
     """One call of a side effect as the outside world saw it; times in seconds since the epoch.
 
     `sent_at` is by the caller's clock: a request that was on its way when its caller died begins
-    after that. `answered_at` is None for a call that was held until its caller was dead.
+    later. `answered_at` is None for a call that was held until its caller was dead.
     """
 
     caller: Caller
@@ -48,7 +48,7 @@ class Call:
 
 
 class Hold:
-    """The next call of one action by certain tenants, kept without an answer until `release`."""
+    """Keeps the next call of one action by certain tenants without an answer until `release`."""
 
     def __init__(self, action: str, tenants: frozenset[str]) -> None:
         self._action = action
@@ -57,12 +57,12 @@ class Hold:
         self._released = asyncio.Event()
 
     def release(self) -> None:
-        """Let the call's answer go (its caller may be gone), or stop waiting for a call."""
+        """Release the call's answer (its caller may be gone), or stop waiting for a call."""
         self._released.set()
         self.call.cancel()
 
     def wants(self, call: Call) -> bool:
-        """Whether this is a call to keep; one is enough, and none after `release`."""
+        """Whether to keep this call; one is enough, and none after `release`."""
         return (
             not self.call.done()
             and call.action == self._action
@@ -70,7 +70,7 @@ class Hold:
         )
 
     async def keep(self, call: Call) -> None:
-        """Tell that the call came, then keep it."""
+        """Report that the call came, then keep it."""
         self.call.set_result(call)
         await self._released.wait()
 
@@ -96,7 +96,7 @@ class Recorder:
         return tuple(self._calls)
 
     def foreign(self, tenant_id: str, text: str) -> tuple[str, ...]:
-        """The other tenants whose marker stands in a text of `tenant_id`."""
+        """The other tenants whose marker appears in a text of `tenant_id`."""
         return tuple(t for t, marker in self._markers.items() if t != tenant_id and marker in text)
 
     def hold(self, action: str, tenants: Iterable[str]) -> Hold:
@@ -168,12 +168,12 @@ class Recorder:
         return False
 
     def enter(self, tenant: str) -> None:
-        """One more call of a tenant is under way."""
+        """Count one more call of a tenant in progress."""
         self._running[tenant] += 1
         self.high_water[tenant] = max(self.high_water[tenant], self._running[tenant])
 
     def leave(self, tenant: str) -> None:
-        """A call of a tenant ended."""
+        """Count one call of a tenant as ended."""
         self._running[tenant] -= 1
 
 

@@ -1,7 +1,7 @@
 """What the demo sends: ticket events of three tenants whose ids collide in every way they can.
 
 Ticket numbers, the vendor's event ids and the kinds of ticket are the same for every tenant; only
-the route and the signature tell them apart. One in four bodies names another tenant.
+the route and the signature distinguish them. One in four bodies names another tenant.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DELAY_SECONDS = 6.0
 
 CAPPED_TENANT = "initech"
 CAP = 8
-"""As `topology.yaml` beside this file says: so many jobs of that tenant run at once."""
+"""How many jobs of that tenant run at once, as in `topology.yaml` beside this file."""
 
 _OPENING = CAP + 2
-"""So many tickets of the capped tenant come first and at once, so that its cap must bind."""
+"""How many tickets of the capped tenant come first and at once, so that its cap takes effect."""
 
 LEAST_EVENTS = 30
-"""Fewer do not hold every kind of ticket for every tenant."""
+"""With fewer events, not every tenant gets every kind of ticket."""
 
 _EVENT_IDS = uuid.UUID("6d1b7a52-7a63-4ab0-9a0f-1c3a8f0e9d11")
 _TOGETHER = 0.2
@@ -39,7 +39,7 @@ _TOGETHER = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One event of the vendor; `marker` is a text only its tenant's tickets carry."""
+    """One event of the vendor; only its tenant's tickets contain the text `marker`."""
 
     tenant_id: str
     number: int
@@ -53,7 +53,7 @@ class Ticket:
 
     @property
     def vendor_event_id(self) -> str:
-        """Equal for the same number of every tenant."""
+        """The vendor's id, which is equal for the same number of every tenant."""
         return str(uuid.uuid5(_EVENT_IDS, self.external_id))
 
     @property
@@ -62,7 +62,7 @@ class Ticket:
 
     @property
     def flaky(self) -> bool:
-        """Its first attempt fails *after* its effects: the next one must not repeat them."""
+        """Whether its first attempt fails *after* its effects; the next must not repeat them."""
         return self.number % 7 == 3 and not self.poison
 
     @property
@@ -121,8 +121,8 @@ class Scenario:
     def volleys(self) -> tuple[tuple[Ticket, ...], ...]:
         """The deliveries in their order; those of one volley are sent at the same moment.
 
-        The first is a rush on the capped tenant; the others, some of them all deliveries of one
-        event together, come shuffled.
+        The first volley is a rush on the capped tenant. The others come shuffled, and some of them
+        contain all deliveries of one event.
         """
         rng = random.Random(self.seed)  # noqa: S311 - an order that can be repeated, no secret
         volleys: list[tuple[Ticket, ...]] = []
@@ -138,7 +138,7 @@ class Scenario:
 
 
 def compose(events: int, redeliveries: int, seed: int) -> Scenario:
-    """The scenario of so many distinct events, each delivered `redeliveries` times."""
+    """The scenario of this many distinct events, each delivered `redeliveries` times."""
     markers = {tenant: f"marker-{secrets.token_hex(8)}" for tenant in TENANTS}
     tickets = []
     for index in range(events):

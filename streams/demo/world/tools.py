@@ -1,7 +1,7 @@
 """The outside world as a handler sees it: a model that drafts, a mail service, a payment service.
 
-All are one HTTP server, the recorder. Each request says who makes it, so that the recorder can
-tell runs and processes apart; the product needs none of that.
+All are one HTTP server, the recorder. Each request names its caller, so that the recorder can
+distinguish runs and processes; the product does not need that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ URL_VARIABLE = "DEMO_RECORDER_URL"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: one run of one job, or one delivery that the naive handler is at work on."""
+    """The caller: one run of one job, or one delivery that the naive handler is working on."""
 
     tenant_id: str
     job_id: str
@@ -51,7 +51,7 @@ class Tools:
         await self._post("/started", {"at": at})
 
     async def draft(self, ticket: str, text: str) -> str:
-        """A drafted answer to the customer's text; no side effect."""
+        """Draft an answer to the customer's text; this is no side effect."""
         answer = await self._post("/draft", {"ticket": ticket, "text": text})
         return str(answer["draft"])
 
