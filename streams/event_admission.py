@@ -1,8 +1,8 @@
-"""How an event enters the pipeline through the operator's API: a contract of two stages.
+"""The contract between operator and ingress by which an event enters through the operator's API.
 
-The operator decides who may submit or release what. The ingress normalizes, seals and writes, so
-that such an event differs in nothing from one that was delivered. Stages do not import each other:
-the command line gives the operator the ingress's implementation.
+The operator decides which events may enter. The ingress normalizes, seals and writes them, so that
+they do not differ from delivered events. Stages do not import each other: the command line hands
+the ingress's implementation to the operator.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streams.vault.keyring import DataKeyring
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event that is already normalized; `occurred_at` in milliseconds, UTC, `payload` JSON.
+    """An event that is already normalized; `occurred_at` is in milliseconds UTC, `payload` is JSON.
 
-    Without a `dedup_key`, the hash of its payload is the key.
+    Without a `dedup_key` the hash of the payload is the key.
     """
 
     tenant_id: str
@@ -40,7 +40,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An event that is durable; `repeated` says that it is known to have been durable before."""
+    """A durable event; `repeated` is True if it is known to have been durable before the call."""
 
     event_id: str
     job_id: str | None
@@ -48,8 +48,8 @@ class Admitted:
 
 
 class Admission(Protocol):
-    """Lets events in; belongs to one event loop. A call can be repeated safely within the dedup
-    window: it writes the same fingerprint again, and dedup drops it."""
+    """Lets events in; belongs to one event loop. Repeating a call is safe within the dedup window:
+    it writes the same fingerprint again, and dedup drops it."""
 
     async def submit(self, event: NewEvent) -> Admitted:
         """Write a new event.
@@ -63,7 +63,7 @@ class Admission(Protocol):
         """Write the event of a quarantined body, under its source's current settings.
 
         Raises:
-            Misfit: it does not fit these either; nothing is written.
+            Misfit: the body does not fit these either; nothing is written.
             Erased: the tenant was erased.
             KafkaUnavailable: it was not acknowledged; it may still have been written.
         """

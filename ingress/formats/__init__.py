@@ -1,1 +1,1 @@
-"""How senders write things down: JSON, forms, times, and paths into them."""
+"""Reads what senders write: JSON, forms, times, and paths into documents."""

@@ -1,4 +1,4 @@
-"""A signed body as a JSON document, bounded in what it takes to read it."""
+"""Parses a signed body as a JSON document, at bounded cost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import orjson
 from streams.errors import MalformedBody, Misfit
 
 MOST_VALUES = 1_000_000
-"""To read a document holds everybody up, and a value takes many times the bytes that name it: a
-body of 25 MiB can name ten times as many."""
+"""The limit of a document's values. Parsing blocks every other request, and a value takes many
+times the memory of its text; a body of 25 MiB can hold ten times as many values."""
 _SEPARATOR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])', re.DOTALL)
 
 
@@ -19,8 +19,8 @@ def json_document(body: bytes) -> Any:
     """The document (RFC 8259: UTF-8, no NaN).
 
     Raises:
-        MalformedBody: it is not JSON, or nested too deep.
-        Misfit: it has more than `MOST_VALUES` values.
+        MalformedBody: the body is not JSON, or is nested too deep.
+        Misfit: the body has more than `MOST_VALUES` values.
     """
     if len(body) > MOST_VALUES and _dense(body):
         raise Misfit("too_many_values", f"the body has more than {MOST_VALUES:,} values")
@@ -32,10 +32,10 @@ def json_document(body: bytes) -> Any:
 
 
 def _dense(body: bytes) -> bool:
-    """Whether there may be more values: each is the first in its brackets or follows a comma."""
+    """Whether there may be too many values: each follows a comma or an opening bracket."""
     if sum(map(body.count, (b",", b"[", b"{"))) < MOST_VALUES:
         return False
-    found = 0  # those in texts separate nothing
+    found = 0  # brackets and commas in texts do not count
     for match in _SEPARATOR.finditer(body):
         found += match.lastindex is not None
         if found >= MOST_VALUES:

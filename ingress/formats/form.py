@@ -8,15 +8,15 @@ from streams.errors import MalformedBody
 
 MAX_FIELDS = 1000
 MAX_ESCAPES = 100_000
-"""Each becomes an object of its own while it is decoded: a body full of them would take a hundred
-times its size."""
+"""Each escaped byte becomes an object of its own while it is decoded. A body full of them would
+take a hundred times its size."""
 
 
 def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and values as they were before they were encoded, in the order of the body.
+    """The decoded names and values, in the order of the body.
 
     Raises:
-        MalformedBody: it has more than 1,000 fields, or more than 100,000 escaped bytes.
+        MalformedBody: the body has more than 1,000 fields, or more than 100,000 escaped bytes.
     """
     if body.count(b"&") >= MAX_FIELDS:
         raise MalformedBody(f"the form has more than {MAX_FIELDS} fields")
@@ -27,10 +27,10 @@ def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def form_document(body: bytes) -> dict[str, str | list[str]]:
-    """A form as a document: a field's value, or the list of its values where it is repeated.
+    """A form as a document; a repeated field becomes the list of its values.
 
     Raises:
-        MalformedBody: it is not UTF-8, or has more than 1,000 fields.
+        MalformedBody: the body is not UTF-8, or has more than 1,000 fields.
     """
     found: dict[str, list[str]] = {}
     try:

@@ -1,7 +1,7 @@
 """JMESPath (https://jmespath.org/specification.html), compiled to functions.
 
-Presets and most mappings only name fields. Walking those directly costs a tenth of what the
-interpreter takes for each event; every other expression is left to it.
+Presets and most mappings only name fields. Walking such a path directly costs a tenth of the
+interpreter's time for each event; the interpreter evaluates all other expressions.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Path = Callable[[Any], Any]
 
 
 def compile_path(expression: str) -> Path:
-    """A function from a document to the expression's value there, None where it has none.
+    """A function from a document to the expression's value there, or None without a value.
 
-    It raises nothing: where a function of the expression meets a value that it does not take,
-    there is none.
+    The returned function raises nothing. It returns None also if a function of the expression
+    meets a value that it does not take.
 
     Raises:
-        jmespath.exceptions.JMESPathError: it is no expression.
+        jmespath.exceptions.JMESPathError: `expression` is no valid expression.
     """
     parsed = jmespath.compile(expression)
     direct = _direct(parsed.parsed)
@@ -31,7 +31,7 @@ def compile_path(expression: str) -> Path:
     def interpreted(document: Any) -> Any:
         try:
             return parsed.search(document)
-        except Exception:  # whatever the expression's functions raise for this document
+        except Exception:  # the expression's functions may raise anything
             return None
 
     return interpreted
@@ -91,7 +91,7 @@ def _first_false(choices: list[Path]) -> Path:
 
 
 def _is_true(value: Any) -> bool:
-    return bool(value) or (value == 0 and value is not False)  # a number is true, 0 as well
+    return bool(value) or (value == 0 and value is not False)  # every number is true, even 0
 
 
 def _select(parts: list[Path]) -> Path:

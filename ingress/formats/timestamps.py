@@ -1,4 +1,4 @@
-"""Times as senders write them."""
+"""Parses times in the forms that senders write."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _INTERNET = re.compile(
     r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}(:[0-9]{2}){2} [+-][0-9]{4}"
 )
 _MILLISECONDS_FROM = 100_000_000_000
-"""A count this large is of milliseconds: as seconds it lies in the year 5138."""
+"""A number this large counts milliseconds: as seconds it would be in the year 5138."""
 
 
 def parse_timestamp(text: str) -> float | None:
     """Seconds since the epoch from ISO 8601, RFC 5322, or a Unix time in seconds or milliseconds.
 
-    An ISO time without an offset is taken as UTC. None for anything else.
+    An ISO time without an offset is taken as UTC. Returns None for anything else.
     """
     if not text.isascii():
         return None

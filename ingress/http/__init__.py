@@ -1,1 +1,1 @@
-"""The HTTP side: the listener, connections, paths, and how requests are read and refused."""
+"""The HTTP side: listener, connections and paths; it reads and refuses requests."""

@@ -1,8 +1,8 @@
-"""A sender's connection: what it may take of the process, and the answer to what cannot be parsed.
+"""Bounds what one connection may cost, and answers requests that cannot be parsed.
 
-aiohttp bounds each header and how many there are, not their sum, nor for how long an answer waits
-to be read. It answers what it cannot parse in plain text, shows the bytes at fault and logs each
-with a traceback. Anybody on the internet can make it do so.
+aiohttp bounds the size of each header and their number, but neither their sum nor how long an
+answer waits to be read. It answers an unparsable request in plain text that shows the bytes at
+fault, and logs a traceback for each. Anybody on the internet can cause this.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ MAX_URI_BYTES = 4_096
 MAX_HEADER_BYTES = 8_190
 MAX_HEADERS = 128
 MAX_HEAD_BYTES = 64 * 1024
-"""Of one request's head: no vendor sends a tenth, and it is held before anybody is known."""
+"""The limit of one request's head. No vendor sends a tenth of it, and it is held in memory before
+the sender is known."""
 MAX_AHEAD_BYTES = 512 * 1024
-"""Of requests that come before the one in hand is answered; a body among them is less, being read
-piece by piece."""
+"""The limit of requests that arrive before the current one is answered. A body among them takes
+less, because it is read piece by piece."""
 STALLED_SECONDS = 10.0
 """How long an answer waits for its sender to read it."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Unread = Callable[[Problem], web.StreamResponse]
-"""The answer to a request of which nothing could be read."""
+"""The answer to a request that could not be parsed."""
 
 
 class Listener(web.Server):
-    """Makes a `Connection` of every accepted socket."""
+    """Makes a `Connection` for every accepted socket."""
 
     def __init__(self, handler: Handler, unread: Unread, **options: Any) -> None:
         super().__init__(handler)
@@ -67,16 +68,16 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have the kernel cut off who does not read, also once we have closed (tcp(7))."""
+        """Have the kernel cut off a sender that does not read, even after we closed (tcp(7))."""
         super().connection_made(transport)
-        timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+        timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # exists on Linux only
         if timeout is not None:
             accepted = transport.get_extra_info("socket")
-            with suppress(OSError):  # it is gone already
+            with suppress(OSError):  # the socket may be closed already
                 accepted.setsockopt(socket.IPPROTO_TCP, timeout, int(STALLED_SECONDS * 1000))
 
     def data_received(self, data: bytes) -> None:
-        """Parse, then weigh what is held of requests that are not yet in hand."""
+        """Parse, then check the size of the requests that wait to be handled."""
         before, left = self._queued, len(self._messages)
         super().data_received(data)
         self._queued = len(self._messages)
@@ -85,7 +86,7 @@ class Connection(web.RequestHandler):
         if self._head > MAX_HEAD_BYTES:
             self._head = 0
             super().data_received(b"a" * MAX_HEADER_BYTES * 2)  # the parser refuses it: 431
-        if left < before:  # some were taken in hand since, and their part with them
+        if left < before:  # handling of some began meanwhile, which freed their share
             self._ahead = self._ahead * left // before
         self._ahead = self._ahead + len(data) if self._queued else 0
         if self._ahead > MAX_AHEAD_BYTES:
@@ -98,13 +99,13 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what the parser refused, or to a fault that no handler met."""
+        """The answer to a request that the parser refused, or to an error no handler caught."""
         gone = isinstance(exc, ConnectionError)
         problem = problem_of(exc) if status == 400 else INTERNAL
         if problem is INTERNAL and not gone:
             log.error("a connection could not be served", exc_info=exc)
         if exc is not None:
-            exc.__traceback__ = None  # its frames hold what was read, and the connection holds it
+            exc.__traceback__ = None  # its frames would keep the read bytes alive
         if gone or request.writer.output_size > 0:
             raise ConnectionError("nobody waits for an answer, or it has begun") from None
         response = self._unread(problem)
@@ -113,7 +114,7 @@ class Connection(web.RequestHandler):
 
 
 def problem_of(error: BaseException | None) -> Problem:
-    """What the parser found wrong, without its words: they repeat what the sender wrote."""
+    """The problem for a parser's error, without its message, which repeats the sender's bytes."""
     if isinstance(error, LineTooLong):
         return URI_TOO_LONG if error.args[1] == MAX_URI_BYTES else HEADERS_TOO_LARGE
     if isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers"):

@@ -1,8 +1,8 @@
-"""One port for everything of a machine: hooks are answered here, all else is passed on.
+"""One port for a whole machine: the ingress answers webhooks and passes other requests on.
 
-`tidegate dev` listens on it and hands the listener down, as systemd does with a socket unit: what
-comes while an ingress starts again waits in the kernel's queue. Without it an ingress has its own
-port alone.
+`tidegate dev` listens on the port and hands the listener down, as systemd does with a socket unit.
+Connections that arrive while an ingress restarts wait in the kernel's queue. Without a public port
+an ingress listens on its own port only.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from dataclasses import dataclass
 from streams.errors import ConfigError
 
 PUBLIC_FD, PUBLIC_REST = "TIDEGATE_PUBLIC_FD", "TIDEGATE_PUBLIC_REST"
-"""Environment variables: the listener's descriptor, and the URL of who serves the rest."""
+"""Environment variables: the listener's descriptor, and the URL of the other server."""
 
 BACKLOG = 1024
-"""Connections that wait to be accepted."""
+"""The most connections that wait to be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicPort:
-    """A listener, and the URL (without a path) of the server for whatever is no hook."""
+    """A listener, and the URL (without a path) of the server for all but webhooks."""
 
     listener: socket.socket
     rest: str
 
 
 def handed_down(listener: socket.socket, rest: str) -> Mapping[str, str]:
-    """What tells a child of a listener that it inherits."""
+    """The environment variables that tell a child process about its inherited listener."""
     return {PUBLIC_FD: str(listener.fileno()), PUBLIC_REST: rest}
 
 
 def inherited() -> PublicPort | None:
-    """What the parent of this process handed down, if it did.
+    """The port that this process's parent handed down, if it did.
 
     Raises:
         ConfigError: the variable names no open socket.

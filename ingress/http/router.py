@@ -1,6 +1,6 @@
-"""Which answer a path gets: webhooks, probes, metrics, and a problem for everything else.
+"""Routes requests by path: webhooks, probes, metrics, and a problem for everything else.
 
-On a port that is not the ingress's alone, whatever is no webhook is another server's.
+On a shared port, every request that is no webhook goes to another server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUESTS = Counter(
 _PROBES = frozenset({"/metrics", "/healthz", "/readyz"})
 
 Elsewhere = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-"""Answers what is no webhook."""
+"""Answers requests that are no webhooks."""
 
 
 class Router:
@@ -59,7 +59,7 @@ class Router:
         self._idle.set()
 
     def drain(self) -> None:
-        """Tell that no more should come: not ready, and each answer closes its connection."""
+        """Report not ready, and close each connection after its answer."""
         self._draining = True
 
     async def idle(self) -> None:
@@ -69,7 +69,7 @@ class Router:
     async def handle(
         self, request: web.BaseRequest, elsewhere: Elsewhere | None = None
     ) -> web.StreamResponse:
-        """The answer to any request; nothing but the loss of its connection is raised."""
+        """The answer to any request; it raises only when the connection is lost."""
         self._under_way += 1
         self._idle.clear()
         try:
@@ -135,5 +135,5 @@ class Router:
 
 
 def _signed_off(response: web.StreamResponse) -> web.StreamResponse:
-    response.headers["Server"] = "tidegate"  # and not which versions it is made of
+    response.headers["Server"] = "tidegate"  # aiohttp would name its versions
     return response

@@ -1,4 +1,4 @@
-"""The ingress process: an HTTP listener that is up before Kafka is, and drains before it ends."""
+"""The ingress process: an HTTP listener that starts without Kafka and drains before it ends."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from streams.vault.keyring import DataKeyring
 log = structlog.get_logger(__name__)
 
 KEEPALIVE_SECONDS = 15.0
-"""How long a connection may be without a complete request head, its first one included."""
+"""A connection may be without a complete request head for this long, also at its start."""
 LINGERING_SECONDS = 2.0
-"""A refused body is read away for so long and dropped: closed at once, TCP would take the answer
-from who is still sending (RFC 9112, section 9.6)."""
+"""A refused body is read and dropped for this long. If the connection closed at once, TCP could
+discard the answer before a sender that still sends has read it (RFC 9112, section 9.6)."""
 DRAIN_SECONDS = 0.5
-"""Between "not ready" and a closed listener, for who balances load to notice."""
+"""The time between "not ready" and a closed listener, so that load balancers notice."""
 GRACE_SECONDS = 10.0
-"""What is under way at the end gets that long; a delivery's own deadlines are shorter."""
+"""Requests under way at shutdown get this long; a delivery's own deadlines are shorter."""
 
 
 class IngressServer:
     """One listener with its sources and its producer; belongs to one event loop.
 
-    `public` is a port that it shares with others. `failed` is told, from any thread, what it
-    cannot go on after.
+    `public` is a port that it shares with others. `failed` is called, from any thread, with an
+    error that must end the process.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class IngressServer:
         return bound
 
     async def _listen(self) -> int:
-        """On the port that is its own; which one it is."""
+        """Listen on the ingress's own port; returns its number."""
         runner = await self._runner()
         host, port = self._settings.host, self._settings.port
         try:
@@ -117,7 +117,7 @@ class IngressServer:
         return int(runner.addresses[0][1])
 
     async def _share(self, public: PublicPort) -> None:
-        """Answer the hooks of a port that others have, too."""
+        """Answer the webhooks of a port that other servers share."""
         session = await self._stack.enter_async_context(forwarding_session())
         origins = [Origin("the operator's API", public.rest)]
         runner = await self._runner(lambda request: forward(session, request, origins))
@@ -137,7 +137,7 @@ class IngressServer:
         return self._directory.ready and self._gossip.settled
 
     async def stop(self) -> None:
-        """Not ready first, then no new connections, then wait for what is under way."""
+        """Report not ready, then refuse new connections, then wait for requests under way."""
         self._router.drain()
         await asyncio.sleep(DRAIN_SECONDS)
         for site in [site for runner in self._runners for site in runner.sites]:
@@ -169,7 +169,7 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no usable vault key, settings that do not fit each other, or the address
             cannot be listened on.
-        StageFailed: what it knows of tenants stands still.
+        StageFailed: its copy of `tenants` is no longer updated.
     """
     vault = open_vault(settings)
     release_large_blocks()
@@ -188,7 +188,7 @@ async def _serve(settings: Settings, topology: Topology, vault: Vault) -> None:
 
 
 def _producer(settings: Settings, deadline_seconds: float) -> AwaitedProducer:
-    """A producer that gives up when nobody waits any more, and is back soon after the broker."""
+    """A producer that gives up once nobody waits, and reconnects soon after a broker outage."""
     deadline_ms = int(deadline_seconds * 1000)
     return AwaitedProducer(
         settings,

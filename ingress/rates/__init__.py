@@ -1,1 +1,1 @@
-"""How much of each tenant's rate this process gives."""
+"""Decides how many of each tenant's deliveries this process may let pass."""

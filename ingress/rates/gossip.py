@@ -1,7 +1,7 @@
-"""Tells the other ingress processes of this one's demand, and hears theirs, over `ingress.rates`.
+"""Exchanges demand reports with the other ingress processes over the topic `ingress.rates`.
 
-All reports go to one partition: their order is what shares are computed by. A process reports also
-while no tenant has a rate, so that it has its share of the first one at once.
+All reports go to one partition, because shares are computed from their order. A process also
+reports while no tenant has a rate, so that it has a share as soon as the first tenant gets one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 TOPIC = "ingress.rates"
 _PARTITION = 0
 _LISTEN_SECONDS = 2 * TICK_SECONDS
-"""Before the first report of its own a process has heard one of every other."""
+"""A process listens this long before its first report, to hear a report of every other process."""
 _CONTACT_SECONDS = 2.0
 _FATAL = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -34,11 +34,11 @@ _FATAL = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
-"""Errors that the client does not get over by itself."""
+"""Errors from which the client does not recover by itself."""
 
 
 class RateGossip:
-    """Keeps `rates` told of everybody's demand, in a thread of its own."""
+    """Feeds every process's demand to `rates`, in a thread of its own."""
 
     def __init__(self, settings: Settings, rates: Rates) -> None:
         self._settings = settings
@@ -54,11 +54,11 @@ class RateGossip:
 
     @property
     def settled(self) -> bool:
-        """Whether a first delivery of any tenant would be judged by its rate, or cannot be."""
+        """Whether deliveries can be judged by their rates, or rates are known to be unavailable."""
         return self._settled or not self._rates.needed
 
     def start(self) -> None:
-        """Begin; returns at once, also with no broker to be seen."""
+        """Start the thread; returns at once, even without a reachable broker."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class RateGossip:
                 self._say_lost(str(error.args[0]))
 
     def _talk(self) -> None:
-        """Until it is stopped."""
+        """Report and listen until `stop` is called."""
         consumer = Consumer(consumer_config(self._settings, "ingress-rates"))
         producer = Producer(
             producer_config(
@@ -100,7 +100,7 @@ class RateGossip:
             consumer.close()
 
     def _join(self, consumer: Consumer) -> None:
-        """Read from the log's end as it is now, so that nothing told after this is missed."""
+        """Read from the log's present end, so that no later report is missed."""
         place = TopicPartition(self._topic, _PARTITION)
         _, place.offset = consumer.get_watermark_offsets(place, timeout=_CONTACT_SECONDS)
         consumer.assign([place])
@@ -113,7 +113,7 @@ class RateGossip:
             return
         try:
             self._rates.hear(RATE_REPORT.decode(message.value()))
-        except DecodeError as unreadable:  # of another version, say: its process has no share here
+        except DecodeError as unreadable:  # perhaps of another version; no share then
             log.warning("a report of demand cannot be read", reason=str(unreadable))
         self._settled |= self._rates.known
         if self._lost and self._rates.known:
@@ -121,12 +121,12 @@ class RateGossip:
             log.info("rates are kept again")
 
     def _tell(self, producer: Producer, report: RateReport) -> None:
-        with suppress(BufferError):  # nobody waits for it, and the next one says more
+        with suppress(BufferError):  # nobody waits for this report, and the next one replaces it
             producer.produce(self._topic, RATE_REPORT.encode(report), report.process, _PARTITION)
         producer.poll(0)
 
     def _say_lost(self, reason: str) -> None:
-        """Once for each time that the others cannot be heard, if a tenant has a rate."""
+        """Log once per outage that the others cannot be heard, if a tenant has a rate."""
         self._settled = True
         if not self._rates.needed:
             return

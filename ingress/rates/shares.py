@@ -1,13 +1,14 @@
-"""Each ingress's share of a tenant's rate, from what all of them tell of their demand.
+"""Computes each ingress process's share of a tenant's rate from the demand reports of all of them.
 
 Every process reports, four times a second, how many deliveries come to it, on one partition of
-`ingress.rates`. It takes of a tenant's rate the share that it has of the demand *as that log
-tells it*, its own part included: all go by the same order of the same reports, so their shares
-make up the whole, whoever comes, goes or changes. Who has not read its own report for
-`SILENT_SECONDS` has no share: the others have forgotten it by then.
+`ingress.rates`. Its share of a tenant's rate equals its share of the tenant's total demand *as
+that log tells it*; its own demand, too, is the one that it reads there. All processes read the
+same reports in the same order, so their shares add up to the whole rate even while processes come,
+go or change their demand. A process that has not read a report of its own for `SILENT_SECONDS` has
+no share, since the others have forgotten it by then.
 
-Locally the share is a bucket of tokens (ITU-T I.371's leaky bucket, turned around) that holds
-`BURST` of the count and is empty when the process starts: a restart brings no second burst.
+Locally the share fills a bucket of tokens (ITU-T I.371's leaky bucket, turned around). The bucket
+holds `BURST` of the count and starts empty, so that a restart brings no second burst.
 """
 
 from __future__ import annotations
@@ -22,24 +23,27 @@ from streams.serde.records import RateReport
 from streams.tenants.settings import Rate
 
 TICK_SECONDS = 0.25
-"""Between two reports of a process."""
+"""The time between two reports of a process."""
 SILENT_SECONDS = 2.0
-"""Eight reports that did not come: the process is forgotten."""
+"""A process is forgotten after eight missing reports."""
 BURST = 0.08
-"""Of a rate's count, at once: shares that shift may add to it, and a tenth is what may be over."""
+"""The part of a rate's count that may pass at once. Shifting shares can add to it, and at most a
+tenth of the count may pass beyond the rate."""
 _LEAST_ROOM = 1.9
-"""Tokens that any bucket holds: not yet two, but no time is lost while the first is waited for."""
+"""Every bucket holds at least this many tokens. That is less than two, but it loses no time while a
+delivery waits for the first token."""
 _LEAST_DEMAND = 0.01
-"""Of a rate, ascribed to every process: who asks for nothing yet has a little to begin with."""
+"""The part of a rate that counts as every process's least demand, so that a process without demand
+has a small share to begin with."""
 _MEMORY_DELIVERIES = 5
-"""Demand is averaged over the time of so many deliveries at the rate, a second at least."""
+"""Demand is averaged over the time this many deliveries take at the rate, at least a second."""
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """One tenant's tokens here, and what came: `arrivals` since the last report.
+    """One tenant's tokens in this process; `arrivals` counts deliveries since the last report.
 
-    It counts as empty at the time when its process joined, whenever it is first looked at.
+    A bucket counts as empty at the time its process joined, even if it is first used later.
     """
 
     level: float = 0.0
@@ -70,14 +74,14 @@ class Rates:
 
     @property
     def known(self) -> bool:
-        """Whether this process has a share: the log has told of it, and lately."""
+        """Whether this process has a share: it has lately read a report of its own."""
         heard = self._heard.get(self.process)
         return heard is not None and self._clock() - heard[0] < SILENT_SECONDS
 
     def wait(self, tenant_id: str) -> float | None:
-        """Seconds until a delivery of the tenant may pass; 0.0 lets this one, and counts it.
+        """Seconds until a delivery of the tenant may pass; 0.0 lets this one pass and counts it.
 
-        None where this process does not know its share.
+        Returns None while this process does not know its share.
         """
         rate = self._rates.get(tenant_id)
         if rate is None:
@@ -96,7 +100,7 @@ class Rates:
         return 0.0
 
     def report(self) -> RateReport:
-        """What to tell now of what came since the last report."""
+        """The next report, with the deliveries that came since the last one."""
         now = self._clock()
         passed, self._reported = max(now - self._reported, 1e-3), now
         demand = {}
@@ -113,12 +117,12 @@ class Rates:
         return RateReport(self.process, demand, leaving=False)
 
     def leave(self) -> RateReport:
-        """What to tell last; until it is heard of anew, this process has no share."""
+        """The last report; this process has no share until it reads a new report of its own."""
         self._heard = {}
         return RateReport(self.process, {}, leaving=True)
 
     def hear(self, report: RateReport) -> None:
-        """Take in the next report of the log, this process's own too."""
+        """Take in the next report of the log, which may be this process's own."""
         now = self._clock()
         if report.process == self.process and not self.known:
             self._joined = now
@@ -130,7 +134,7 @@ class Rates:
             del self._heard[process]
 
     def _share(self, tenant_id: str, rate: Rate, now: float) -> float | None:
-        """By demand; what the whole demand leaves of the rate is shared out equally."""
+        """This process's share by demand; the rate left over by all demand is split equally."""
         least = _LEAST_DEMAND * rate.per_second
         demands = {
             process: max(demand.get(tenant_id, 0.0), least)
@@ -145,7 +149,7 @@ class Rates:
 
 
 def _refill(bucket: _Bucket, rate: Rate, share: float, now: float) -> None:
-    """What came in until now came at the share that held until now."""
+    """Add the tokens of the time since `bucket.at`, at the share that held during that time."""
     filled = bucket.level + (now - bucket.at) * rate.per_second * (bucket.share or share)
     bucket.level = min(filled, max(_LEAST_ROOM, BURST * rate.count * share))
     bucket.at, bucket.share = now, share

@@ -1,7 +1,7 @@
-"""Refusals that are held back, so that a sender far over its tenant's rate slows down by itself.
+"""Delays refusals, so that a sender far over its tenant's rate slows down by itself.
 
-Who waits for an answer sends nothing on that connection meanwhile. Answered at once, a hundred
-connections would refuse themselves as fast as they can, at the cost of everybody's latency.
+A sender that waits for an answer sends nothing on that connection meanwhile. Without the delay, a
+hundred connections would send and be refused as fast as they can, and slow everybody down.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections import Counter
 MOST_SECONDS = 1.0
 """Well below what any vendor waits for an answer (Slack: 3 s)."""
 _MOST_HELD = 2_000
-"""Of all tenants together; further ones are answered at once."""
+"""The most refusals held for all tenants together; further ones are answered at once."""
 
 
 class Tarpit:
-    """How many refusals are held now, by tenant."""
+    """Holds refusals back, and counts those held now by tenant."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
         self._all = 0
 
     async def hold(self, tenant_id: str, seconds: float) -> float:
-        """Return when about as many deliveries could have passed as are held of the tenant.
+        """Wait about as long as the tenant's rate needs to pass as many deliveries as are held.
 
-        `seconds` is until the next one can; what is left of it afterwards is returned.
+        `seconds` is the time until the next delivery can pass; returns what remains of it.
         """
         if self._all >= _MOST_HELD:
             return seconds

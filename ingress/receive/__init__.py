@@ -1,1 +1,1 @@
-"""What becomes of one webhook, from its bytes to its two durable records."""
+"""Takes one webhook from its bytes to its two durable records."""

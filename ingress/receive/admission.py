@@ -1,4 +1,4 @@
-"""Events that come by the operator's API instead of a hook: see `streams.event_admission`."""
+"""Writes events that come through the operator's API, not a webhook: `streams.event_admission`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streams.vault.keyring import DataKeyring
 
 
 class DirectAdmission:
-    """Writes events as a hook's are written: sealed body first, then its envelope."""
+    """Writes events in the same order as a webhook's: sealed body first, then its envelope."""
 
     def __init__(self, sender: Sender, vault: Vault, book: DataKeyring, topology: Topology) -> None:
         self._topology = topology
@@ -47,7 +47,7 @@ class DirectAdmission:
         return Admitted(receipt.event_id, receipt.job_id, repeated)
 
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
-        """See `Admission.release`; the body is sealed anew, to be kept as long as its event."""
+        """See `Admission.release`; seals the body anew, so that it is kept as long as its event."""
         made = self._released(record, settings, body)
         await self._intake.store(made)
         return Admitted(made.event_id, made.job_id)

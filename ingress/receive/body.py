@@ -13,23 +13,23 @@ from ingress.receive.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Re
 BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 _FOR_SMALL = 8
-"""One part in so many of the budget is kept for bodies that are declared to have at most
-`SMALL_BYTES`, as most webhooks are: senders of large bodies do not shut them out."""
+"""One part in this many of the budget is kept for bodies with a declared length of at most
+`SMALL_BYTES`, like most webhooks, so that senders of large bodies do not shut them out."""
 
 
 class MemoryBudget:
-    """Bytes of bodies in flight, bounded: senders that nobody knows yet cannot fill the memory."""
+    """Bounds the bytes of bodies in flight, so that unverified senders cannot fill the memory."""
 
     def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
         self._kept = total_bytes // _FOR_SMALL
 
     def reserve(self, declared: int | None) -> Reservation:
-        """One request's part; as a context it gives its bytes back at its end."""
+        """One request's part of the budget; as a context manager it returns its bytes at exit."""
         return Reservation(self, small=declared is not None and declared <= SMALL_BYTES)
 
     def take(self, count: int, *, small: bool) -> None:
-        """Take bytes; raises `Refused`, 429, where they are not free."""
+        """Take bytes; raises `Refused` (429) if they are not free."""
         if count > self._free - (0 if small else self._kept):
             raise Refused(BUSY)
         self._free -= count
@@ -39,7 +39,7 @@ class MemoryBudget:
 
 
 class Reservation:
-    """What one request holds of the budget."""
+    """The bytes of the budget that one request holds."""
 
     def __init__(self, budget: MemoryBudget, *, small: bool) -> None:
         self._budget = budget
@@ -55,8 +55,8 @@ class Reservation:
     def grow(self, size: int) -> None:
         """Hold `size` bytes in all.
 
-        Bytes are taken as they come, not as a length declares them: to keep others out, a sender
-        must send.
+        Bytes are taken as they arrive, not by the declared length: a sender can use up the budget
+        only with bytes that it really sends.
 
         Raises:
             Refused: 429, the budget is spent.
@@ -71,11 +71,11 @@ async def read_body(
     max_bytes: int,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
-    """The bytes as they came, not decompressed: they are what was signed.
+    """The bytes as they came, not decompressed, because the signature covers exactly these.
 
     Raises:
         Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
-            400 for a broken transfer encoding, 429 where the budget is spent.
+            400 for a broken transfer encoding, 429 if the budget is spent.
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
@@ -95,7 +95,7 @@ async def read_body(
 
 
 async def ask_for_body(request: web.BaseRequest) -> None:
-    """Tell a sender that waits to be told to (RFC 9110, section 10.1.1) to send its body."""
+    """Send 100 to a sender that expects it before its body (RFC 9110, section 10.1.1)."""
     waits = request.headers.get("Expect", "").lower() == "100-continue"
     if waits and not request.content.is_eof():
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -103,7 +103,7 @@ async def ask_for_body(request: web.BaseRequest) -> None:
 
 
 async def _streamed(request: web.BaseRequest, reservation: Reservation, max_bytes: int) -> bytes:
-    with BytesIO() as body:  # it hands out what it has gathered without copying it
+    with BytesIO() as body:  # `getvalue` does not copy the gathered bytes
         while piece := await request.content.readany():
             _hold(body.tell() + len(piece), reservation, max_bytes)
             body.write(piece)

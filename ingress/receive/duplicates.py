@@ -1,7 +1,7 @@
-"""Answers redeliveries from memory; what keeps them from running twice is the dedup stage.
+"""Answers redeliveries from memory; the dedup stage is what keeps events from running twice.
 
-Only an event that Kafka has acknowledged is remembered, so a 200 never promises more than its
-202 did. After a restart, or past the cache's bounds, a redelivery is simply stored again.
+Only an event that Kafka has acknowledged is remembered, so a 200 never promises more than the
+event's 202 did. After a restart, or beyond the cache's bounds, a redelivery is stored again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LONGEST_SECONDS = 600.0
 def seconds_kept(window_ms: int) -> float:
     """How long receipts are kept: at most a tenth of the window within which dedup drops twins.
 
-    One that outlived the window would hide an event which the pipeline takes for a new one.
+    A receipt that outlived the window would hide an event that the pipeline treats as new.
     """
     return min(LONGEST_SECONDS, window_ms / 10_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an accepted event is answered with; `job_id` is None where no route matches."""
+    """The content of an accepted event's answer; `job_id` is None if no route matches."""
 
     event_id: str
     job_id: str | None
@@ -44,8 +44,8 @@ class Duplicates:
         self._entries = entries
         self._seconds = seconds
         self._clock = clock
-        # Plain tuples of plain values: Python's collector walks past them. Hundreds of thousands
-        # of objects, each looked at, would hold every request up for a tenth of a second.
+        # Python's garbage collector skips plain tuples of plain values. Scanning hundreds of
+        # thousands of objects would delay every request by a tenth of a second.
         self._recent: OrderedDict[bytes, tuple[float, str, str | None]] = OrderedDict()
         self._underway: dict[bytes, asyncio.Future[None]] = {}
 

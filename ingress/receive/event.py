@@ -1,4 +1,4 @@
-"""A webhook between its verification and its storage."""
+"""The form of a webhook between its verification and its storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams.topology.model import Topology
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What comes with a body and is kept beside it; `received_at` in milliseconds."""
+    """The facts of a request that are kept beside its body; `received_at` in milliseconds."""
 
     content_type: str
     request_id: str | None

@@ -1,4 +1,4 @@
-"""What a request's headers may say before anything else is believed, and what is kept of them."""
+"""Checks a request's headers before its body is read, and picks the facts to keep from them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LONGEST_LENGTH = 19
 
 
 def check(headers: Headers) -> None:
-    """Refuse what can be refused unread, whoever sends it.
+    """Refuse a request that can be refused from its headers alone, whoever its sender is.
 
-    Compressed bodies are not inflated: a signature covers the bytes as they came, and a bomb stays
-    as small as it was sent. Of media types only those that no preset could ever read are refused:
-    vendors send JSON as text, as a form, as octets or as nothing at all.
+    Compressed bodies are refused and never inflated: a signature covers the bytes as they came, and
+    a compression bomb stays as small as it was sent. A media type is refused only if no preset
+    could ever read it: vendors send JSON as text, as a form, as octets or without any type.
 
     Raises:
         Refused: 400 for a length that no body has; 415 for a content or transfer coding (RFC 9110,
@@ -53,8 +53,8 @@ def _codings(headers: Headers, name: str) -> set[str]:
 def unambiguous(headers: Headers) -> Headers:
     """The headers less every one that came more than once.
 
-    A second signature is neither the one that counts nor one that is overlooked: whoever reads the
-    first, the last or both of them sees that there is none.
+    A repeated signature header thus counts as missing. Otherwise the result would depend on
+    whether a scheme reads its first value or its last.
     """
     if len(set(map(str.lower, headers))) == len(headers):
         return headers
@@ -75,7 +75,7 @@ def says_json(headers: Mapping[str, str]) -> bool:
 
 
 def facts(headers: Mapping[str, str]) -> Facts:
-    """What is kept of a request beside its body; it is received now."""
+    """The facts to keep beside a request's body; `received_at` is now."""
     return Facts(
         content_type=_content_type(headers.get("Content-Type")),
         request_id=visible(headers.get("X-Request-Id")),

@@ -1,7 +1,7 @@
 """Makes an event durable: sealed body to `payloads`, then its envelope to `events.received`.
 
-The order matters: an envelope refers to offsets that exist. A crash between the two leaves a
-body that nothing refers to and that retention removes.
+The order matters, because an envelope must refer to offsets that exist. A crash between the two
+writes leaves a body that nothing refers to; retention removes it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from streams.vault.data_key import DataKey
 PAYLOADS = "payloads"
 RECEIVED = "events.received"
 _CHUNKS_AT_ONCE = 2
-"""Of one body: a large one must leave room in the window for everybody's small ones."""
+"""The limit for one body, so that a large body leaves room in the window for small ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a body goes, and the key under which it is sealed."""
+    """The partition of a body, and the key under which it is sealed."""
 
     key: DataKey
     event_id: str
@@ -50,8 +50,8 @@ class Intake:
         """Return once every record of the event is acknowledged.
 
         Raises:
-            KafkaUnavailable: one was not; the event may still have been written.
-            Erased: its tenant was erased meanwhile.
+            KafkaUnavailable: a record was not acknowledged; the event may still be written.
+            Erased: the event's tenant was erased meanwhile.
         """
         ref = await self.store_body(event.tenant_id, event.event_id, event.body)
         await self._sender.send(
@@ -60,11 +60,11 @@ class Intake:
         )  # fmt: skip
 
     async def store_body(self, tenant_id: str, event_id: str, body: bytes) -> PayloadRef:
-        """Seal a body and return where it lies, once every chunk is acknowledged.
+        """Seal a body and return its place on `payloads`, once every chunk is acknowledged.
 
         Raises:
-            KafkaUnavailable: one was not.
-            Erased: its tenant was erased.
+            KafkaUnavailable: a chunk was not acknowledged.
+            Erased: the tenant was erased.
         """
         key = self._keys.current(tenant_id) or await self._keys.make(tenant_id)
         place = _Place(key, event_id, partition_for(tenant_id, self._partitions))

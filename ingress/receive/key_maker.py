@@ -1,8 +1,7 @@
-"""Gives each tenant a data key for the current period, at its first event in it.
+"""Makes each tenant's data key of the current period, at the tenant's first event in it.
 
-The key's record is durable, and was read back by this process, before a body is sealed under it:
-see `streams/vault/keyring.py` for what rests on that. Two processes at once make two keys; both
-hold.
+A body is sealed under a key only after the key's record is durable and this process has read it
+back; `streams/vault/keyring.py` says why. If two processes make a key at once, both keys are valid.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ class KeyMaker:
         return self._book.current(tenant_id)
 
     async def make(self, tenant_id: str) -> DataKey:
-        """A new key; who asks while one is being made gets the same.
+        """A new key; calls made while a key is being made get the same one.
 
         Raises:
-            Erased: the tenant was erased: it gets none.
+            Erased: the tenant was erased, so it gets no key.
             KafkaUnavailable: its record was not acknowledged, or not read back in time.
         """
         task = self._under_way.get(tenant_id)
@@ -52,13 +51,13 @@ class KeyMaker:
             task = self._under_way[tenant_id] = asyncio.create_task(self._make(tenant_id))
             task.add_done_callback(lambda _: self._under_way.pop(tenant_id))
         try:
-            # Who waits no longer, past its deadline, does not end it for the others.
+            # A caller that gives up at its deadline must not cancel the task for the others.
             return await asyncio.shield(task)
         finally:
-            del task  # its exception holds this frame: a cycle, and the body would stay in it
+            del task  # its exception refers to this frame: the cycle would keep the body alive
 
     async def _make(self, tenant_id: str) -> DataKey:
-        # The key that wraps it may lie on another host: nobody else waits for its answer.
+        # The key that wraps the data key may be on another host: do not block the event loop.
         record = await asyncio.to_thread(new_key_record, self._vault, tenant_id)
         address = tenant_key(tenant_id, "data_key", record.id)
         read_back = asyncio.wrap_future(self._book.find(tenant_id, record.id))

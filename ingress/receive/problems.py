@@ -1,4 +1,4 @@
-"""How a request that is not accepted is answered: `application/problem+json` (RFC 9457)."""
+"""The answers to requests that are not accepted, as `application/problem+json` (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def response(self, detail: str | None = None) -> web.Response:
-        """The answer; `detail` is for the sender and holds nothing secret."""
+        """The answer; the sender sees `detail`, so it must hold nothing secret."""
         body = {"type": f"urn:tidegate:problem:{self.name}", "title": self.title}
         if detail is not None:
             body["detail"] = detail
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 _CLOSE = {"Connection": "close"}
-"""Where the rest of the request is not read."""
+"""For answers after which the rest of the request is not read."""
 
 BAD_REQUEST = Problem(400, "malformed-request", "The request is not HTTP that can be read.", _CLOSE)
 MALFORMED = Problem(400, "malformed-body", "The body is not JSON that can be read.")
@@ -52,7 +52,8 @@ UNAUTHORIZED = Problem(
     "No such source, or the signature does not hold.",
     {"WWW-Authenticate": 'Signature realm="webhooks"'},
 )
-"""One answer for unknown tenant, unknown source, disabled and bad signature: it tells nothing."""
+"""Unknown tenant, unknown source, disabled and bad signature share this answer, so that it reveals
+nothing."""
 NOT_FOUND = Problem(404, "not-found", "Nothing is served at this path.")
 NOT_ALLOWED_HERE = Problem(405, "method-not-allowed", "Deliver with POST.", {"Allow": "POST"})
 READ_ONLY = Problem(405, "method-not-allowed", "Read with GET.", {"Allow": "GET, HEAD"})

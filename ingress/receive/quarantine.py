@@ -1,8 +1,8 @@
 """Keeps signed bodies that do not fit their source, until an operator mends its mapping.
 
-Sealed body to `payloads` first, then its record to `quarantine`, under (tenant, source, payload
-hash). The event's id follows from the same three: whatever a process remembers, every repetition
-of a body is answered alike and is one entry.
+The sealed body goes to `payloads` first, then its record goes to `quarantine` under (tenant,
+source, payload hash). The event's id follows from the same three values. So every repetition of a
+body gets the same answer and stays one entry, whatever a process remembers.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Quarantine:
         self, source: Source, headers: Mapping[str, str], verified: Verified, facts: Facts,
         body: bytes, misfit: Misfit,
     ) -> str:  # fmt: skip
-        """The id of the event that the body waits to become, once all of it is acknowledged.
+        """The id of the event that the body may become, once all records are acknowledged.
 
         Raises:
-            KafkaUnavailable: something was not acknowledged; it may still have been written.
+            KafkaUnavailable: a record was not acknowledged; it may still have been written.
         """
         digest = hashlib.sha256(body).digest()
         event_id = ids.quarantined_event_id(source.tenant_id, source.name, digest)

@@ -1,8 +1,9 @@
-"""What becomes of one webhook, step by step.
+"""Handles one webhook, step by step.
 
-G1: it is answered 2xx only after its body and its envelope are acknowledged by all in-sync
-replicas; answered otherwise, it may have been written or not, and its sender delivers again.
-G3: the tenant is the route's (`tenancy`), under whose source's secret the signature held.
+G1: a webhook is answered 2xx only after all in-sync replicas have acknowledged its body and its
+envelope. After any other answer it may have been written or not, and its sender delivers it again.
+G3: the tenant comes from the route (`tenancy`), and the signature must hold under a secret of that
+tenant's source.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 OUTCOME: web.ResponseKey[str] = web.ResponseKey("outcome", str)
-"""On an answer that is no problem: how the delivery is counted."""
+"""An answer that is no problem says under this key how its delivery is counted."""
 DEADLINE_SECONDS = 5.0
 
 ACK_SECONDS = Histogram(
@@ -70,18 +71,18 @@ _NOBODYS_SECRETS = {0: os.urandom(32)}
 
 
 class Sources(Protocol):
-    """Who may send."""
+    """The sources that may send."""
 
     @property
     def ready(self) -> bool:
         """False until every source known to the cluster is known here."""
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
-        """The source, or None where it, or its tenant, is unknown or disabled."""
+        """The source, or None if it or its tenant is unknown or disabled."""
 
 
 class _OverRate(Exception):
-    """The tenant's next delivery passes in so many seconds; this one is to be refused."""
+    """This delivery must be refused; the tenant's next one passes in the given seconds."""
 
     def __init__(self, tenant_id: str, seconds: float) -> None:
         super().__init__(tenant_id)
@@ -92,8 +93,8 @@ class _OverRate(Exception):
 class Receiver:
     """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
 
-    `wait` says how many seconds a tenant's next delivery has to wait for its rate, 0.0 counting
-    this one, None where that is not known.
+    `wait` returns how many seconds a tenant's delivery has to wait for its rate: 0.0 lets this one
+    pass and counts it, and None means that the share is not known.
     """
 
     def __init__(
@@ -131,7 +132,8 @@ class Receiver:
             return await self._receive(request, tenant_id, name)
         except _OverRate as over:
             verified_as, seconds = over.tenant_id, over.seconds
-        # Held out here: the exception's frames have the body, which no budget counts any more.
+        # Wait only here: inside the `except` block the exception's frames would keep the body
+        # in memory, which no budget counts any more.
         left = await self._tarpit.hold(verified_as, seconds)
         headers = {"Retry-After": str(max(1, math.ceil(left)))}
         raise Refused(replace(RATE_LIMITED, headers=headers))
@@ -166,7 +168,7 @@ class Receiver:
         now = time.time()
         source = self._sources.lookup(tenant_id, name)
         held = source.secrets(now) if source else {}
-        # A source without a secret is as closed as one that is not there, and takes as long.
+        # A source without a secret is refused like an unknown one, and takes as long.
         verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
         scheme = source.settings.scheme if source else "none"
         signed = SignedRequest(headers, body, _url(request, headers), request.method, now)
@@ -183,10 +185,10 @@ class Receiver:
         return source, verified
 
     def _admit(self, tenant_id: str) -> None:
-        """Keep the tenant's rate, which only verified deliveries count for.
+        """Enforce the tenant's rate, for which only verified deliveries count.
 
-        Before the signature holds, a 429 would tell a stranger that the tenant exists, and let
-        it use the tenant's rate up.
+        Before verification, a 429 would tell a stranger that the tenant exists, and a stranger
+        could use up the tenant's rate.
         """
         seconds = self._wait(tenant_id)
         if seconds is None:
@@ -237,7 +239,7 @@ class Receiver:
         return stored
 
     def _note(self, *, acknowledged: bool, reason: str = "") -> None:
-        """Say once that Kafka stopped acknowledging, and once that it does again."""
+        """Log once when Kafka stops acknowledging, and once when it acknowledges again."""
         if acknowledged == self._acknowledged:
             return
         self._acknowledged = acknowledged
@@ -269,6 +271,6 @@ def _answer(status: str, receipt: Receipt) -> web.Response:
 
 
 def _url(request: web.BaseRequest, headers: Headers) -> str:
-    """The URL as the sender addressed it, of which a proxy in front tells the scheme."""
+    """The URL as the sender addressed it; a proxy in front may name its scheme."""
     secure = headers.get("X-Forwarded-Proto") == "https"
     return f"{'https' if secure else request.scheme}://{request.host}{request.path_qs}"

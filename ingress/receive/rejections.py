@@ -1,7 +1,7 @@
-"""What was refused, in numbers: one record for each tenant, source and reason an interval.
+"""Counts refusals: one record for each tenant, source and reason in each interval.
 
-Nothing of a request is kept but what its path names, and that only where it is known: senders
-can invent names, and all of theirs are one entry. A delivery waits for none of it.
+Only the tenant and source of a request's path are kept, and only if they are known: senders can
+invent names, and all invented names count as one entry. No delivery waits for this.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ INTERVAL_SECONDS = 10.0
 _MAX_ENTRIES = 5_000
 
 Known = Callable[[str, str], tuple[str | None, str | None]]
-"""The tenant and source of a path, each None where there is none of that name."""
+"""The tenant and source of a path; each is None if none of that name exists."""
 _Key = tuple[str | None, str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often since the last record; times in milliseconds."""
+    """The count since the last record; times in milliseconds."""
 
     count: int
     first_at: int
@@ -44,7 +44,7 @@ class Tally:
 
 
 class Rejections:
-    """Counts refusals, and writes what it counted; belongs to one event loop."""
+    """Counts refusals and writes the counts; belongs to one event loop."""
 
     def __init__(
         self, sender: Sender, known: Known, partitions: int, max_entries: int = _MAX_ENTRIES
@@ -56,23 +56,23 @@ class Rejections:
         self._counted: dict[_Key, Tally] = {}
 
     def note(self, tenant_id: str, source: str, reason: str) -> None:
-        """A delivery to this path was refused; `reason` is the name of a problem."""
+        """Count a refused delivery to this path; `reason` is the name of a problem."""
         now = wall_ms()
         self._add((*self._known(tenant_id, source), reason), Tally(1, now, now))
 
     def note_unread(self, reason: str) -> None:
-        """A request was refused of which not even the path could be read."""
+        """Count a refused request whose path could not be read."""
         now = wall_ms()
         self._add((None, None, reason), Tally(1, now, now))
 
     async def run(self) -> None:
-        """Write every interval, until cancelled."""
+        """Write the counts at every interval, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what was counted; what is not acknowledged is counted on."""
+        """Write the counts; a count whose record is not acknowledged is kept and goes on."""
         counted, self._counted = self._counted, {}
         sent = await asyncio.gather(*(self._write(key, tally) for key, tally in counted.items()))
         for key, tally, held in zip(counted, counted.values(), sent, strict=True):

@@ -1,4 +1,4 @@
-"""Where an ingress writes its records."""
+"""The interface through which an ingress writes its records."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class Sender(Protocol):
         partition: int,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> int:
-        """The record's offset, once all in-sync replicas have it; else `KafkaUnavailable`."""
+        """The record's offset, once all in-sync replicas have it; may raise `KafkaUnavailable`."""

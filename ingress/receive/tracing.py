@@ -1,7 +1,7 @@
 """The five headers an event carries: its trace, and what CloudEvents requires.
 
 CloudEvents 1.0.2, Kafka protocol binding, binary content mode: `ce_` and the attribute's name,
-values in UTF-8. No more than the four required ones, since each header costs every reader.
+values in UTF-8. Only the four required attributes are sent, since each header costs every reader.
 """
 
 from __future__ import annotations

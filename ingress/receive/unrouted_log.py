@@ -1,4 +1,7 @@
-"""What no route matches, told once: such an event is kept, and nobody would hear of it."""
+"""Logs each kind of event that no route matches, once.
+
+Such an event is kept but gets no job; without the log line nobody would notice.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from ingress.receive.event import Event
 log = structlog.get_logger(__name__)
 
 MOST_TOLD = 100
-"""Kinds of events told by one process: their names come from senders without end."""
+"""One process logs at most this many kinds, because senders can make up names without end."""
 
 
 class Unrouted:
-    """Which kinds, a source's name with an event type, were told already; of no tenant."""
+    """Remembers the logged kinds; a kind is a source's name and an event type, of any tenant."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, event: Event) -> None:
-        """Log that a stored event has no job, once for its kind."""
+        """Log that a stored event has no job, unless its kind was logged before."""
         kind = (event.source, event.normalized.event_type)
         if kind in self._told or len(self._told) >= MOST_TOLD:
             return

@@ -1,4 +1,4 @@
-"""Bounds what is on the way to Kafka: who finds it full waits for its turn."""
+"""Bounds the bytes on their way to Kafka; a sender that finds the window full waits in turn."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 
 WINDOW_BYTES = 16 * 1024 * 1024
-"""Of plain chunks being sent. Each is held about three times over meanwhile: sealed, in the
-producer's queue, and in the request on the wire."""
+"""The limit counts the bytes of plain chunks being sent. Memory holds about three copies of each
+meanwhile: the sealed one, one in the producer's queue, and one in the request on the wire."""
 
 
 class Window:
-    """Bytes that may be sent at once, given out in the order of asking; of one event loop."""
+    """Gives out the bytes in the order of the calls; belongs to one event loop."""
 
     def __init__(self, total_bytes: int = WINDOW_BYTES) -> None:
         self._free = total_bytes
@@ -25,7 +25,7 @@ class Window:
         return True
 
     async def enter(self, size: int) -> None:
-        """Take the bytes, at most the whole window, in turn; `leave` gives them back."""
+        """Wait in turn, then take the bytes (at most the whole window); `leave` returns them."""
         if self.try_enter(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -34,13 +34,13 @@ class Window:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._let_in()  # whom it kept waiting
+                self._let_in()  # those behind it in the queue may fit now
             else:
-                self.leave(size)  # it had just been let in
+                self.leave(size)  # it already has its bytes
             raise
 
     def leave(self, size: int) -> None:
-        """Give bytes back."""
+        """Return the bytes, and let waiting callers in."""
         self._free += size
         self._let_in()
 

@@ -1,6 +1,6 @@
 """Signing schemes of incoming webhooks, checked over the raw bytes of the body.
 
-A scheme is one module with its `SCHEME`, and one line of the table here.
+Each scheme is one module with its `SCHEME`, and one line of the table here.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ SCHEMES: Mapping[str, Scheme] = {
     "ed25519": template.ED25519,
     "jwt": jwt.SCHEME,
 }
-"""By the name that a source's settings carry."""
+"""The schemes by the name that a source's settings carry."""
 
 _LARGEST_HANDSHAKE_BYTES = 16 * 1024
-"""A larger body is an event, and is not parsed for this."""
+"""A larger body is never a handshake, so it is not parsed to look for one."""
 
 
 def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
     """A scheme under a source's options, ready to verify many requests.
 
     Raises:
-        SignatureError: no such scheme, or an option does not fit it.
+        SignatureError: the scheme does not exist, or an option does not fit it.
     """
     if scheme not in SCHEMES:
         raise SignatureError("unknown_scheme", f"no such scheme: use one of {', '.join(SCHEMES)}")
@@ -92,10 +92,10 @@ def verify(
 
 
 def check_secret(scheme: str, secret: bytes) -> None:
-    """Return if the scheme can verify with this secret; one that is not known takes any text.
+    """Return if the scheme can verify with this secret; an unknown scheme accepts any text.
 
     Raises:
-        SignatureError: it cannot; the message says what is wrong and repeats nothing of it.
+        SignatureError: the scheme cannot use it; the message says why and repeats nothing of it.
     """
     any_secret(secret)
     if scheme in SCHEMES:

@@ -1,9 +1,9 @@
 """`discord`: `X-Signature-Ed25519: <hex>`, Ed25519 over `timestamp` and body.
 
-It asks before it sends events: PING of interactions
-(https://docs.discord.com/developers/interactions/overview) and of webhook events
-(https://docs.discord.com/developers/events/webhook-events). It expects that a ping with a wrong
-signature is refused: an answer is for a request whose signature held.
+Discord sends a PING before it sends events, for interactions
+(https://docs.discord.com/developers/interactions/overview) and for webhook events
+(https://docs.discord.com/developers/events/webhook-events). It expects a ping with a wrong
+signature to be refused, so only a request whose signature holds is answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LAYOUT = Layout(
 )
 """https://docs.discord.com/developers/interactions/overview#setting-up-an-endpoint
 
-Discord demands no bound on the timestamp's age; the other vendors' five minutes serve here too.
+Discord demands no bound on the timestamp's age; the other vendors' five minutes are used here too.
 """
 
 PRESET = Preset(
@@ -45,7 +45,7 @@ def handshake(document: dict[str, Any]) -> Answer | None:
     kind = document.get("type")
     if isinstance(kind, bool) or "event" in document:
         return None
-    if kind == 0:  # of webhook events; their events, of type 1, have an `event`
+    if kind == 0:  # a webhook events' PING; their events have type 1 and an `event`
         return Answer(204, b"")
     return Answer(200, b'{"type":1}') if kind == 1 else None
 

@@ -9,8 +9,8 @@ from ingress.schemes.template import Layout, by_layout
 LAYOUT = Layout(header="X-Hub-Signature-256", prefix="sha256=")
 """https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
 
-It signs no time, so an old delivery verifies for ever: dedup is what stops its replay. So it is
-with every layout here without a timestamp.
+GitHub signs no time, so an old delivery verifies for ever, and only dedup stops its replay. The
+same holds for every layout here without a timestamp.
 """
 
 PRESET = Preset(

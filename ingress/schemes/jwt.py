@@ -1,9 +1,9 @@
 """`jwt`: `Authorization: Bearer <token>`, a JSON Web Token (RFC 7519) bound to the body's hash.
 
-The source's secret is a JSON Web Key Set of public keys: nothing is fetched. A claim holds the
-SHA-256 of the raw body, in hex or base64, with either alphabet. `exp` must be there; `exp`, `nbf`,
-`iss` and `aud` are enforced. Only signatures of public keys are taken (RFC 8725, section 3.1): no
-`none`, and no HMAC, whose key could be a public one.
+The source's secret is a JSON Web Key Set of public keys, so nothing is fetched. A claim holds the
+SHA-256 of the raw body, in hex or base64, with either alphabet. `exp` is required; `exp`, `nbf`,
+`iss` and `aud` are enforced. Only public-key signatures are accepted (RFC 8725, section 3.1):
+neither `none` nor HMAC, whose key could be a public one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _ALGORITHMS = (
     "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
 )  # fmt: skip
 _CLOCK_SKEW_SECONDS = 5
-"""How far a sender's clock may be ahead: senders set `nbf` to their now."""
+"""How far a sender's clock may be ahead, because senders set `nbf` to their own present time."""
 
 
 class _Registry(jws.JWSRegistry):
-    """Takes the algorithms above and no others; `EdDSA` without a warning for each request."""
+    """Accepts only the algorithms above, and `EdDSA` without a warning for each request."""
 
     def get_alg(self, name: str) -> Any:
         if name not in _ALGORITHMS:
@@ -86,15 +86,15 @@ def check(options: JwtOptions, secrets: Sequence[bytes], request: SignedRequest)
 
 
 def _claims(token: str, keys: Sequence[PublicKey]) -> dict[str, Any]:
-    """What a token says that one of the keys signed, else nothing.
+    """The claims of a token that one of the keys signed, else an empty dict.
 
-    One that is lacking is checked all the same, so that it takes as long as a wrong one.
+    A missing token is checked all the same, so that it takes as long as a wrong one.
     """
     text = raw(token or _stand_in(keys[0]))
     for key in keys:
         try:
             claims = orjson.loads(jws.deserialize_compact(text, key, registry=_REGISTRY).payload)
-        except Exception:  # noqa: S112  whatever a stranger's token makes it raise: it is none
+        except Exception:  # noqa: S112  a stranger's token can make it raise anything
             continue
         return claims if isinstance(claims, dict) else {}
     return {}
@@ -105,7 +105,7 @@ def _enforce(options: JwtOptions, claims: dict[str, Any], request: SignedRequest
     rules: dict[str, Any] = {"exp": {"essential": True}}
     if options.issuer is not None:
         rules["iss"] = {"essential": True, "value": options.issuer}
-    # An audience that this source does not know is somebody else (RFC 7519, section 4.1.3).
+    # A token for an unknown audience is meant for somebody else (RFC 7519, section 4.1.3).
     rules["aud"] = {"essential": options.audience is not None, "values": [options.audience]}
     try:
         JWTClaimsRegistry(now, **rules).validate(_only(claims, "exp", "iss", "aud"))

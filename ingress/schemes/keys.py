@@ -1,6 +1,7 @@
-"""Signing keys as a source's secret carries them: decoded, or refused with what is wrong.
+"""Decodes the signing keys in a source's secret, or refuses them and says what is wrong.
 
-The operator refuses with these what the ingress could not verify with: both use them.
+Operator and ingress both use these functions, so the operator refuses a secret that the ingress
+could not verify with.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class StandardKey:
 
 
 def any_secret(secret: bytes) -> bytes:
-    """A secret that is an HMAC key as it is given.
+    """A secret that is used as an HMAC key as it is.
 
     Raises:
-        SignatureError: it is empty.
+        SignatureError: the secret is empty.
     """
     if not secret:
         raise _bad("is empty: anybody could sign with it")
@@ -58,7 +59,7 @@ def standard_webhooks_key(secret: bytes) -> StandardKey:
     """A secret in base64 after `whsec_` (or nothing), a public key in base64 after `whpk_`.
 
     Raises:
-        SignatureError: it is neither.
+        SignatureError: the secret is neither.
     """
     if secret.startswith(b"whpk_"):
         return StandardKey("v1a", _point(_base64(secret[5:], "is not base64 after whpk_")))
@@ -74,7 +75,7 @@ def ed25519_key(secret: bytes) -> bytes:
     """The 32 bytes of a public key in hex, base64 or PEM.
 
     Raises:
-        SignatureError: it is none of these.
+        SignatureError: the secret is none of these.
     """
     text = secret.strip()
     if text.startswith(b"-----BEGIN"):
@@ -89,7 +90,7 @@ def key_set(secret: bytes) -> tuple[PublicKey, ...]:
     """The public keys of a JSON Web Key Set (RFC 7517).
 
     Raises:
-        SignatureError: it is no such set, or holds a key that must not or cannot verify.
+        SignatureError: the secret is no such set, or holds a key that must not or cannot verify.
     """
     try:
         document = orjson.loads(secret)

@@ -1,7 +1,7 @@
 """`linear`: `Linear-Signature: <hex>`, HMAC-SHA256 over the body, which holds its own time.
 
-https://linear.app/developers/webhooks#securing-webhooks: `webhookTimestamp`, in milliseconds, is
-within a minute of now. It is read only once the MAC holds: nothing unsigned is parsed.
+https://linear.app/developers/webhooks#securing-webhooks: `webhookTimestamp`, in milliseconds, must
+be within a minute of now. It is read only after the MAC holds, so that nothing unsigned is parsed.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ PRESET = Preset(
     delivery_header="Linear-Delivery",
 )
 """https://linear.app/developers/webhooks: `webhookId` is the webhook's and not the event's. An
-entity's `updatedAt` moves on a meaningful change alone: the action's own time is in the key too."""
+entity's `updatedAt` changes only with a meaningful change, so the action's own time is part of the
+key."""
 
 SCHEME = Scheme(PRESET, lambda _: verify)

@@ -1,9 +1,9 @@
-"""From a signed body to the normalized fields of an envelope.
+"""Makes the normalized fields of an envelope from a signed body.
 
-A preset, or the source's own mapping over it, says where each field stands. A field that is
-missing or not of a usable kind has a fallback and never refuses the event: an event that is
-kept under its payload's hash can be looked at, one that was refused is gone. Only an event type
-or dedup key that the source's own mapping names must be there: who wrote it meant those bodies.
+A preset, or the source's own mapping over it, says where each field is. A missing or unusable field
+gets a fallback and never causes a refusal: an event kept under its payload's hash can still be
+looked at, while a refused event is gone. Only an event type or dedup key that the source's own
+mapping names must be there, because that mapping was written for exactly these bodies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
 _MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
-"""What CloudEvents 1.0 bars from a String, which an event type becomes."""
+"""Characters that CloudEvents 1.0 forbids in a String; an event type becomes one."""
 _REQUIRED = ("event_type", "dedup_key")
 _HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
@@ -39,8 +39,8 @@ _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
 class Normalized:
     """The fields of one event; `occurred_at` in milliseconds since the epoch, UTC.
 
-    `payload_hash` is the SHA-256 of the raw body. `delivery_id` alone is from an unsigned
-    header, as is what a GitHub or Shopify event type begins with.
+    `payload_hash` is the SHA-256 of the raw body. Only `delivery_id` and the beginning of a GitHub
+    or Shopify event type come from unsigned headers.
     """
 
     event_type: str
@@ -56,7 +56,7 @@ class Normalizer:
     """A preset with a source's mapping over it, compiled once; safe in threads.
 
     Raises:
-        ConfigError: the mapping names an unknown field or is no JMESPath; it names the key.
+        ConfigError: names the key of the mapping that is an unknown field or no JMESPath.
     """
 
     def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Normalizer:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """Names of the headers that it reads; none of them is signed."""
+        """Names of the headers that `normalize` reads; none of them is signed."""
         named = (self._preset.type_header, self._preset.delivery_header)
         return tuple(name for name in named if name is not None)
 
@@ -83,8 +83,8 @@ class Normalizer:
         """The fields of a body whose signature held; `verified` says what else was signed.
 
         Raises:
-            MalformedBody: it is not JSON (RFC 8259: UTF-8, no NaN), nested too deep, or no form
-                where the preset takes one.
+            MalformedBody: the body is not JSON (RFC 8259: UTF-8, no NaN), is nested too deep, or
+                is no form although the preset takes one.
             Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable, or
                 there are more than a million values.
         """
@@ -158,12 +158,12 @@ def _compile(name: str, expression: str) -> Path:
 def parse(preset: Preset, body: bytes) -> Any:
     """The document that a preset's expressions read; None for a body that may be empty.
 
-    Form or JSON is told from the body alone: its Content-Type is not signed, and a captured body
-    under another type must not become another event.
+    Only the body decides whether it is a form or JSON. The Content-Type is not signed, and a
+    captured body that is sent under another type must not become another event.
 
     Raises:
-        MalformedBody: it is neither.
-        Misfit: it has more values than one document may have.
+        MalformedBody: the body is neither.
+        Misfit: the body has more values than one document may have.
     """
     if not body and preset.may_be_empty:
         return None
@@ -175,9 +175,9 @@ def parse(preset: Preset, body: bytes) -> Any:
 
 
 def _signed_key(body: bytes, verified: Verified) -> str | None:
-    """What stands outside the body and is signed: the message's id, or for no body the time.
+    """The dedup key from signed values outside the body: the message's id or, without a body, time.
 
-    All deliveries without a body have one hash, and would be one event.
+    All deliveries without a body have the same hash, so without this key they would be one event.
     """
     if verified.message_id is not None:
         return _key(verified.message_id)
@@ -195,8 +195,8 @@ def _name(value: Any) -> str:
 def _key(value: Any, depth: int = 0) -> str | None:
     """A dedup key; several values make one only if none is missing or nested deeper than 8.
 
-    A fraction makes none: orjson reads an integer past 64 bits as one, and two ids would fall
-    together, the second event dropped as a duplicate.
+    A fraction makes no key. orjson reads an integer beyond 64 bits as a fraction, so two different
+    ids could become equal, and the second event would be dropped as a duplicate.
     """
     if isinstance(value, list):
         parts = [_key(part, depth + 1) for part in value] if depth < _MAX_KEY_DEPTH else []

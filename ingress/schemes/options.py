@@ -11,7 +11,7 @@ from streams.errors import SignatureError
 
 
 class SchemeOptions(BaseModel):
-    """Base of every scheme's options: what a scheme does not know, it refuses."""
+    """Base of every scheme's options; an unknown option is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -23,8 +23,8 @@ def parse(model: type[Chosen], options: Mapping[str, Any]) -> Chosen:
     """Options checked against their model.
 
     Raises:
-        SignatureError: one is unknown or wrong; the message names it and not its value, which
-            may be a secret put in the wrong place.
+        SignatureError: an option is unknown or wrong. The message names it but not its value,
+            which may be a secret put in the wrong place.
     """
     try:
         return model(**{str(name): value for name, value in options.items()})

@@ -1,9 +1,9 @@
-"""What each scheme's sender puts where: JMESPath over the body, as data.
+"""Presets: data that says, as JMESPath over the body, where each scheme's sender puts its fields.
 
-A body is signed, most headers are not: apart from an event's name and a delivery's id, which some
-vendors put nowhere else, nothing is read from an unsigned header, and neither takes part in the
-fingerprint. A dedup key is the event's id, or an entity and its revision, never the entity alone;
-where a body has neither, the hash of its bytes stands in.
+The body is signed, but most headers are not. Only two fields are read from unsigned headers: an
+event's name and a delivery's id, because some vendors put them nowhere else. Neither is part of the
+fingerprint. A dedup key is the event's id, or an entity and its revision, but never the entity
+alone. If a body has neither, the hash of its bytes is the key.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Literal
 class Preset:
     """Expressions for the normalized fields; None leaves the field to its fallback.
 
-    An event type of several parts is joined by dots. `type_prefix` is cut off it; `type_header`
-    names the header that it begins with; `delivery_header` the one that carries the vendor's
-    delivery id. `form`: the vendor may send a form, whose fields are the document, or one of
-    whose fields, `payload`, is the document in JSON. `may_be_empty`: it may send no body at all.
+    Several parts of an event type are joined by dots. `type_prefix` is cut off the event type;
+    `type_header` names the header that the event type begins with; `delivery_header` names the one
+    that carries the vendor's delivery id. With `form` the vendor may send a form: its fields are
+    the document (`fields`), or its field `payload` is the document in JSON (`payload`). With
+    `may_be_empty` the vendor may send no body at all.
     """
 
     event_type: str

@@ -1,4 +1,4 @@
-"""What every scheme works on: a request as it was signed, and comparison in constant time."""
+"""The parts that every scheme uses: a request as it was signed, and constant-time comparison."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_SIGNATURE = bytes(64)
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request whose raw body has been read and nothing else of it believed.
+    """A request whose raw body has been read; nothing in it is trusted yet.
 
     `now` is in seconds since the epoch; `url` is absolute, as the sender addressed it.
     """
@@ -37,7 +37,7 @@ class SignedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A signature that holds: under which secret (0 is the newest), and when it was made.
+    """A signature that holds, with the secret it holds under (0 is the newest) and its time.
 
     `timestamp` is in seconds since the epoch, None for a scheme that signs none. `message_id` is
     the sender's id of the message, where the scheme signs a header that carries one.
@@ -49,15 +49,15 @@ class Verified:
 
 
 Verifier = Callable[[Sequence[bytes], SignedRequest], Verified]
-"""A scheme with its options: secrets (newest first) and a request give what held.
+"""A scheme with its options: verifies a request under secrets (newest first).
 
 Raises:
-    SignatureError: and no other exception, whatever the request carries.
+    SignatureError: the only exception, whatever the request carries.
 """
 
 
 def header(request: SignedRequest, name: str) -> str | None:
-    """The value of a header, its name in any case; None if the request has none."""
+    """The value of a header, whose name may be in any case; None if the request lacks it."""
     value = request.headers.get(name)
     if value is not None:
         return value
@@ -66,15 +66,15 @@ def header(request: SignedRequest, name: str) -> str | None:
 
 
 def raw(text: str) -> bytes:
-    """A header's text as bytes, also where it is not Unicode."""
+    """A header's text as bytes, even if it is not Unicode."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def holding_key(secrets: Sequence[bytes], holds: Callable[[bytes], bool]) -> int | None:
     """Index of the first secret under which the signature holds.
 
-    Every secret is tried to the end, so that the time taken tells nothing of which one held.
-    An empty secret is refused: anybody could sign with it.
+    All secrets are tried, so that the time taken does not reveal which one held. An empty secret is
+    refused, because anybody could sign with it.
 
     Raises:
         SignatureError: there is no secret to try, or one is empty.
@@ -110,7 +110,7 @@ def ed25519_holds(
 ) -> bool:
     """Whether one of the signatures is the message's under this key of 32 bytes (RFC 8032).
 
-    What is no signature of 64 bytes is checked all the same, so that it takes as long.
+    A value that is no signature of 64 bytes is checked all the same, so that it takes as long.
     """
     key = Ed25519PublicKey.from_public_bytes(public_key)
     held = False
@@ -125,10 +125,10 @@ def ed25519_holds(
 
 
 def fresh(sent_at: str | None, request: SignedRequest, tolerance: float, name: str) -> float:
-    """The signing time in seconds; `name` says where it stands, `tolerance` is for both ways.
+    """The signing time in seconds; `name` says where it is, `tolerance` applies both ways.
 
     Raises:
-        SignatureError: it is missing, no time, or too far from now.
+        SignatureError: the time is missing, malformed, or too far from now.
     """
     if sent_at is None:
         raise SignatureError("missing_header", f"the request has no {name}")

@@ -1,6 +1,6 @@
 """`slack`: `X-Slack-Signature: v0=<hex>`, HMAC-SHA256 over `v0:timestamp:body`.
 
-It asks before it sends events, `url_verification`, signed:
+Slack sends a signed `url_verification` request before it sends events:
 https://docs.slack.dev/reference/events/url_verification.
 """
 

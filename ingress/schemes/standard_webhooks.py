@@ -1,8 +1,9 @@
 """`standard-webhooks`: https://github.com/standard-webhooks/standard-webhooks, also named `svix-*`.
 
 `webhook-signature` lists signatures of `id.timestamp.body`, separated by spaces: `v1,<base64>` is
-HMAC-SHA256 under a `whsec_` secret, `v1a,<base64>` Ed25519 under a `whpk_` public key. One that
-holds under one of the source's secrets suffices; a public key is never used as an HMAC key.
+HMAC-SHA256 under a `whsec_` secret, `v1a,<base64>` is Ed25519 under a `whpk_` public key. One
+signature that holds under one of the source's secrets suffices; a public key is never used as an
+HMAC key.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from streams.errors import SignatureError
 
 _TOLERANCE_SECONDS = 300
 _MOST_SIGNATURES = {"v1": 16, "v1a": 4}
-"""Of one kind in one header: a stranger's list must not cost more than a sender's, and each `v1a`
-is a computation of its own."""
+"""The most signatures of one kind that are tried from one header. Each `v1a` costs a computation of
+its own, and a stranger's list must not cost more than a sender's."""
 
 
 def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
@@ -44,7 +45,7 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     key_index = require(held, given, f"{family}-signature", well_formed=well_formed)
     if not message_id:
         raise SignatureError("missing_header", f"the request has no {family}-id header")
-    if not message_id.isascii():  # the spec's ids are; one that is no Unicode fits no record
+    if not message_id.isascii():  # the spec's ids are ASCII; a record cannot hold non-Unicode
         raise SignatureError("bad_format", f"the {family}-id header is no ASCII")
     at = fresh(sent_at, request, _TOLERANCE_SECONDS, f"{family}-timestamp")
     return Verified(key_index, at, message_id)

@@ -1,7 +1,7 @@
 """`stripe`: `Stripe-Signature: t=<seconds>,v1=<hex>[,v1=<hex>]`, HMAC-SHA256 over `t.body`.
 
-https://docs.stripe.com/webhooks/signature. The key is the whole secret, `whsec_` and all; while
-Stripe rolls it, the header carries one `v1` for each secret.
+https://docs.stripe.com/webhooks/signature. The key is the whole secret, including `whsec_`. While
+Stripe rolls a secret, the header carries one `v1` for each secret.
 """
 
 from __future__ import annotations

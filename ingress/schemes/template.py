@@ -1,4 +1,4 @@
-"""`hmac-sha256` and `ed25519`: a template is signed, the signature stands in a header of any name.
+"""`hmac-sha256` and `ed25519`: a template is signed, and any header can carry the signature.
 
 HMAC: RFC 2104, FIPS 180-4; Ed25519: RFC 8032. Most vendors' own schemes are layouts of these.
 """
@@ -36,16 +36,16 @@ _FIELDS = frozenset({"body", "timestamp", "url", "method"})
 _HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
 
 Holds = Callable[["Layout", bytes, bytes, Sequence[str]], bool]
-"""Whether one of the signatures is the message's: layout, secret, message, signatures."""
+"""Whether a signature is the message's; the arguments are layout, secret, message, signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the signature stands and what it covers.
+    """The place of the signature and the data that it covers.
 
     `signed` alternates literal text and placeholders (`body`, `timestamp`, `url`, `method`),
-    beginning with text. `separator` stands between several signatures in one header, of which one
-    must hold. `tolerance_seconds` bounds the timestamp's distance from now, both ways.
+    beginning with text. `separator` divides several signatures in one header, of which one must
+    hold. `tolerance_seconds` bounds the timestamp's distance from now, both ways.
     """
 
     header: str
@@ -110,8 +110,8 @@ def check(
 ) -> Verified:
     """Verify one request against a layout; raises `SignatureError` alone.
 
-    The signature is checked before anything is refused: a request that lacks a header takes as
-    long as one with a wrong signature, so no answer's time tells what was missing.
+    The signature is checked before anything is refused. A request that lacks a header thus takes as
+    long as one with a wrong signature, and the time does not reveal what was missing.
     """
     given = header(request, layout.header)
     sent_at = header(request, layout.timestamp_header) if layout.timestamp_header else None
@@ -150,7 +150,7 @@ def _template(text: str) -> tuple[str, ...]:
 
 
 def by_layout(layout: Layout, holds: Holds = by_hmac) -> Callable[[SchemeOptions], Verifier]:
-    """The verifier of a vendor with a layout; its options override fields of that."""
+    """The verifier of a vendor with a layout; the source's options override the layout's fields."""
     return lambda options: partial(check, replace(layout, **options.model_dump()), holds=holds)
 
 

@@ -1,12 +1,12 @@
 """`twilio`: `X-Twilio-Signature`, base64 of HMAC-SHA1 under the account's auth token.
 
-https://www.twilio.com/docs/usage/security#validating-requests: over the URL and, for a form, its
-fields' names and values, sorted; for any other body over the URL alone, whose query names the
-body's SHA-256 as `bodySHA256`. Twilio keeps a port in some requests and drops it in others, so the
-URL is tried as it came, without a port and with its scheme's.
+https://www.twilio.com/docs/usage/security#validating-requests: the HMAC of a form covers the URL
+and the fields' names and values, sorted. For any other body it covers only the URL, whose query
+names the body's SHA-256 as `bodySHA256`. Twilio keeps a port in some requests and drops it in
+others, so the URL is tried as it came, without a port, and with its scheme's default port.
 
-Names and values are joined without a mark between them: what was signed can be cut in other
-places. Nobody can do that who has not seen a signed request.
+Names and values are joined without a separator, so the same signed text can be split into other
+fields. Only somebody who has seen a signed request can do that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from streams.errors import MalformedBody
 HEADER = "X-Twilio-Signature"
 _URL = re.compile(r"(https?)(://[^/?#]*?)(:[0-9]*)?([/?#].*)?", re.IGNORECASE | re.DOTALL)
 _MOST_FORM_BYTES = 64 * 1024
-"""Twilio's forms have some kilobytes; anybody can send one, before any signature holds."""
+"""The limit of a form: Twilio's have a few kilobytes, and a form is parsed before its signature is
+checked."""
 _BODY_HASH = re.compile(r"[?&]bodySHA256=([0-9a-fA-F]{64})(?:[&#]|$)")
 
 
@@ -44,7 +45,7 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     messages = [raw(url) + fields for url in _urls(request.url)]
 
     def holds(secret: bytes) -> bool:
-        # All are computed, whichever holds.
+        # Compute all of them, whichever holds.
         held = [hmac_holds(secret, m, [given or ""], "base64", "sha1") for m in messages]
         return any(held) and body_held
 
@@ -52,7 +53,7 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
 
 
 def _signed_body(request: SignedRequest) -> tuple[bytes, bool]:
-    """What of the body is signed after the URL, and whether the hash in the URL is the body's."""
+    """The body's part of the signed text, and whether the hash in the URL is the body's."""
     named = _BODY_HASH.search(request.url)
     if named is not None:
         digest = hashlib.sha256(request.body).hexdigest()
@@ -94,7 +95,8 @@ PRESET = Preset(
     form="fields",
 )
 """https://www.twilio.com/docs/messaging/guides/track-outbound-message-status and
-https://www.twilio.com/docs/voice/api/call-resource#statuscallback: `SequenceNumber` is in a
-call's status events alone; its other requests, one for each step of a call, go by their bytes."""
+https://www.twilio.com/docs/voice/api/call-resource#statuscallback: only a call's status events have
+a `SequenceNumber`; the other requests, one for each step of a call, are identified by their
+bytes."""
 
 SCHEME = Scheme(PRESET, lambda _: check)

@@ -1,1 +1,1 @@
-"""Whose a webhook is, and under which secrets it may come."""
+"""Finds the tenant and source of a webhook, and the secrets that may verify it."""

@@ -1,8 +1,8 @@
-"""Whose a request is: the tenant by its route, the source by its path.
+"""Addresses a request: its route names the tenant, its path names the source.
 
-The route is the URL's path, its subdomain, or a token's claim, as this ingress is configured;
-nothing else in a request, neither header nor body, can name a tenant (G3). It only says under
-whose source a delivery is looked up: that source's signature must hold in every mode.
+The route is the URL's path, its subdomain, or a token's claim, as this ingress is configured.
+Nothing else in a request, neither header nor body, can name a tenant (G3). The route only selects
+the source; in every mode the signature must hold under that source's secret.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from streams.errors import ConfigError
 from streams.settings import Settings
 
 Address = tuple[str, str]
-"""Tenant and source; the tenant is "" where the route names none, which no source has."""
+"""Tenant and source. The tenant is "" if the route names none; no source has that tenant."""
 Addressing = Callable[[web.BaseRequest], Address | None]
-"""The address of a request; None where its path is no hook's."""
+"""The address of a request; None if its path is not a webhook's."""
 
 DEFAULT_CLAIM = "tenant_id"
 _ALGORITHMS = [
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
     "Ed25519",
 ]  # fmt: skip
-"""Asymmetric ones alone: whoever could read a shared key here could also make tokens."""
+"""Only asymmetric algorithms: anybody who could read a shared key here could also make tokens."""
 _CLOCK_SKEW_SECONDS = 60
 _DOMAIN = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 _NEEDS = {
@@ -46,7 +46,7 @@ def addressing(settings: Settings) -> Addressing:
     """How this ingress addresses requests.
 
     Raises:
-        ConfigError: a setting is missing, wrong, or of another mode; it names it.
+        ConfigError: names the setting that is missing, wrong, or of another mode.
     """
     _check_together(settings)
     if settings.ingress_tenant_from == "subdomain":
@@ -94,8 +94,9 @@ def _source(request: web.BaseRequest) -> str | None:
 def _label(request: web.BaseRequest, suffix: str) -> str:
     """The one label in front of the base domain, in lower case.
 
-    A target in absolute form overrides the Host header (RFC 9112, section 3.2.2). Where the two
-    differ, or there are several, who stands in front may have meant another: there is no tenant.
+    A target in absolute form overrides the Host header (RFC 9112, section 3.2.2). If the two
+    differ, or if several Host headers came, a proxy in front may have meant another host, so the
+    request names no tenant.
     """
     given = request.headers.getall("Host", ())
     if len(given) != 1 or _hostname(given[0]) != _hostname(request.host):
@@ -118,7 +119,7 @@ def _claimed(
     try:
         claims: dict[str, Any] = jwt.decode(token.strip(), keys, algorithms=_ALGORITHMS).claims
         registry.validate(claims)
-    except Exception:  # whatever a stranger's bytes make the library raise
+    except Exception:  # a stranger's bytes can make the library raise anything
         return ""
     tenant_id = claims.get(claim)
     return tenant_id if isinstance(tenant_id, str) else ""

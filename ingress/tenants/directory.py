@@ -1,4 +1,4 @@
-"""What an ingress knows of tenants: who may send, and under which keys their bodies are sealed.
+"""Holds what an ingress knows of tenants: their sources, and the keys that seal their bodies.
 
 A record of `tenants` that cannot be used goes to `dlq`.
 """
@@ -46,19 +46,19 @@ class Directory:
 
     @property
     def ready(self) -> bool:
-        """Whether all that stood on the topic when it was first read is known."""
+        """Whether everything that was on the topic when it was first read is known."""
         return self._follower.ready
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
-        """The source, or None where it, or its tenant, is unknown or disabled."""
+        """The source, or None if it or its tenant is unknown or disabled."""
         return self._table.lookup(tenant_id, name)
 
     def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
-        """Tenant and source of a path, each None where none of that name has a source to send."""
+        """Tenant and source of a path; each is None if no usable source has that name."""
         return self._table.known(tenant_id, name)
 
     def start(self) -> None:
-        """Begin to follow; returns at once, also with no broker to be seen."""
+        """Begin to follow; returns at once, even without a reachable broker."""
         self._follower.start()
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class Directory:
 
 
 class _DeadLetters:
-    """Where records of `tenants` go that nobody can read."""
+    """Writes dead letters of unreadable records of `tenants`."""
 
     def __init__(self, settings: Settings, partitions: int) -> None:
         self._topic = settings.topic_prefix + "dlq"

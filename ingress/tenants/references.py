@@ -1,6 +1,7 @@
-"""Secrets that a source's record names: resolved here, and again every second.
+"""Resolves the secrets that sources' records refer to, and resolves them again every second.
 
-So that a mounted secret can be changed without a restart. Of an environment only the start counts.
+A mounted secret can thus be changed without a restart. An environment variable keeps the value
+that it had when the process started.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _REFRESH_SECONDS = 1.0
 
 
 class NamedSecret:
-    """One key's secret, by its reference; `secret` is None while it leads to nothing."""
+    """One key's secret, by its reference; `secret` is None while it cannot be resolved."""
 
     def __init__(self, reference: str, scheme: str, tenant_id: str, source: str) -> None:
         self._reference = reference
@@ -36,11 +37,11 @@ class NamedSecret:
         self.secret: bytes | None = None
 
     def refresh(self) -> None:
-        """Resolve it anew; say once that it leads to nothing, and once that it does again."""
+        """Resolve it again; log once when it cannot be resolved, and once when it can again."""
         try:
             found = resolve(self._reference)
-            check_secret(self._scheme, found)  # one of no use must not stand before one that is
-        except Exception as error:  # whatever a file holds: the other sources' go on
+            check_secret(self._scheme, found)  # an unusable secret must not precede a usable one
+        except Exception as error:  # no file may stop the refresh of other sources
             self._close(error)
             return
         if not self._known:
@@ -58,7 +59,7 @@ class NamedSecret:
 
 
 class References:
-    """Every reference that a living source has, refreshed in a thread of its own."""
+    """Refreshes every reference that is in use, in a thread of its own."""
 
     def __init__(self) -> None:
         self._named: WeakSet[NamedSecret] = WeakSet()
@@ -85,7 +86,7 @@ class References:
         self._count()
 
     def start(self) -> None:
-        """Begin to refresh, every second."""
+        """Begin to refresh every second."""
         self._thread.start()
 
     def stop(self) -> None:

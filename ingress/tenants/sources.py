@@ -21,7 +21,7 @@ from streams.vault.key_encryption import Vault
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a source, which verifies until a time in seconds since the epoch, if it ends."""
+    """One key of a source; it may end, at a time in seconds since the epoch."""
 
     secret: bytes | NamedSecret = field(repr=False)
     until: float | None
@@ -39,9 +39,9 @@ class Source:
     keys: tuple[Key, ...]
 
     def secrets(self, now: float) -> dict[int, bytes]:
-        """The secrets that verify at a time, by the age of their key, newest (0) first.
+        """The secrets that verify at a time, by their key's position, newest (0) first.
 
-        Empty where none can be resolved: the source is closed then.
+        The result is empty if none can be resolved; the source is closed then.
         """
         return {
             age: secret
@@ -63,17 +63,17 @@ class SourceTable:
         self._disabled: set[str] = set()
         self._erased: set[str] = set()
         self.rates: dict[str, Rate] = {}
-        """Of the tenants that have one."""
+        """The rates of those tenants that have one."""
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
-        """The source, or None where it, or its tenant, is unknown or disabled."""
+        """The source, or None if it or its tenant is unknown or disabled."""
         source = self._sources.get(tenant_id, {}).get(name)
         if source is None or tenant_id in self._disabled or tenant_id in self._erased:
             return None
         return source
 
     def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
-        """Tenant and source of a path, each None where none of that name has a source to send."""
+        """Tenant and source of a path; each is None if no usable source has that name."""
         if self.lookup(tenant_id, name) is not None:
             return tenant_id, name
         return (tenant_id if tenant_id in self._sources else None), None
@@ -82,11 +82,11 @@ class SourceTable:
         """Fold one record in.
 
         Raises:
-            PoisonRecord: it cannot be understood or opened. Its source or tenant is closed then:
-                the record may have taken back a secret, and the old one must not live on.
+            PoisonRecord: the record cannot be decoded or opened. Its source or tenant is then
+                closed, because the record may revoke a secret that must no longer verify.
         """
         tenant_id, kind, id_ = _address(key)
-        if kind == "erasure" and value is not None:  # for good, whatever it says
+        if kind == "erasure" and value is not None:  # an erasure is final, whatever its value says
             self._sources.pop(tenant_id, None)
             self.rates.pop(tenant_id, None)
             self._erased.add(tenant_id)
@@ -103,7 +103,7 @@ class SourceTable:
         if kind == "tenant":
             self._apply_tenant(tenant_id, record)
         elif kind == "source" and (record is None or record.disabled):
-            # Not built: a disabled source has no secrets, and settings that fit no scheme, perhaps.
+            # Do not build it: a disabled source has no secrets, and perhaps unfit settings.
             self._close(tenant_id, kind, id_)
         elif kind == "source" and record is not None:
             self._sources.setdefault(tenant_id, {})[id_] = self._source(record)
@@ -133,7 +133,7 @@ class SourceTable:
             verify = verifier(settings.scheme, settings.options)
             normalizer = Normalizer(settings.scheme, settings.mapping)
             keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
-        except ValidationError as error:  # its own text would show the offending value
+        except ValidationError as error:  # its message would show the offending value
             raise PoisonRecord("bad_source", _without_values(error)) from None
         except (SignatureError, ConfigError) as error:
             raise PoisonRecord("bad_source", str(error)) from error
@@ -158,7 +158,7 @@ def _secret(key: Key) -> bytes | None:
 def _rate(record: TenantRecord) -> Rate | None:
     try:
         return tenant_settings(record).rate
-    except ValueError as error:  # pydantic's and orjson's own are such
+    except ValueError as error:  # pydantic's and orjson's errors are subclasses
         detail = _without_values(error) if isinstance(error, ValidationError) else "not JSON"
         raise PoisonRecord("bad_tenant", detail) from None
 
@@ -166,7 +166,7 @@ def _rate(record: TenantRecord) -> Rate | None:
 def _address(key: bytes | None) -> tuple[str, str, str]:
     try:
         tenant_id, kind, id_ = keys.split(key or b"")
-    except ValueError:  # also what bytes that are no text raise
+    except ValueError:  # includes the error for bytes that are no text
         raise PoisonRecord("misaddressed", "the key is not (tenant, kind, id)") from None
     return tenant_id, kind, id_
 

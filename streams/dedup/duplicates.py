@@ -1,8 +1,8 @@
-"""What dropped duplicates leave behind: a count in the store, a record, now and then a log line.
+"""Records dropped duplicates: a count in the store, a record, and now and then a log line.
 
-In `seen` stands when an event came first (8 bytes, big-endian milliseconds); once there are
-duplicates, then how many (4 bytes) and when the last (8 bytes). Its time is always the first: a
-duplicate does not extend the window.
+An entry of `seen` holds the time when an event first came (8 bytes, big-endian milliseconds). Once
+there are duplicates, their number (4 bytes) and the time of the last one (8 bytes) follow. The
+first time never changes: a duplicate does not extend the window.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 DuplicateHit = tuple[bytes, int, int, Record, bytes | None]
-"""A duplicate: fingerprint, when the event came first, when this delivery did, that delivery, and
-what `seen` held before the batch."""
+"""A duplicate: its fingerprint, the event's first time, this delivery's time, its record, and the
+entry of `seen` before the batch."""
 
 
 class Duplicates:
-    """All duplicates that one process drops, whatever their partition."""
+    """Records all duplicates that one process drops, of any partition."""
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -39,9 +39,9 @@ class Duplicates:
         self._told_at = -math.inf
 
     def keep(self, again: Sequence[DuplicateHit], fresh: Mapping[bytes, int], ctx: Context) -> None:
-        """Count a batch's duplicates; `fresh` is what came first in the batch, and when.
+        """Count a batch's duplicates; `fresh` maps events that first came in it to their times.
 
-        One put and one record for each event, however many duplicates of it there are.
+        Each event costs one put and one record, however many duplicates it has.
         """
         counted: dict[bytes, bytes] = {}
         records: list[Record] = []
@@ -58,9 +58,9 @@ class Duplicates:
         self._dropped += len(again)
 
     def tell(self, now: float) -> None:
-        """Log what was dropped since the last line, if that was long enough ago.
+        """Log the duplicates dropped since the last line, if that was long enough ago.
 
-        `now` is monotonic. What an aborted transaction dropped counts again, as in the metric.
+        `now` is monotonic. Duplicates of an aborted transaction count twice, as in the metric.
         """
         if self._example is None or now - self._told_at < _SECONDS_BETWEEN_LINES:
             return
@@ -74,7 +74,7 @@ class Duplicates:
 
 
 def _by_event(again: Sequence[DuplicateHit]) -> Iterable[tuple[int, DuplicateHit]]:
-    """How many duplicates of each event there are, and the last; an event anew for each window."""
+    """The number of each event's duplicates and the last one, separately for each window."""
     numbers: dict[bytes, int] = {}
     last: dict[bytes, DuplicateHit] = {}
     ended: list[tuple[int, DuplicateHit]] = []
@@ -90,7 +90,7 @@ def _by_event(again: Sequence[DuplicateHit]) -> Iterable[tuple[int, DuplicateHit
 
 
 def _counted(stored: bytes | None, first: int) -> int:
-    """Duplicates so far of the event that came first then."""
+    """The number of duplicates so far of the event whose window began at `first`."""
     if stored is None or len(stored) < _COUNTED.size:
         return 0
     began, count, _ = _COUNTED.unpack(stored)

@@ -1,10 +1,10 @@
-"""The dedup stage: of every event's deliveries, the first within the window goes on.
+"""The dedup stage: it forwards the first delivery of every event within the window.
 
-The store `seen` maps a fingerprint to when it was first seen; what its duplicates add to that
-is in `streams.dedup.duplicates`. The window is fixed: a duplicate does not extend it. Time is the
-stream's, made of the append times of `events.received`; a wall clock decides nothing here.
+The store `seen` maps a fingerprint to the time when it was first seen; `streams.dedup.duplicates`
+says what duplicates add to it. The window is fixed: a duplicate does not extend it. Time is stream
+time, which comes from the append times of `events.received`; a wall clock decides nothing here.
 
-An envelope is never decoded: its fingerprint lies at bytes 5 to 21, behind the frame.
+An envelope is never decoded: its fingerprint is at bytes 5 to 21, behind the frame.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from streams.topology.model import Topology
 
 _END = HEADER_SIZE + 16
 _LATE = struct.Struct(">qq")
-"""In `seen`, of a record that lies a window or more behind the stream: it was read again after its
-group's offsets were lost, or the broker's clock stepped back. The entry expires like any other by
-the stream time that it begins with; whether a delivery repeats it is judged by the record's own
-time, which follows. Its duplicates are dropped without being counted in `duplicates`."""
+"""The entry in `seen` of a record that is a window or more behind stream time. Such a record was
+read again after its group's offsets were lost, or the broker's clock stepped back. The entry begins
+with the stream time, by which it expires like any other; the record's own time follows and decides
+whether a delivery repeats it. Its duplicates are dropped without being counted in `duplicates`."""
 _DROPPED = Counter("tidegate_dedup_duplicates", "Redeliveries dropped")
 
 
@@ -38,7 +38,7 @@ def stage(topology: Topology) -> Stage:
 
 
 class Dedup:
-    """One partition's deduplication; all it knows is in its store."""
+    """Deduplicates one partition; its whole state is in its store."""
 
     def __init__(self, window_ms: int, duplicates: Duplicates, partition: int) -> None:
         self._window = window_ms
@@ -50,20 +50,20 @@ class Dedup:
         }
 
     def restored(self, ctx: Context) -> None:
-        """Nothing is derived from the store."""
+        """Do nothing, since no state is derived from the store."""
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """No event waits for the time; the duplicates' line in the log does."""
+        """Write the log line about duplicates when it is due; no event waits for time."""
         self._duplicates.tell(ctx.monotonic)
 
     def process(self, record: Record, ctx: Context) -> None:
         self.process_batch([record], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
-        """Forward what was not seen within the window, with one lookup for all.
+        """Forward the events not seen within the window, with one store lookup for all records.
 
         Raises:
-            DecodeError: a value that is no framed envelope.
+            DecodeError: a value is no framed envelope.
         """
         store, window, now = ctx.store("seen"), self._window, ctx.stream_time
         fingerprints = self._fingerprints([record.value for record in records])

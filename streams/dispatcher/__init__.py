@@ -1,4 +1,4 @@
-"""The dispatcher stage: owns every job of its partitions, from its event to its end.
+"""The dispatcher stage: it owns every job of its partitions, from the event to the job's end.
 
 processor ─► commands ─► lifecycle ─► job_store ─► jobs (the states, as pure functions)
     │            └────► ledger           │

@@ -1,4 +1,4 @@
-"""What the dispatcher says to workers, on the partitions that they announced."""
+"""Sends the dispatcher's replies to workers, on the partitions that they announced."""
 
 from __future__ import annotations
 

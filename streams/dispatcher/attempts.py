@@ -1,8 +1,8 @@
-"""What a run that did not succeed leaves with its job: history, losses, suspicion.
+"""Records failed runs in their job: history, losses, suspicion.
 
-A loss is no attempt: the worker ended while it held a lease that it had confirmed. A job that was
-lost twice, or whose leases were never confirmed three times, is a suspect and runs alone, so that
-what it does to its worker is its own doing and costs no other job.
+A loss means that the worker ended while it held a lease that it had confirmed; it does not count as
+an attempt. A job is a suspect after two losses, or after three leases that were never confirmed. A
+suspect runs alone, so that if its worker ends, the job is the cause and no other job is lost.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ LOSSES_OF_A_SUSPECT = 2
 LOSSES_ALONE = 2
 _UNCONFIRMED_OF_A_SUSPECT = 3
 _UNCONFIRMED = 0
-"""In place of an attempt's number: the worker never said that it had the lease."""
-_TIMEOUT = "TimeoutError: ran past its "  # a worker says so of its own timeout
+"""Stands in place of an attempt's number if the worker never confirmed the lease."""
+_TIMEOUT = "TimeoutError: ran past its "  # how a worker reports its own timeout
 
 Kind = Literal["failed", "timeout", "lost", "released"]
 
 
 def noted(job: Job, kind: Kind, error: str | None, now: int) -> Job:
-    """With its newest run in the history."""
+    """The job with its newest run in the history."""
     return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error))
 
 
 def failed(job: Job, error: str | None, now: int) -> Job:
-    """With a failed run in the history; it is a timeout where the worker says so."""
+    """The job with a failed run in the history; it is a timeout if the worker says so."""
     timeout = error is not None and error.startswith(_TIMEOUT)
     return noted(job, "timeout" if timeout else "failed", error, now)
 
@@ -41,9 +41,9 @@ def was_released_by(job: Job, worker_id: str) -> bool:
 
 
 def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
-    """The worker that ran it is gone: the attempt is given back and a loss counted.
+    """The job after its worker is gone: the attempt is given back and a loss is counted.
 
-    A suspect that still waited for the end of other runs (`accompanied`) was not lost alone.
+    A suspect that still waited for other runs to end (`accompanied`) was not lost alone.
     """
     return replace(
         noted(job, "lost", why, now),
@@ -54,7 +54,7 @@ def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
 
 
 def unconfirmed(job: Job, why: str, now: int) -> Job:
-    """With a lease in the history that its worker never confirmed; nothing is counted."""
+    """The job with an unconfirmed lease in the history; nothing is counted."""
     return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, "lost", why))
 
 
@@ -65,7 +65,7 @@ def is_suspect(job: Job) -> bool:
 
 
 def is_given_up(job: Job) -> bool:
-    """Whether one more loss was one too many: of a job with one attempt, the first."""
+    """Whether the job has had too many losses; for a job with one attempt, one is too many."""
     return job.lost_alone >= LOSSES_ALONE or job.max_attempts == 1
 
 

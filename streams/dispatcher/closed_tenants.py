@@ -1,7 +1,8 @@
-"""Which tenants are disabled or erased, so that none of their waiting jobs is leased.
+"""Tracks disabled and erased tenants, so that none of their waiting jobs is leased.
 
-It follows the topic `tenants`. The store `jobs` keeps it under `T` tenant, with a letter for each
-of the two; what is not open lies in memory, too. An erasure is for good, whatever its record says.
+The state follows the topic `tenants`. The store `jobs` keeps it under `T` tenant, with one letter
+for disabled and one for erased. Memory holds the closed tenants, too. An erasure is final, whatever
+its record says.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Tenants:
         self._touched: set[str] = set()
 
     def restored(self, store: KeyValueStore) -> None:
-        """Take in what the store says of all tenants."""
+        """Load the state of all tenants from the store."""
         marks = {k[1:].decode(): v for k, v in store.range(_TENANT, after(_TENANT))}
         for tenant_id in self.disabled | self.erased | marks.keys():
             self._mark(tenant_id, marks.get(tenant_id, b""))
         self._touched.clear()
 
     def undone(self, store: KeyValueStore) -> None:
-        """Some writes were taken back: look again at the tenants that changed."""
+        """Reload the changed tenants after some writes were taken back."""
         for tenant_id in self._touched:
             self._mark(tenant_id, store.get(_key(tenant_id)) or b"")
 
@@ -47,7 +48,7 @@ class Tenants:
         self._touched.clear()
 
     def apply(self, record: Record, store: KeyValueStore) -> bool:
-        """Fold a record of `tenants` in; True where a tenant is erased by it."""
+        """Fold in a record of `tenants`; returns True if it erases a tenant."""
         address = _address(record.key)
         if address is None:
             return False
@@ -75,7 +76,7 @@ def _folded(before: bytes, kind: str, tenant_id: str, record: Record) -> bytes:
 
 
 def _is_disabled(tenant_id: str, value: bytes) -> bool:
-    """One whose record cannot be read is closed, as ingress closes it."""
+    """Whether a tenant is disabled; an unreadable record closes it, as it does in the ingress."""
     try:
         return TENANT.decode(value).disabled
     except PoisonRecord as error:
@@ -87,10 +88,10 @@ def _is_disabled(tenant_id: str, value: bytes) -> bool:
 
 
 def _address(key: bytes | None) -> tuple[str, str] | None:
-    """Tenant and kind of a record; None for those that say nothing of a whole tenant.
+    """Tenant and kind of a record; None for a record that does not concern a whole tenant.
 
-    A key of another form is passed by: its value may be a sealed secret, which a dead letter
-    would keep past its tenant's erasure.
+    A record with a key of another form is skipped: its value may be a sealed secret, and a dead
+    letter would keep that past its tenant's erasure.
     """
     try:
         tenant_id, kind, _ = split(key or b"")

@@ -1,4 +1,4 @@
-"""Which command does what: the one place that a command's body chooses its method."""
+"""Maps each kind of command to the method that applies it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from streams.topology.model import Topology
 
 
 class Commands:
-    """Applies the commands of one step. `parked` are the jobs for which one waits.
+    """Applies the commands of one step. `parked` holds the jobs for which a command waits.
 
-    A command's time is that of its record: when the broker took it, in milliseconds. A parked
-    command is applied with the time of its own record, not of the one that lets its job in.
+    A command's time is that of its record, at which the broker took it, in milliseconds. A parked
+    command is applied with the time of its own record, not of the one that creates its job.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Commands:
         self._runs = Runs(life, registry, topology, strangers)
 
     def apply(self, command: Command, at: int) -> None:
-        """Do what a command asks; `at` is the time of its record.
+        """Apply a command; `at` is the time of its record.
 
         Raises:
-            PoisonRecord: it can never be done; nothing was changed.
+            PoisonRecord: the command can never be applied; nothing was changed.
         """
         match command.body:
             case Submit() as body:
@@ -82,7 +82,7 @@ class Commands:
                 self._from_worker(command)
 
     def admit(self, job: Job) -> None:
-        """A new job enters; commands that overtook it are applied at once."""
+        """Let a new job in, and apply the commands that overtook it."""
         self._life.enter(job)
         if job.job_id in self._parked:
             self._parked.discard(job.job_id)

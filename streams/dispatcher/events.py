@@ -1,14 +1,14 @@
-"""Events become jobs: at once where a route matches, else when one does and they come again.
+"""Turns events into jobs: at once if a route matches, else later once a route matches.
 
-No answer names a job that will not be. So an event that no route matches is kept for the window.
-It gets its job when
+A job that an ingress named in an answer must come to exist. So an event that no route matches is
+kept for the window. It gets its job when
 
 - a delivery of it comes again (`duplicates`) and a route matches now;
 - the answer to its delivery named a job, because the ingress knew the route first, and this
   stage's own topology has the route now;
-- an operator says so (`Reroute`) and a route matches.
+- an operator asks for it (`Reroute`) and a route matches.
 
-The job is the same whoever asks: its id follows from the event, and `Lifecycle.place` lets one in.
+All three lead to the same job: its id follows from the event, and `Lifecycle.place` admits one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from streams.serde.records import Command, Envelope, Job, Reroute
 from streams.topology.model import Route, Topology
 
 _ROLLOUT_MS = 3_600_000
-"""A redelivery whose event has no route here may have been answered by an ingress that has it
-already: if this stage gets the route within that time, the event gets its job."""
+"""An ingress that has a route already may have answered a redelivery of an event that has no route
+here. If this stage gets the route within this time, the event gets its job."""
 
 
 class Events:
-    """The events of one step; `admitted` takes each new job in."""
+    """Handles the events of one step; `admitted` is called with each new job."""
 
     def __init__(
         self, life: Lifecycle, topology: Topology, admitted: Callable[[Job], None]
@@ -46,7 +46,7 @@ class Events:
         self._kept = KeptEvents(life.ctx.store("jobs"), topology.window_ms)
 
     def arrived(self, record: Record, envelope: Envelope) -> None:
-        """An event of `events`: its job, or a place among the kept."""
+        """Make the job of a record of `events`, or keep the event."""
         trace = traceparent(record.headers)
         event = Kept(record.timestamp, record.offset, trace, record.value or b"")
         route = self._route(envelope)
@@ -60,14 +60,14 @@ class Events:
             self._kept.expect(envelope.fingerprint, FOR_EVER)
 
     def came_again(self, fingerprint: bytes, at: int) -> None:
-        """A record of `duplicates`, written `at`: an event was delivered again."""
+        """Handle a record of `duplicates`, written `at`: an event was delivered again."""
         event = self._kept.get(fingerprint) if self._kept.count() else None
-        # An older record is of a delivery before this event, whose window was over.
+        # An older record reports a delivery within an earlier window, not of this event.
         if event is not None and event.at <= at and not self._give(fingerprint, event):
             self._kept.expect(fingerprint, at + _ROLLOUT_MS)
 
     def reroute(self, command: Command, body: Reroute, at: int) -> None:
-        """An operator wants the job of an event that was kept when the command was written."""
+        """Make the job of an event that was kept when the operator's command was written."""
         event = self._kept.get(body.fingerprint)
         if event is not None and event.at > at:
             event = None
@@ -89,7 +89,7 @@ class Events:
             )
 
     def tidy(self, limit: int) -> None:
-        """Hold expected events against routes that changed, and forget those past their window."""
+        """Check expected events against changed routes, and forget events past their window."""
         if not self._kept.count():
             return
         for fingerprint, event in self._kept.overdue(self._life.now, limit):
@@ -133,7 +133,7 @@ class Events:
         self._admitted(job)
 
     def _dead_letter(self, event: Kept) -> None:
-        """The answer to its delivery named a job, and no route came: tell who looks for it."""
+        """Write a dead letter: an answer named the event's job, but no route for it came."""
         envelope = ENVELOPE.decode(event.value)
         if self._life.store.get(_job_id(envelope)) is not None:
             return

@@ -1,4 +1,4 @@
-"""When leases end that no heartbeat renews: not before all is read that was sent until then."""
+"""Expires leases that no heartbeat renews, after reading every command sent before their end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 
 class Expiry:
-    """Takes the overdue leases of one partition back, at most so many in one punctuation."""
+    """Takes back the overdue leases of one partition, at most `at_once` in one punctuation."""
 
     def __init__(self, policy: LeasePolicy, registry: WorkerRegistry, at_once: int) -> None:
         self._policy = policy
@@ -24,11 +24,11 @@ class Expiry:
         self._last_command = 0.0
 
     def heard(self, monotonic: float) -> None:
-        """A command was read."""
+        """Note that a command was read."""
         self._last_command = monotonic
 
     def go_on(self, life: Lifecycle, ctx: Context) -> None:
-        """Take back what is overdue, once all that was sent until its deadline is read."""
+        """Take back overdue leases, once every command sent before their deadlines was read."""
         overdue = self._registry.overdue(ctx.monotonic, self._at_once)
         if not overdue:
             self._asking, self._silent = None, False
@@ -37,7 +37,8 @@ class Expiry:
             self._asking = (overdue[-1].ends_at, ctx.monotonic)
         moment, since = self._asking
         if not ctx.caught_up_to("jobs.commands", moment):
-            # Behind is not silent: who reads is only late, and hears what was sent.
+            # Count Kafka as silent only if no command arrives: while commands are still read, this
+            # process is merely behind and will read the heartbeats that were sent.
             waited = ctx.monotonic - since > self._policy.heartbeat_seconds
             self._silent |= waited and self._last_command < since
             return

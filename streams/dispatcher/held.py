@@ -1,8 +1,8 @@
-"""Jobs for which no lease can be made, and why: told on `jobs.held`, in the log, in a gauge.
+"""Reports jobs for which no lease can be made, and why: on `jobs.held`, in the log, in a gauge.
 
-A type without a worker, a pool that is not declared, a tenant that is disabled: such jobs wait,
-and whoever looks has to see it. What was told lies in the store `jobs`, too, under `H` and the
-record's key: since when a type has had no worker outlives a restart.
+Jobs wait if their type has no worker, their pool is not declared, or their tenant is disabled; an
+operator must be able to see this. The store `jobs` keeps each report, too, under `H` and the
+record's key, so that the time since when a type has had no worker outlives a restart.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _REASONS: tuple[Reason, ...] = ("no_worker", "no_pool", "no_topic", "tenant_disa
 _HELD = b"H"
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
-"""A type without a worker is told of after this long: a deployment may be rolling."""
+"""A type without a worker is reported after this long, because a deployment may be rolling."""
 _RECOUNT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Jobs that are held now, seen first at `at` (monotonic); `told_at` is of the newest record."""
+    """Jobs held now, first seen at `at` (monotonic); `told_at` is the newest record's time."""
 
     held: Held
     at: float
@@ -44,7 +44,7 @@ class _Seen:
 
 
 class HeldJobs:
-    """What is held in one partition, as it was last seen and told."""
+    """The held jobs of one partition, as last seen and reported."""
 
     def __init__(self, topology: Topology, registry: WorkerRegistry, partition: int) -> None:
         self._topology = topology
@@ -54,13 +54,13 @@ class HeldJobs:
         self._looked_at = float("-inf")
 
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
-        """Take in what was told; what was only seen stays so."""
+        """Load the reports from the store; entries that were only seen stay as they are."""
         records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
         told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
         self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
 
     def closed(self) -> None:
-        """The partition is another process's now: drop its gauge."""
+        """Drop the partition's gauge, since another process owns the partition now."""
         for reason in _REASONS:
             metrics.HELD.remove(str(self._partition), reason)
 
@@ -73,7 +73,7 @@ class HeldJobs:
         }
 
     def look(self, life: Lifecycle, without_topic: Collection[str]) -> None:
-        """Tell of what began, went on or ended since the last look, now and then.
+        """Report, now and then, what began, went on or ended since the last look.
 
         `without_topic` are pools whose work topic the broker does not have.
         """
@@ -141,7 +141,7 @@ class HeldJobs:
         return replace(seen, told_at=now)
 
     def _over(self, key: bytes, life: Lifecycle) -> None:
-        """Also where what was told last was another reason than the one that is over now."""
+        """End a report, even if its last reported reason is not the one that is over now."""
         seen, store = self._seen.pop(key), life.ctx.store("jobs")
         if store.get(_HELD + key) is not None:
             store.delete(_HELD + key)

@@ -1,9 +1,9 @@
-"""Which process of each instance is the one that counts.
+"""Tracks the incumbent process of each instance, the only one whose words count.
 
-A process that announces itself under an instance's name takes its predecessor's place. Processes
-are ordered by their ids (UUIDv7, so by their machine's clock). Because the clock of a restarted
-machine may be behind, an earlier id is believed, too, once the later one has been silent for a
-while.
+A process that announces itself under an instance's name replaces its predecessor. The process with
+the later id is the newer one; ids are UUIDv7, so they follow the machine's clock. The clock of a
+restarted machine may be behind, so a process with an earlier id is accepted as well once the
+incumbent has been silent for a while.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Boots:
         self._newest: dict[str, tuple[str, float]] = {}
 
     def newest(self, worker_id: str) -> str:
-        """The process that counts of a worker's instance; itself if none is known."""
+        """The incumbent of a worker's instance, or the worker itself if none is known."""
         instance, _ = split_worker(worker_id)
         return self._newest.get(instance, (worker_id, 0.0))[0]
 
     def heard(self, worker_id: str, now: float) -> bool:
-        """A process speaks: whether it counts."""
+        """Note that a process spoke; returns whether it is the incumbent now."""
         instance, _ = split_worker(worker_id)
         newest, heard_at = self._newest.get(instance, (worker_id, now))
         if worker_id < newest and now - heard_at < self._silent:
@@ -33,7 +33,7 @@ class Boots:
         return True
 
     def found(self, worker_id: str, now: float) -> None:
-        """A process holds a lease: it may still speak, as if it was heard now."""
+        """Count a process that holds a lease as heard now, since it may still speak."""
         if worker_id >= self.newest(worker_id):
             self._newest[split_worker(worker_id)[0]] = (worker_id, now)
 
@@ -45,6 +45,6 @@ class Boots:
         return newest == worker_id or (newest == other and worker_id > other)
 
     def forget(self, worker_id: str) -> None:
-        """Nothing of a process is left."""
+        """Forget a process of which nothing is left."""
         if self.newest(worker_id) == worker_id:
             self._newest.pop(split_worker(worker_id)[0], None)

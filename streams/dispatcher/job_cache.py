@@ -1,7 +1,7 @@
-"""The jobs that were written last, so that what a partition just wrote is not decoded again.
+"""Remembers the jobs that were written last, so that they are not decoded again.
 
-A job is looked up by its id *and* the bytes that its store holds now: whatever was undone,
-restored or written by another process, a memo can only save work, never be wrong.
+A job is looked up by its id *and* the bytes that its store holds now. So the cache is never wrong,
+whatever was undone, restored or written by another process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from streams.serde.records import Job
 
 _MOST = 1_000
 _LARGEST_BYTES = 2048
-"""A larger job is decoded each time. Together they bound what a partition's memo takes to about
-4 MB of typical jobs, and 10 MB of the largest ones."""
+"""A larger job is decoded each time. The two limits bound a partition's cache to about 4 MB of
+typical jobs, or 10 MB of the largest ones."""
 
 
 class JobCache:
@@ -22,7 +22,7 @@ class JobCache:
         self._known: dict[str, tuple[bytes, Job]] = {}
 
     def decode(self, job_id: str, value: bytes) -> Job:
-        """The job that these bytes are."""
+        """The job in these bytes."""
         known = self._known.get(job_id)
         return known[1] if known is not None and known[0] == value else JOB.decode(value)
 
@@ -37,5 +37,5 @@ class JobCache:
         return value
 
     def forget(self, job_id: str) -> None:
-        """It has ended: hardly anybody asks for it now."""
+        """Forget a job that has ended, since it is hardly asked for any more."""
         self._known.pop(job_id, None)

@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good, written where an operator looks."""
+"""Makes dead letters of jobs and events that failed for good."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_job(job: Job, now: int, reason: str | None = None) -> DeadLetter:
 
 
 def of_replayed(job: Job, replay: Replay, at: int) -> DeadLetter:
-    """The dead letter of a job again, with what became of it: replayed `at`, milliseconds."""
+    """The dead letter of a job once more, with its replay, made `at` (milliseconds)."""
     return replace(
         of_job(job, job.updated_at, job.end_reason),
         replayed_at=at,
@@ -47,9 +47,10 @@ def of_event(
     envelope: Envelope, value: bytes, traceparent: str | None, *,
     partition: int, offset: int, event_time: int, now: int,
 ) -> DeadLetter:  # fmt: skip
-    """An event whose answer named a job, and for which no route came while it was kept.
+    """The dead letter of an event whose answer named a job, but for which no route came.
 
-    One that was handed over before its topic had it has no offset (-1): its own id tells it apart.
+    An event that was handed over before its topic had it has no offset (-1); its own id
+    distinguishes it.
     """
     headers = {"traceparent": traceparent.encode()} if traceparent else {}
     return DeadLetter(

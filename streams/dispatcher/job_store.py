@@ -5,7 +5,7 @@ The store `jobs` holds: `j` job_id, the job; `l` job_id, what a live one is like
 scope; `C` job_id, the epoch of a lease whose worker has spoken for it; and, with the time when it
 may go, `x` time job_id incarnation, what is kept of a finished job (its value is tenant and scope),
 and `x` time job_id 0 command_id, a command whose job never came. Other modules have their own keys
-in it: `kept_events`, and under capitals `B` buried, `H` held, `R` sweep, `T` tenants.
+in it: `kept_events`, and with capitals: `B` unhandled, `H` held, `R` sweep, `T` tenants.
 """
 
 from __future__ import annotations
@@ -71,25 +71,25 @@ class JobStore:
         return {key[len(prefix) :].decode(): value.decode() for key, value in found}
 
     def inherit_steps(self, job: Job, old: Job) -> None:
-        """A job that goes on in another's scope goes on after its finished steps."""
+        """Copy the finished steps of `old` to a job that continues in its scope."""
         checkpoints = self._ctx.store("checkpoints")
         for name, value in self.steps(old).items():
             key = checkpoint_key(job.job_id, job.incarnation, name)
             checkpoints.put(key, value.encode())
 
     def in_scope(self, scope: str) -> list[Job]:
-        """Every job that works in a scope: the one whose own it is, and replays that share it."""
+        """Every job that works in a scope: its owner, and the replays that share it."""
         prefix = _SHARED + join(scope) + SEPARATOR
         sharers = [split(key[1:])[1] for key, _ in self._jobs.range(prefix, after(prefix))]
         found = map(self.get, dict.fromkeys([scope_owner(scope), *sharers]))
         return [job for job in found if job is not None and job.scope == scope]
 
     def share(self, job: Job) -> None:
-        """A replay works in another job's scope: its effects stay as long as either is kept."""
+        """Note that a replay shares another job's scope: effects stay while either job is kept."""
         self._jobs.put(_SHARED + join(job.scope, job.job_id), b"")
 
     def confirm(self, job_id: str, epoch: int) -> None:
-        """Keep that the worker of a lease has spoken for it."""
+        """Remember that the worker of a lease has spoken for it."""
         self._jobs.put(_CONFIRMED + job_id.encode(), str(epoch).encode())
 
     def confirmed(self, job_id: str, epoch: int) -> bool:
@@ -97,11 +97,11 @@ class JobStore:
         return self._jobs.get(_CONFIRMED + job_id.encode()) == str(epoch).encode()
 
     def forget_confirmation(self, job_id: str) -> None:
-        """The lease is over."""
+        """Forget the confirmation of a lease that is over."""
         self._jobs.delete(_CONFIRMED + job_id.encode())
 
     def park(self, command: Command) -> None:
-        """Keep a command until its job appears, or until nothing more is to be expected."""
+        """Keep a command until its job appears, or until the job can no longer be expected."""
         key = join(command.job_id, command.command_id)
         self._jobs.put(_PARKED + key, COMMAND.encode(command))
         self._expire(join(command.job_id, "0", command.command_id), b"")
@@ -112,7 +112,7 @@ class JobStore:
         return {split(key[1:])[0] for key in keys}
 
     def unpark(self, job_id: str) -> list[Command]:
-        """Remove and return what was kept for a job, in the order of its ids."""
+        """Remove and return the commands kept for a job, in the order of their ids."""
         prefix = _PARKED + join(job_id) + SEPARATOR
         found = list(self._jobs.range(prefix, after(prefix)))
         for key, _ in found:
@@ -188,7 +188,7 @@ class JobStore:
             self._leave(job_id, job.tenant_id, scope)
 
     def _leave(self, job_id: str, tenant_id: str, scope: str) -> None:
-        """Ledger entries stay while any job that may look at them does."""
+        """Delete ledger entries only after every job that may read them is gone."""
         if scope_owner(scope) != job_id:
             self._jobs.delete(_SHARED + join(scope, job_id))
         if not self.in_scope(scope):

@@ -1,8 +1,9 @@
-"""Events that no route matched when they came, kept for as long as a redelivery is a duplicate.
+"""Keeps events that no route matched, for as long as a redelivery is a duplicate.
 
-In the store `jobs`: `u` fingerprint, the event; `w` fingerprint, until when a route that appears
-gives it its job without a redelivery; `y` time fingerprint, when it may go; `n`, how many there
-are and how far they have gone; `r`, the routes that the kept events were last held against.
+Keys in the store `jobs`: `u` fingerprint holds the event; `w` fingerprint holds the time until
+which a new route gives the event its job without a redelivery; `y` time fingerprint says when the
+event expires; `n` holds the number of kept events and how far they have expired; `r` holds the
+routes that the kept events were last checked against.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _STATE = struct.Struct(">QQ")
 _HEAD = struct.Struct(">qqH")
 _ALL, _PART = b"all", b"to:"
 _LATE_MS = 86_400_000
-"""A redelivery at the end of the window may be read so much later, and its event is still there."""
+"""A redelivery at the window's end may be read this much later, and must still find its event."""
 
 FOR_EVER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An event as it stood on `events`; `at` is its event time in milliseconds."""
+    """An event as it was on `events`; `at` is its event time in milliseconds."""
 
     at: int
     offset: int
@@ -37,7 +38,7 @@ class Kept:
 
 
 class KeptEvents:
-    """The kept events of one partition during one step; all that it knows is in the store."""
+    """The kept events of one partition during one step; the whole state is in the store."""
 
     def __init__(self, store: KeyValueStore, window_ms: int) -> None:
         self._store = store
@@ -45,7 +46,7 @@ class KeptEvents:
         self._state: tuple[int, int] | None = None
 
     def count(self) -> int:
-        """How many events are kept: one lookup a step."""
+        """The number of kept events; costs one lookup per step."""
         return self._known()[0]
 
     def get(self, fingerprint: bytes) -> Kept | None:
@@ -53,7 +54,7 @@ class KeptEvents:
         return None if value is None else _unpacked(value)
 
     def keep(self, fingerprint: bytes, event: Kept) -> None:
-        """Keep an event until its window is over; one of the same fingerprint is replaced."""
+        """Keep an event until its window is over; replaces one of the same fingerprint."""
         count, gone = self._known()
         known = self._store.get(_EVENT + fingerprint) is not None
         self._store.put(_EVENT + fingerprint, _packed(event))
@@ -71,7 +72,7 @@ class KeptEvents:
         self._set(count - 1, gone)
 
     def expect(self, fingerprint: bytes, until: int) -> None:
-        """Until this time (milliseconds) the event gets its job as soon as a route matches."""
+        """Give the event its job as soon as a route matches, until this time (milliseconds)."""
         if until > (self.expected_until(fingerprint) or 0):
             self._store.put(_EXPECTED + fingerprint, _TIME.pack(until))
 
@@ -80,13 +81,13 @@ class KeptEvents:
         return None if value is None else int(_TIME.unpack(value)[0])
 
     def expected(self, behind: bytes, limit: int) -> list[tuple[bytes, int]]:
-        """Fingerprints behind one, in their order, and until when each event's job is expected."""
+        """Fingerprints after `behind`, in order, and until when each event's job is expected."""
         start = _EXPECTED + behind + b"\0" if behind else _EXPECTED
         found = islice(self._store.range(start, after(_EXPECTED)), limit)
         return [(key[1:], _TIME.unpack(value)[0]) for key, value in found]
 
     def overdue(self, now: int, limit: int) -> Iterator[tuple[bytes, Kept]]:
-        """Events whose time is over, at most `limit`; the caller drops each."""
+        """At most `limit` events whose time is over; the caller drops each."""
         count, gone = self._known()
         if not count:
             return
@@ -94,14 +95,14 @@ class KeptEvents:
         for key in [key for key, _ in islice(due, limit)]:
             self._store.delete(key)
             gone, fingerprint = _TIME.unpack_from(key, 1)[0], key[1 + _TIME.size :]
-            # From here on, next time: before it lie only the tombstones of what is gone.
+            # Start from here next time: before it are only the tombstones of dropped events.
             self._set(self.count(), gone)
             event = self.get(fingerprint)
             if event is not None and event.at + self._keep_ms <= now:
                 yield fingerprint, event
 
     def held_against(self, routes: bytes) -> bytes | None:
-        """The last fingerprint held against these routes (a digest), None: all of them were."""
+        """The last fingerprint checked against these routes (a digest); None if all were."""
         value = self._store.get(_ROUTES) or b""
         if not value.startswith(routes):
             return b""
@@ -109,7 +110,7 @@ class KeptEvents:
         return None if progress == _ALL else progress.removeprefix(_PART)
 
     def hold_against(self, routes: bytes, cursor: bytes | None) -> None:
-        """Remember the progress that `held_against` tells."""
+        """Remember the progress that `held_against` returns."""
         progress = _ALL if cursor is None else _PART + cursor
         self._store.put(_ROUTES, routes + progress)
 

@@ -53,7 +53,7 @@ class Leases:
         self._fresh_until = float("-inf")
 
     def add(self, lease: ActiveLease) -> None:
-        """A lease lives."""
+        """Add a living lease."""
         self.remove(lease.job_id)
         lease.due = lease.ends_at
         self.running[lease.job_id] = lease
@@ -63,7 +63,7 @@ class Leases:
         self._order.add((lease.due, lease.job_id))
 
     def remove(self, job_id: str) -> ActiveLease | None:
-        """The lease of a job is over; it, if there was one."""
+        """Remove and return the lease of a job, if there is one."""
         lease = self.running.pop(job_id, None)
         if lease is None:
             return None
@@ -90,11 +90,11 @@ class Leases:
         return {type_ for of, type_ in self._types if of == pool}
 
     def fresh_terms(self, until: float) -> None:
-        """No lease ends before that."""
+        """Let no lease end before `until`."""
         self._fresh_until = until
 
     def overdue(self, now: float, limit: int) -> list[ActiveLease]:
-        """Leases that have ended, at most so many, those that ended first before others."""
+        """At most `limit` leases that have ended, in the order of their ends."""
         found: list[ActiveLease] = []
         while len(found) < min(limit, len(self._order)):
             due, job_id = self._order[len(found)]

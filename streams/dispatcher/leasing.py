@@ -1,8 +1,8 @@
-"""Leases: which ready job goes to which worker, and what becomes of those that the broker refuses.
+"""Leases ready jobs to workers, and handles leases that the broker refuses.
 
-A lease belongs to no record, so it is sent by itself after the records of a step. One that the
-broker will never take buries its own job, alone; where its topic does not exist, no lease is sent
-there for a while, and the jobs wait.
+A lease is not caused by any single record, so leases are sent on their own after the records of a
+step. If the broker will never take a lease, only its job becomes a dead letter. If the lease's
+topic does not exist, no lease is sent there for a while, and the jobs wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 _OVERHEAD_BYTES = 1024
-"""What a record and its batch take beside the value, generously."""
+"""A generous estimate of the bytes that a record and its batch take beside the value."""
 
 _WORK = "jobs.work."
 _FIRST_PAUSE = 1.0
@@ -39,7 +39,7 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """No lease goes to a pool until monotonic `until`; `since` is in milliseconds."""
+    """A pool gets no lease until monotonic `until`; `since` is in milliseconds."""
 
     since: int
     until: float
@@ -67,7 +67,7 @@ class Leasing:
         self._sent: set[str] = set()
 
     def lease_out(self, life: Lifecycle, ctx: Context) -> Iterator[None]:
-        """Lease ready jobs; yields after each job that was leased or buried."""
+        """Lease ready jobs; yields after each job that was leased or dead-lettered."""
         now = ctx.monotonic
         closed = {pool for pool, pause in self._pauses.items() if pause.until > now}
         for entry, worker in self._run_queue.takeable(ctx.now, now, closed):
@@ -79,7 +79,7 @@ class Leasing:
             yield
 
     def refused(self, topic: str, job_id: str, detail: str, missing: bool, life: Lifecycle) -> None:
-        """The broker will never take this lease."""
+        """Handle a lease that the broker will never take."""
         pool = topic.removeprefix(_WORK)
         if missing:
             self._pause(pool, detail, life)
@@ -93,7 +93,7 @@ class Leasing:
             life.dead_letter(job, "dead", error, reason="lease_refused")
 
     def committed(self) -> None:
-        """The leases that were sent are durable."""
+        """Note that the leases sent so far are durable."""
         for pool in self._sent & self._pauses.keys():
             del self._pauses[pool]
             self._observe(pool, 0)
@@ -101,20 +101,20 @@ class Leasing:
         self._sent.clear()
 
     def undone(self) -> None:
-        """The leases that were sent since the last commit were not."""
+        """Take back the leases sent since the last commit, which were aborted."""
         self._sent.clear()
 
     def paused(self) -> dict[str, Pause]:
-        """Pools without a topic that leases could be sent to."""
+        """Pools whose work topic does not exist."""
         return dict(self._pauses)
 
     def closed(self) -> None:
-        """The partition is another process's now."""
+        """Clean up, since another process owns the partition now."""
         for pool in self._pauses:
             metrics.PAUSED.remove(str(self._partition), pool)
 
     def _willing(self, job: Job, worker: Worker) -> Worker:
-        """Another worker than the one that gave the job back last, if another has credits."""
+        """Prefer a worker other than the one that gave the job back last, if one has credits."""
         if not attempts.was_released_by(job, worker.worker_id):
             return worker
         return self._run_queue.registry.freest(job.pool, job.type, worker.worker_id) or worker
@@ -154,7 +154,7 @@ class Leasing:
 
 
 def largest_lease(topology: Topology, pool: str) -> int:
-    """The most bytes that a lease to a pool may have: what its topic takes, if that is less."""
+    """The most bytes that a lease to a pool may have; the topic's own limit may lower it."""
     topic = topology.topics.get(_WORK + pool)
     takes = topic.max_message_bytes - _OVERHEAD_BYTES if topic else MAX_LEASE_BYTES
     return min(MAX_LEASE_BYTES, takes)

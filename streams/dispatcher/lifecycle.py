@@ -1,4 +1,4 @@
-"""The transitions of jobs, each with all that belongs to it: record, queue, timer, dead letter."""
+"""The transitions of jobs, each with its effects on record, queue, timer and dead letter."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class Lifecycle:
         self.tenants = tenants
 
     def place(self, job_id: str, at: int) -> jobs.Generation | None:
-        """Of a job asked for at `at` (milliseconds); None: the one that is known stands for it.
+        """The place of a job requested at `at` (milliseconds); None if it must not be made.
 
-        A live job keeps twins out even past the window, a finished one within it. What is older
-        than finished jobs are kept is read again: its job may have been purged.
+        A live job keeps twins out even after the window, a finished job only within it. A request
+        for an unknown job that is older than the retention of finished jobs was read again: its job
+        may have been purged.
         """
         known = self.store.get(job_id)
         if known is None:
@@ -58,7 +59,7 @@ class Lifecycle:
         return jobs.Generation(known.incarnation + 1, known.epoch)
 
     def enter(self, job: Job) -> None:
-        """A new job: to the queue, or to its timer; of an erased tenant to its end."""
+        """Put a new job in the queue or on its timer, or end it if its tenant is erased."""
         self.store.put(job)
         if job.tenant_id in self.tenants.erased:
             self.stop(job, ERASED_REASON)
@@ -68,7 +69,7 @@ class Lifecycle:
             self.run_queue.ready(job)
 
     def requeue(self, job: Job, error: str | None = None, *, uncount: bool = False) -> None:
-        """Back among the ready jobs of its pool of now; `uncount` gives the attempt back."""
+        """Make a job ready again in its present pool; `uncount` gives the attempt back."""
         self._off(job.job_id)
         job = jobs.ready(job, self.now, error=error, uncount=uncount)
         job = rerouting.in_pool(job, self.topology)
@@ -78,7 +79,7 @@ class Lifecycle:
     def end(
         self, job: Job, status: JobStatus, *, result: str | None = None, error: str | None = None
     ) -> Job:
-        """To a final state, or to `needs_review`."""
+        """Move a job to a final state, or to `needs_review`."""
         self._off(job.job_id)
         self.run_queue.unready(job)
         job = jobs.ended(job, status, self.now, result=result, error=error)
@@ -107,7 +108,7 @@ class Lifecycle:
     def dead_letter(
         self, job: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
     ) -> None:
-        """To the dead letters."""
+        """End a job and write its dead letter."""
         job = replace(job, end_reason=reason or job_letters.REASONS[status])
         job = self.end(job, status, error=error)
         letter = job_letters.of_job(job, self.now, job.end_reason)
@@ -145,9 +146,9 @@ class Lifecycle:
             self.dead_letter(failed, "dead", error)
 
     def given_back(self, job: Job, error: str | None) -> None:
-        """Its worker does not go on with it: it is ready at its old place.
+        """Make a job that its worker gave back ready again, at its old place.
 
-        A suspect waits first: a worker that cannot run it alone would give it back again at once.
+        A suspect waits first, since a worker that cannot run it alone would return it at once.
         """
         waits = attempts.is_suspect(job)
         job = attempts.noted(job, "released", error, self.now)
@@ -158,7 +159,7 @@ class Lifecycle:
             self.requeue(job, error, uncount=True)
 
     def lose(self, lease: ActiveLease, why: str, reason: str) -> None:
-        """A lease is over without a word from its worker."""
+        """End a lease about whose end its worker said nothing."""
         job = self.store.get(lease.job_id)
         if job is None or job.status != "running" or job.epoch != lease.epoch:
             self._forget(lease)
@@ -174,12 +175,12 @@ class Lifecycle:
             self.requeue(attempts.unconfirmed(job, why, self.now), why, uncount=True)
 
     def take_back(self, limit: int) -> None:
-        """Some of the leases of processes that are gone."""
+        """Take back at most `limit` leases of processes that are gone."""
         for each in self.run_queue.registry.take_back(limit):
             self.lose(each.lease, each.why, each.reason)
 
     def confirm(self, job_id: str) -> None:
-        """The worker that holds the lease spoke for it."""
+        """Confirm a job's lease, because the worker that holds it spoke for it."""
         lease = self.run_queue.registry.running.get(job_id)
         if lease is not None and not lease.confirmed:
             lease.confirmed = True
@@ -187,7 +188,7 @@ class Lifecycle:
             self.store.confirm(job_id, lease.epoch)
 
     def reroute(self, job: Job) -> bool:
-        """Give a job that waits the type and pool of now; False where it has them."""
+        """Give a waiting job its present type and pool; False if it already has them."""
         routed = rerouting.routed(job, self.topology)
         if routed == job:
             return False
@@ -198,7 +199,7 @@ class Lifecycle:
         return True
 
     def move(self, job: Job, pool: str) -> None:
-        """To a pool that an operator asks for; one that runs goes there when it waits again."""
+        """Move a job to a pool that an operator chose; a running job moves when it waits again."""
         job = replace(job, asked_pool=pool, updated_at=self.now)
         self.store.put(job)
         if job.status in ("pending", "scheduled"):

@@ -1,4 +1,4 @@
-"""Which workers have been silent for how long; every call costs O(1) a worker that it names.
+"""Tracks how long workers have been silent; every call costs O(1) for each worker that it names.
 
 All times are this process's monotonic ones, in seconds.
 """
@@ -16,10 +16,10 @@ _INTRODUCED_SECONDS = 60.0
 
 
 class Silence:
-    """Workers in the order of their last words.
+    """Orders workers by the time when they were last heard.
 
-    One that has credits or leases here is heard at each heartbeat and forgotten after a term, any
-    other is heard once a minute and forgotten after two and a half.
+    A worker with credits or leases here is heard at each heartbeat and forgotten after a term. Any
+    other worker is heard once a minute and forgotten after two and a half minutes.
     """
 
     def __init__(self, policy: LeasePolicy) -> None:

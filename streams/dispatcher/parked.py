@@ -1,4 +1,4 @@
-"""Jobs for which a command waits that overtook them."""
+"""Tracks the jobs for which a command waits because it arrived before its job."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from streams.topology.model import Topology
 Input = Envelope | Command | bytes | None
 
 _ENDED_AT_ONCE = 200
-"""What ends in bulk does so in parts: a transaction of thousands would not end in time."""
+"""Jobs are ended in parts of this size: a transaction of thousands would not end in time."""
 _LEASED_AT_ONCE = 500
 """So do leases; the rest follows with the next records or punctuation."""
 
@@ -127,7 +127,7 @@ class Dispatcher:
         self._step([(record, _decode(record))], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
-        """All at once: a job that is created and ended is written once."""
+        """Handle all records in one step; a job that begins and ends in it is written once."""
         self._step(((record, _decode(record)) for record in records), ctx)
 
     def punctuate(self, now: int, ctx: Context) -> None:
@@ -161,7 +161,7 @@ class Dispatcher:
     def refused(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
-        """What of this the broker will never take."""
+        """Handle a record that the broker will never take."""
         if topic == answers.TOPIC:
             self._asking.refused(ctx.monotonic)
             return
@@ -189,14 +189,14 @@ class Dispatcher:
         self._poisoned = False
 
     def _look_up_rounds(self, ctx: Context) -> None:
-        """What goes round in parts finds its place again in the store."""
+        """Have the rounds that work in parts find their places in the store again."""
         store = ctx.store("jobs")
         self._sweep.restored(store)
         self._held.restored(store, ctx.monotonic)
         self._unhandled.restored(store)
 
     def _hear_out(self, ctx: Context) -> None:
-        """Heartbeats and tenants that lay in the logs at the start are read before anything is."""
+        """Lease nothing before the heartbeats and tenants in the logs at the start are read."""
         since, inputs = self._unheard_since, ("jobs.commands", "tenants")
         if not self._listens:
             self._listens = all(ctx.caught_up_to(topic, since) for topic in inputs)

@@ -1,7 +1,7 @@
 """Replays: a new job does the work of one that ended badly, by a person's decision.
 
-Each rule that refuses one names what stands in its way. The operator checks the same rules before
-it writes the command; what is refused here is a dead letter.
+Each rule that refuses a replay names the reason. The operator checks the same rules before it
+writes the command; a replay that is refused here becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Replays:
         return old
 
     def _check_scope(self, old: Job) -> None:
-        """One live job a scope: two would each take the other's claims for ones that are over."""
+        """Allow one live job per scope: two would each treat the other's claims as ended."""
         for job in self._store.in_scope(old.scope):
             if job.job_id != old.job_id and jobs.is_live(job):
                 raise PoisonRecord(
@@ -89,7 +89,7 @@ class Replays:
             )
 
     def _close(self, old: Job, body: Replay, job: Job, at: int) -> None:
-        """The old job tells what became of it, and so does its dead letter."""
+        """Record the replay in the old job and in its dead letter."""
         if old.status == "needs_review":
             old = self._life.end(old, "cancelled", error=f"replayed as {job.job_id}: {body.note}")
         old = replace(old, replayed_as=job.job_id)

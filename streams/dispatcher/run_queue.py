@@ -1,4 +1,4 @@
-"""What is ready and what runs in one partition: derived from job records, rebuilt from them.
+"""The ready and running jobs of one partition, derived from job records and rebuilt from them.
 
 Nothing here costs more than O(log n) a job. The journals name the jobs whose place changed, so that
 only these are looked up again where writes are taken back.
@@ -89,7 +89,7 @@ class RunQueue:
         self._started(self.registry.running[job.job_id])
 
     def off(self, job_id: str) -> None:
-        """A lease is over; its caps are free again."""
+        """Remove a lease that is over, and free its caps."""
         lease = self.registry.over(job_id)
         if lease is not None:
             self.recent.add(job_id)
@@ -129,7 +129,7 @@ class RunQueue:
     def resume(
         self, job_id: str, live: Live, now: float, whole_term: float, *, confirmed: bool
     ) -> None:
-        """A lease that is found in the store lives on, until monotonic `whole_term`."""
+        """Let a lease that is found in the store live on, until monotonic `whole_term`."""
         lease = self._ended.pop(job_id, None)
         if lease is None or _whose(lease) != (live.epoch, live.worker_id):
             lease = ActiveLease(

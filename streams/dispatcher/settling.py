@@ -1,6 +1,6 @@
-"""A job in review goes on once it is known what became of its effects.
+"""Lets a job in review go on once the outcomes of its effects are known.
 
-Either a person found out (`Settle`), or the run that made the call tells it late.
+An outcome comes from a person (`Settle`), or late from the run that made the call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A round over all live jobs, a part in each punctuation: what no command will ever mend.
+"""Goes over all live jobs, a part in each punctuation, to mend what no command ever will.
 
 It wakes jobs whose timer was lost, has waiting jobs follow a changed topology, and ends those of
 erased tenants. A round begins at the start, every five minutes, and when a tenant is erased.

@@ -1,4 +1,4 @@
-"""A partition is taken over: all its live jobs are queued or known to run again, part by part."""
+"""Takes a partition over: restores its live jobs as queued or running, part by part."""
 
 from __future__ import annotations
 

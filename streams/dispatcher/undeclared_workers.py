@@ -1,7 +1,7 @@
 """Heartbeats of workers whose pool or work partition the topology does not declare.
 
-It is a state, not an error of the record: the topology of the dispatcher may be older than the
-workers'. The worker is told, at most once a minute, and asked again by its own next heartbeat.
+Such a heartbeat is no poison record, because the dispatcher's topology may be older than the
+workers'. The worker gets a notice at most once a minute, and its next heartbeat is checked again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Types that no worker handles: their jobs wait for long, then are dead, and come back.
+"""Dead-letters jobs whose type no worker handles, and brings them back when a worker does.
 
-A job is buried after `topology.unhandled_ms` without a worker for its type. Before that, this
-process listens for a while without a break, so that no pause of its own, of the machine or of
-Kafka counts as the workers' silence. The first worker that handles the type brings its jobs back.
+A job becomes a dead letter after `topology.unhandled_ms` without a worker for its type. Before
+that, this process listens for a while without a break, so that a pause of the process, the machine
+or Kafka does not count as the workers' silence. The jobs come back with the first worker that
+handles their type.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NOTE = "its type is handled again"
 
 
 class UnhandledTypes:
-    """Buries and brings back the jobs of one partition, a part in each punctuation."""
+    """Dead-letters and brings back the jobs of one partition, a part in each punctuation."""
 
     def __init__(self, topology: Topology, held: HeldJobs, registry: WorkerRegistry) -> None:
         self._topology = topology
@@ -38,11 +39,11 @@ class UnhandledTypes:
         self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
 
     def restored(self, store: KeyValueStore) -> None:
-        """Look up anew for which types there are buried jobs."""
+        """Look up again for which types there are dead jobs to bring back."""
         self._buried = unhandled_store.all_waiting(store)
 
     def go_on(self, life: Lifecycle) -> None:
-        """Bury and bring back a part of the jobs; look around now and then."""
+        """Dead-letter and bring back a part of the jobs, now and then."""
         if life.ctx.monotonic >= self._rests_until:
             self._rests_until = life.ctx.monotonic + _REST_SECONDS
             self._dead_letter_due(life)
@@ -60,7 +61,7 @@ class UnhandledTypes:
                 self._dead_letter(found, life)
                 left -= len(found)
             if left == 0:
-                self._rests_until = 0.0  # the rest in the next punctuation
+                self._rests_until = 0.0  # do the rest in the next punctuation
 
     def _bring_back(self, life: Lifecycle) -> None:
         for waiting in [waiting for waiting in self._buried if self._is_handled(waiting)]:
@@ -98,19 +99,19 @@ class UnhandledTypes:
 
 
 class Listening:
-    """Whether the commands were read without a break for long enough to know who is there."""
+    """Tracks whether commands were read without a break long enough to know all workers."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.stop()
 
     def stop(self) -> None:
-        """There is nothing to listen for."""
+        """Stop listening, since there is nothing to listen for."""
         self._since: float | None = None
         self._asked = self._called = 0.0
 
     def heard_out(self, ctx: Context) -> bool:
-        """To be asked at each punctuation; a gap between two calls, or silence, begins anew."""
+        """Whether listening is complete; call at each punctuation, since a gap restarts it."""
         now = ctx.monotonic
         paused = now - self._called > _PAUSE_SECONDS or now - self._asked > 2 * _PAUSE_SECONDS
         self._called = now
@@ -127,5 +128,5 @@ def _comes_back(job: Job, life: Lifecycle) -> bool:
     is_buried = job.status == "dead" and job.end_reason == REASON and job.replayed_as is None
     if not is_buried or job.tenant_id in life.tenants.erased:
         return False
-    # One live job a scope: a replay may work in this one's.
+    # A scope has one live job: a replay may already work in this job's scope.
     return not any(map(is_live, life.store.in_scope(job.scope)))

@@ -1,6 +1,7 @@
-"""Jobs that are dead because no worker handled their type, so that the first that does has them.
+"""Stores which jobs are dead because no worker handled their type, to bring them back later.
 
-The store `jobs` keeps each under `B` type, the pool an operator asked for (or nothing), job_id.
+The store `jobs` keeps each such job under `B`, followed by its type, the pool that an operator
+asked for (or nothing), and its job_id.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from streams.state.store import KeyValueStore
 _BURIED = b"B"
 
 Waiting = tuple[str, str | None]
-"""A type, and the pool that was asked for."""
+"""A type, and the pool that an operator asked for."""
 
 
 def key(job: Job) -> bytes:
-    """The store key of a buried job."""
+    """The store key of such a job."""
     return _BURIED + join(job.type, job.asked_pool or "", job.job_id)
 
 
 def all_waiting(store: KeyValueStore) -> set[Waiting]:
-    """For which types and pools there are buried jobs; costs a look for each of them."""
+    """The types and pools that have such jobs; costs one lookup for each pair."""
     found: set[Waiting] = set()
     start = _BURIED
     while entry := next(store.range(start, after(_BURIED)), None):
@@ -34,7 +35,7 @@ def all_waiting(store: KeyValueStore) -> set[Waiting]:
 
 
 def some(store: KeyValueStore, waiting: Waiting, limit: int) -> list[tuple[bytes, str]]:
-    """Keys and ids of at most `limit` buried jobs, in the order of their ids."""
+    """Keys and ids of at most `limit` such jobs, in the order of their ids."""
     prefix = _prefix(waiting)
     found = islice(store.range(prefix, after(prefix)), limit)
     return [(key, key[len(prefix) :].decode()) for key, _ in found]

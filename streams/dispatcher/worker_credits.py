@@ -1,8 +1,8 @@
-"""Workers as they announced themselves, and which of them takes a job of some type.
+"""Tracks the announced workers and their credits, and picks a worker for a job's type.
 
-A worker's credits in one partition are what it offered there less what it was sent since: it says
-how many leases it has read of the partition and how many more it takes, so that a lease on its way
-is counted on exactly one side.
+A worker reports how many leases of this partition it has read and how many more it takes; the sum
+is its limit. Its credits are that limit minus the number of leases that were sent to it. A lease on
+its way is counted as sent but not yet as read, so it is never counted twice.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from streams.dispatcher.leases import ActiveLease
 from streams.serde.records import Handler
 
 _LOOKED_AT = 64
-"""Workers that are looked at to find some that may be asked for credits."""
+"""At most this many workers are examined to find some that may be asked for credits."""
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
     """One worker process; `read_at` is when its last heartbeat was read (monotonic seconds).
 
-    `limit` is how many leases of this partition it takes in all, `received` how many it has read,
-    and `sent` how many it was sent. `asked_at` is when it was last asked for credits.
+    `limit` is the number of leases of this partition that it takes in all, `received` the number it
+    has read, and `sent` the number sent to it. `asked_at` is when it was last asked for credits.
     """
 
     worker_id: str
@@ -42,11 +42,11 @@ class Worker:
 
     @property
     def credits(self) -> int:
-        """How many leases it takes beyond those that it was sent."""
+        """The number of leases that it takes beyond those sent to it."""
         return max(0, self.limit - self.sent)
 
     def told(self, free: int, received: int) -> None:
-        """It has read so many leases and takes so many more; what came late counts for nothing."""
+        """Take in how many leases it has read and how many more it takes; ignore old reports."""
         if received < self.received:
             return
         self.received = received
@@ -54,15 +54,15 @@ class Worker:
         self.limit = free + received
 
     def lacks(self, lease: ActiveLease) -> bool:
-        """Whether it has not read a lease that it was sent, as far as is known.
+        """Whether it has not read a lease that was sent to it, as far as is known.
 
-        One that lies where it reads no more is never read, however many later ones are.
+        A lease on a partition that it no longer reads stays unread, even if it reads later ones.
         """
         return not lease.confirmed and lease.number > (0 if lease.unread else self.received)
 
 
 class Crew:
-    """Workers of one pool that handle the same types; those with credits in order of them."""
+    """Workers of one pool that handle the same types; those with credits are ordered by them."""
 
     def __init__(self, types: frozenset[str]) -> None:
         self.types = types
@@ -70,12 +70,12 @@ class Crew:
         self._order = SortedList()  # (credits, negative, and worker)
 
     def freest(self, but: str | None = None) -> Worker | None:
-        """The worker with most credits, if one has any, and is not the one that is excepted."""
+        """The worker with the most credits, if any has some; never the worker `but`."""
         found = (worker_id for _, worker_id in self._order[:2] if worker_id != but)
         return next(map(self.workers.__getitem__, found), None)
 
     def place(self, worker: Worker) -> None:
-        """Put a worker where its credits say; O(log n)."""
+        """Update a worker's place in the order by credits; O(log n)."""
         count = worker.credits if worker.fresh else 0
         place = (-count, worker.worker_id) if count else None
         if place == worker.place:
@@ -92,13 +92,13 @@ class Pool:
 
     def __init__(self) -> None:
         self._crews: dict[frozenset[str], Crew] = {}
-        self._asked: OrderedDict[str, Worker] = OrderedDict()  # who was asked longest ago first
+        self._asked: OrderedDict[str, Worker] = OrderedDict()  # least recently asked first
 
     def __len__(self) -> int:
         return len(self._asked)
 
     def join(self, worker: Worker) -> None:
-        """A worker announced itself, or what it handles changed: `leave` it first."""
+        """Add a worker; call `leave` first if its types changed."""
         types = frozenset(worker.handlers)
         crew = self._crews.setdefault(types, Crew(types))
         crew.workers[worker.worker_id] = worker
@@ -106,7 +106,7 @@ class Pool:
         self._asked[worker.worker_id] = worker
 
     def leave(self, worker: Worker) -> None:
-        """A worker is gone."""
+        """Remove a worker."""
         types = frozenset(worker.handlers)
         crew = self._crews[types]
         worker.limit = 0
@@ -117,7 +117,7 @@ class Pool:
         del self._asked[worker.worker_id]
 
     def place(self, worker: Worker) -> None:
-        """A worker's credits changed, or it fell silent, or was heard again."""
+        """Update a worker whose credits changed, that fell silent, or that was heard again."""
         self._crews[frozenset(worker.handlers)].place(worker)
 
     def types(self) -> set[str]:
@@ -129,18 +129,18 @@ class Pool:
         return set().union(*(crew.types for crew in self._crews.values() if crew.freest()))
 
     def freest(self, job_type: str, but: str | None = None) -> Worker | None:
-        """The worker with most credits among those that handle a type, if one has any.
+        """The worker with the most credits among those that handle a type, if any has some.
 
-        One may be excepted by its id.
+        The worker with the id `but` is left out.
         """
         crews = (crew for crew in self._crews.values() if job_type in crew.types)
         able = (worker for crew in crews if (worker := crew.freest(but)) is not None)
         return max(able, key=lambda worker: worker.credits, default=None)
 
     def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:
-        """Workers without credits for these types, which were last asked before a moment.
+        """Workers without credits that handle these types and were last asked before a moment.
 
-        Those that were asked longest ago come first; who is looked at counts as asked.
+        The least recently asked come first; every examined worker counts as asked.
         """
         found: list[Worker] = []
         for _ in range(min(_LOOKED_AT, len(self._asked))):

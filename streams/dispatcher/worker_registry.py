@@ -32,7 +32,7 @@ class GivenUp:
 
 
 class WorkerRegistry:
-    """Who can take jobs, and who holds which; wholly derived, from heartbeats and job records."""
+    """The workers that can take jobs and the leases they hold, from heartbeats and job records."""
 
     def __init__(self, policy: LeasePolicy) -> None:
         self._term = policy.term_seconds
@@ -104,7 +104,7 @@ class WorkerRegistry:
                 self.given_up.append(GivenUp(lease, why, reason))
 
     def take_back(self, limit: int) -> list[GivenUp]:
-        """Some of what was given up, no longer to be taken back."""
+        """Remove and return at most `limit` of the leases that were given up."""
         some = [self.given_up.popleft() for _ in range(min(limit, len(self.given_up)))]
         self._taken_back += some
         return some
@@ -151,7 +151,7 @@ class WorkerRegistry:
         self.cancelled(job)
 
     def resume(self, lease: ActiveLease, now: float) -> None:
-        """A lease that is found in the store; its worker counts as heard now."""
+        """Add a lease that is found in the store; its worker counts as heard now."""
         self._boots.found(lease.worker_id, now)
         self.leases.add(lease)
         worker = self._workers.get(lease.worker_id)
@@ -195,7 +195,7 @@ class WorkerRegistry:
         return self._workers.get(worker_id or "")
 
     def pass_time(self, now: float) -> None:
-        """Workers that are silent get no leases; those that are so for long are forgotten."""
+        """Stop leasing to silent workers, and forget those that have been silent for long."""
         for worker in map(self.worker, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False

@@ -1,6 +1,6 @@
-"""What workers say: heartbeats, and how the runs of their leases go.
+"""Applies the workers' commands: heartbeats, and reports about the runs of their leases.
 
-What speaks for a lease that is over changes nothing and is counted.
+A command for a lease that is over changes nothing and is counted.
 """
 
 from __future__ import annotations

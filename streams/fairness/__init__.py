@@ -1,1 +1,1 @@
-"""Which ready job goes next, among tenants, types and priorities; and how many run at once."""
+"""Chooses the next ready job among tenants, types and priorities, and caps how many jobs run."""

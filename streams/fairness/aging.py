@@ -1,4 +1,4 @@
-"""When lanes rise to their next levels."""
+"""Tracks when each lane rises to its next level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rises:
         self._order = SortedList()
 
     def expect(self, lane: Lane, due: int | None) -> None:
-        """A lane's level is to be looked at then, or never."""
+        """Schedule the next check of a lane's level at `due`, or none if it is None."""
         if lane.due is not None:
             self._order.remove(_key(lane.due, lane.number))
         lane.due = due
@@ -30,7 +30,7 @@ class Rises:
             self._order.add(_key(due, lane.number))
 
     def due(self, now: int, limit: int) -> Iterator[int]:
-        """The numbers of lanes whose moment has come, at most so many; each is given once."""
+        """Yield the numbers of at most `limit` lanes that are due, each once, and remove them."""
         behind = _key(now + 1, 0)
         for _ in range(limit):
             if not self._order or self._order[0] >= behind:

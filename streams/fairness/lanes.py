@@ -1,8 +1,9 @@
 """Lanes of ready jobs, and the order among the lanes of one type.
 
-A lane holds the jobs of one tenant, type and priority. Its level is the highest priority whose head
-start it has reached by its own head start plus the time since it was last served or, if that is
-later, since its oldest job became ready.
+A lane holds the jobs of one tenant, type and priority. Its virtual age is the head start of its
+priority plus its waiting time. The waiting time starts when the lane was last served or when its
+oldest job became ready, whichever is later. The level of a lane is the number of priorities whose
+head start its virtual age has reached. Lanes of a higher level are served first.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from streams.topology.model import Priority
 Entry = tuple[int, str, int]
 """A waiting job: when it became ready (milliseconds), its id, and the number of its lane.
 
-It names no object, so that the collector does not look at a million of them again and again.
+It holds plain values only, so that Python's garbage collector does not scan a million entries
+again and again.
 """
 
 Key = tuple[int, int, str, int]
-"""What orders lanes of one level: their tenant's charge, then their oldest job."""
+"""The sort key of lanes of one level: their tenant's charge, then their oldest job."""
 
 _STALE = 16
-"""Removed jobs that a lane may hold beyond as many as it has waiting ones."""
+"""A lane's heap may hold this many removed jobs more than it has waiting ones."""
 
 
 class Lane:
     """The ready jobs of one tenant, type and priority, oldest first.
 
     `waiting` counts them; `jobs` is a heap that may also hold removed ones, but never at its head.
-    `level` and `key` are its place in the order, if it has one. `due` says when its level is looked
-    at again, and `oldest` is the entry by which its queue finds the longest waiting
-    job.
+    `level` and `key` are the lane's place in the order, if it has one. `due` is the time of the
+    next check of its level, and `oldest` is the entry under which `Oldest` has sorted the lane.
     """
 
     __slots__ = (
@@ -58,7 +59,7 @@ class Lane:
         self.oldest: Entry | None = None
 
     def push(self, entry: Entry) -> bool:
-        """Add a job; whether it is the oldest now."""
+        """Add a job; return whether it is the lane's oldest now."""
         heappush(self.jobs, entry)
         self.waiting += 1
         return self.jobs[0] is entry
@@ -68,7 +69,7 @@ class Lane:
         return (charge, *self.jobs[0])
 
     def drop(self, members: Mapping[str, Entry]) -> None:
-        """One job is no longer among the members: forget it, at once or when it costs memory."""
+        """Forget a job that left `members`: at once at the heap's head, else in a later cleanup."""
         self.waiting -= 1
         jobs = self.jobs
         while jobs and members.get(jobs[0][1]) is not jobs[0]:
@@ -79,7 +80,7 @@ class Lane:
 
 
 class Levels:
-    """The levels that priorities make; times and head starts in milliseconds."""
+    """Computes levels from the priorities' head starts; all times in milliseconds."""
 
     def __init__(self, priorities: Mapping[str, Priority]) -> None:
         self._head_starts = {
@@ -91,7 +92,7 @@ class Levels:
         return len(self._bounds) + 1
 
     def of(self, lane: Lane, now: int) -> tuple[int, int | None]:
-        """A lane's level, and when it rises."""
+        """A lane's level, and when it rises to the next one (None at the highest level)."""
         since = max(lane.served_at, lane.jobs[0][0])
         head_start = self._head_starts.get(lane.priority, 0)
         level = bisect_right(self._bounds, head_start + max(0, now - since))
@@ -101,10 +102,10 @@ class Levels:
 
 
 class TypeLanes:
-    """The lanes of one type; those that may be taken are in order, by level and key.
+    """The lanes of one type; those that jobs may be taken from are ordered by level and key.
 
-    `lanes` has them by priority and tenant. `jobs` counts the type's jobs, and `handled` says that
-    some worker takes them.
+    `lanes` maps priority and tenant to a lane. `jobs` counts the type's jobs, and `handled` is
+    True while some worker handles the type.
     """
 
     __slots__ = ("_best", "_order", "handled", "jobs", "lanes")
@@ -126,12 +127,12 @@ class TypeLanes:
         return lanes.get(tenant_id) if lanes else None
 
     def jobs_of(self, tenant_id: str) -> int:
-        """How many of the type's jobs are a tenant's."""
+        """The number of a tenant's jobs of this type."""
         lanes = (by_tenant.get(tenant_id) for by_tenant in self.lanes.values())
         return sum(lane.waiting for lane in lanes if lane)
 
     def ready_since(self, moment: int, limit: int, members: Mapping[str, Entry]) -> list[str]:
-        """At most so many of the members that became ready by a moment (milliseconds)."""
+        """Ids of at most `limit` of the members that became ready by `moment` (milliseconds)."""
         due = (lane for lane in self.all() if lane.jobs[0][0] <= moment)
         jobs = chain.from_iterable(lane.jobs for lane in due)
         found = (job for job in jobs if job[0] <= moment and members.get(job[1]) is job)
@@ -147,7 +148,7 @@ class TypeLanes:
             del self.lanes[lane.priority]
 
     def best(self) -> tuple[int, Key] | None:
-        """The lane to serve next: its level, negative, and its key."""
+        """The lane to serve next, as its negated level and its key."""
         if self._best is None:
             for level in range(len(self._order) - 1, -1, -1):
                 if self._order[level]:
@@ -156,18 +157,18 @@ class TypeLanes:
         return self._best
 
     def open(self, levels: int) -> None:
-        """A worker takes the type: lanes may be put in order."""
+        """Begin to order lanes, since a worker handles the type now."""
         self.handled = True
         self._order = [SortedList() for _ in range(levels)]
 
     def close(self) -> None:
-        """No worker takes the type: no lane is in order."""
+        """Drop the order of the lanes, since no worker handles the type any more."""
         self.handled = False
         self._order = []
         self._best = None
 
     def place(self, lane: Lane, level: int, key: Key) -> None:
-        """Put a lane where it belongs."""
+        """Put a lane at this level and key in the order."""
         if lane.key == key and lane.level == level:
             return
         self.displace(lane)

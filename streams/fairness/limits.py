@@ -1,8 +1,8 @@
 """Caps on how many jobs run at once, counted from the living leases of one partition.
 
-A limit's `match` picks the values of its scope it speaks of, and each value has the cap to
-itself: `{scope: tenant, match: "*", concurrency: 5}` gives every tenant five. A tenant lives in
-one partition, so its cap holds overall; the caps of other scopes hold in each partition.
+A limit applies to the values of its scope that its `match` selects, and each value has a cap of
+its own: `{scope: tenant, match: "*", concurrency: 5}` gives every tenant five. All jobs of a
+tenant are in one partition, so its cap holds overall; the caps of other scopes hold per partition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Matches = Callable[[str], object]
 
 
 class Concurrency:
-    """Running jobs by limit and value; a value of which none runs is not remembered."""
+    """Counts running jobs by limit and value, and forgets a value once its count is zero."""
 
     def __init__(self, limits: tuple[Limit, ...]) -> None:
         self._limits: dict[LimitScope, list[tuple[Limit, Matches]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The longest waiting job among many lanes."""
+"""Finds the longest waiting job among many lanes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _LOOKED_AT = 2_000
 
 
 class Oldest:
-    """Lanes in the order of their oldest jobs, brought up to date only when it is asked for.
+    """Sorts lanes by their oldest jobs, and updates that order only when `first` is called.
 
-    After very many came at once, as when a partition is taken over, it takes some calls until all
-    of them are looked at.
+    One call updates a bounded number of lanes. After very many lanes came at once, as in the
+    takeover of a partition, the order is complete only after several calls.
     """
 
     def __init__(self, lanes: Mapping[int, Lane]) -> None:
         self._lanes = lanes  # by number
-        self._order = SortedList()  # `Lane.oldest`, which may be a job that is gone
-        self._older: dict[int, Lane] = {}  # lanes that got an older job since
+        self._order = SortedList()  # of `Lane.oldest`; its job may be gone
+        self._older: dict[int, Lane] = {}  # lanes to be sorted in again
 
     def older(self, lane: Lane) -> None:
-        """A lane is new, or got a job that is older than its others."""
+        """Note that a lane is new, or got a job that is older than its others."""
         self._older[lane.number] = lane
 
     def forget(self, lane: Lane) -> None:
-        """A lane has no jobs any more."""
+        """Remove a lane that has no jobs any more."""
         self._older.pop(lane.number, None)
         if lane.oldest is not None:
             self._order.remove(lane.oldest)
 
     def first(self) -> Lane | None:
-        """The lane whose oldest job waits longest."""
+        """The lane whose oldest job has waited longest."""
         self._look_at_older()
         while self._order:
             lane = self._lanes[self._order[0][2]]

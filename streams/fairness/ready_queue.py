@@ -1,12 +1,13 @@
-"""Which ready job goes next: priority by virtual age, then stride fairness across tenants.
+"""Chooses the next ready job: priority by virtual age, then stride fairness across tenants.
 
-Jobs of one tenant, type and priority form a lane (`lanes`). A starved batch lane rises, a lane that
-is being served does not, however long its backlog. Among lanes of one level the tenant with the
-lowest pass goes first (`passes`); every start costs its tenant one, and what it has running counts
-too. Lanes of a type that no worker handles, and of a tenant at its cap, are set aside.
+Jobs of one tenant, type and priority form a lane (`lanes`). A starved batch lane rises; a lane that
+is being served does not rise, however long its backlog is. Among lanes of one level the tenant with
+the lowest charge goes first (`stride`): its pass, which grows by one with every start, plus the
+number of its running jobs. Lanes of a type that no worker handles, and of a tenant at its cap, are
+set aside.
 
-With n waiting jobs each call costs O(log n) and the tenant's few lanes, `handle` those of the types
-that change, and `take` the types that it is asked for.
+With n waiting jobs each call costs O(log n) plus work for each of the tenant's few lanes. `handle`
+also costs work for each lane of the types that change, and `take` for each type it is asked for.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from streams.fairness.stride import Passes, Tenant
 from streams.topology.model import Priority
 
 _RISES = 64
-"""Lanes that rise in one call: after a flood of tenants the last ones rise some calls later."""
+"""At most this many lanes rise in one call; after a flood of tenants the last rise calls later."""
 _RISES_A_TAKE = 4
 _OPENED = 2_000
-"""Lanes that are put in order in one call after a first worker came: some 10 ms."""
+"""One call puts at most this many lanes of a newly handled type in order: some 10 ms."""
 
 
 class Ready(NamedTuple):
-    """A job that waits for a slot; `ready_at` in milliseconds, ties go by id."""
+    """A job that waits for a slot; `ready_at` is in milliseconds, and the id breaks ties."""
 
     ready_at: int
     job_id: str
@@ -54,8 +55,8 @@ class ReadyQueue:
         self._types: dict[str, TypeLanes] = defaultdict(TypeLanes)
         self._handled: set[str] = set()
         self._passes = Passes()
-        self._moved: dict[int, Lane] = {}  # lanes that are yet to be put where they belong
-        self._opening: dict[int, Lane] = {}  # those whose type is newly handled
+        self._moved: dict[int, Lane] = {}  # lanes whose place in the order must be updated
+        self._opening: dict[int, Lane] = {}  # lanes whose type is newly handled
         self._rises = Rises()
         self._oldest = Oldest(self._lanes)
 
@@ -63,7 +64,7 @@ class ReadyQueue:
         return len(self._members)
 
     def push(self, ready: Ready) -> None:
-        """Add a job; one that is there already stays as it is."""
+        """Add a job; a job that is already in the queue stays as it is."""
         ready_at, job_id, tenant_id, type_, priority = ready
         if job_id in self._members:
             return
@@ -103,25 +104,25 @@ class ReadyQueue:
         return Ready(ready_at, job_id, lane.tenant.id, lane.type, lane.priority)
 
     def started(self, tenant_id: str) -> None:
-        """A job of this tenant runs."""
+        """Note that one more job of this tenant runs."""
         tenant = self._passes.of(tenant_id)
         tenant.running += 1
         self._arrange(tenant)
 
     def ended(self, tenant_id: str) -> None:
-        """A job of this tenant no longer runs."""
+        """Note that a job of this tenant no longer runs."""
         tenant = self._passes.of(tenant_id)
         tenant.running -= 1
         self._arrange(tenant)
 
     def capped(self, tenant_id: str) -> None:
-        """Whether a tenant is below its caps may have changed."""
+        """Check again whether a tenant is below its caps."""
         tenant = self._passes.tenants.get(tenant_id)
         if tenant is not None:
             self._arrange(tenant)
 
     def handle(self, types: Set[str], now: int) -> None:
-        """Some worker of the pool handles these types, and none handles others."""
+        """Set the types that some worker of the pool handles; no worker handles any other."""
         self._now = max(self._now, now)
         for type_ in types - self._handled:
             self._open(self._types[type_])
@@ -133,7 +134,7 @@ class ReadyQueue:
         self._handled = set(types)
 
     def advance(self, now: int, rises: int = _RISES) -> None:
-        """Let lanes rise that have waited long enough, and put those that moved in order."""
+        """Raise lanes that have waited long enough, and update the places of moved lanes."""
         self._now = max(self._now, now)
         for number in self._rises.due(self._now, rises):
             lane = self._moved[number] = self._lanes[number]
@@ -149,19 +150,19 @@ class ReadyQueue:
         return None if lane is None else lane.jobs[0][0]
 
     def startable(self) -> set[str]:
-        """Types that some worker handles and of which a job may start."""
+        """Types that some worker handles and that have a job which may start."""
         return {type_ for type_ in self._handled if self._types[type_].best() is not None}
 
     def by_type(self) -> dict[str, int]:
-        """How many jobs of each type wait."""
+        """The number of waiting jobs of each type."""
         return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
 
     def tenants(self) -> Set[str]:
-        """Tenants that have waiting or running jobs, or had some lately."""
+        """Tenants that have waiting or running jobs, or had some recently."""
         return self._passes.tenants.keys()
 
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
-        """How many jobs of each type wait of one tenant."""
+        """The number of one tenant's waiting jobs of each type."""
         found = {type_: lanes.jobs_of(tenant_id) for type_, lanes in self._types.items()}
         return {type_: jobs for type_, jobs in found.items() if jobs}
 
@@ -181,9 +182,9 @@ class ReadyQueue:
         return lane
 
     def _first(self, type_: str) -> tuple[int, Key] | None:
-        """The lane of a type to serve next, as `TypeLanes.best` has it.
+        """The lane of a type to serve next, in the form of `TypeLanes.best`.
 
-        A charge that has grown is looked at only here: until then its lane is too far ahead.
+        Grown charges are applied only here. Until then such a lane is too far ahead in the order.
         """
         lanes = self._types.get(type_)
         while lanes is not None and (found := lanes.best()) is not None:
@@ -194,7 +195,7 @@ class ReadyQueue:
         return None
 
     def _drop(self, lane: Lane) -> None:
-        """A job of a lane is no member any more."""
+        """Update a lane after one of its jobs left the members."""
         self._types[lane.type].jobs -= 1
         lane.drop(self._members)
         if lane.waiting:
@@ -204,7 +205,7 @@ class ReadyQueue:
         self._arrange(lane.tenant)
 
     def _forget(self, lane: Lane) -> None:
-        """A lane has no jobs any more."""
+        """Remove a lane that has no jobs any more."""
         lanes, tenant = self._types[lane.type], lane.tenant
         lanes.displace(lane)
         self._rises.expect(lane, None)
@@ -219,7 +220,7 @@ class ReadyQueue:
             del self._types[lane.type]
 
     def _arrange(self, tenant: Tenant) -> None:
-        """A tenant's charge or cap changed: its lanes are to be moved, or set aside."""
+        """Mark a tenant's lanes to be moved or set aside, after its charge or cap changed."""
         ordered = bool(tenant.lanes) and self._free(tenant.id)
         self._passes.order(tenant, ordered)
         for lane in tenant.lanes:
@@ -241,7 +242,7 @@ class ReadyQueue:
         self._opening.update((lane.number, lane) for lane in lanes.all())
 
     def _enter_some(self) -> None:
-        """Lanes of types that are newly handled may be taken from, a part of them at a time."""
+        """Put some lanes of newly handled types in the order; later calls do the rest."""
         for _ in range(min(_OPENED, len(self._opening))):
             _, lane = self._opening.popitem()
             lane.tenant.lanes.append(lane)

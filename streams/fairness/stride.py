@@ -1,10 +1,11 @@
-"""Stride passes of tenants: who was served how often, for as long as it matters.
+"""Stride passes of tenants: they count how often each tenant was served, as long as it matters.
 
-A tenant that is in the order (it has jobs that could be taken) has a pass, and each start adds one
-to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is the lowest pass in the order, and
-the highest pass served so far while nobody is in it; it only rises. Whoever enters the order starts
-at the floor or at its own pass, whichever is higher: nobody saves up credit while it is away. So a
-tenant that has neither waiting nor running jobs is forgotten once the floor has reached its pass.
+A tenant is in the order while it has jobs that could be taken. It then has a pass, and each start
+adds one to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is the lowest pass in the
+order or, while no tenant is in the order, the highest pass served so far. The floor only rises. A
+tenant enters the order at the floor or at its own earlier pass, whichever is higher, so that no
+tenant saves up credit while it is away. A tenant without waiting or running jobs is forgotten once
+the floor has reached its pass.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Tenant:
-    """One tenant's pass and its jobs of one queue.
+    """One tenant's pass, lanes and running jobs in one queue.
 
-    `waiting` counts its lanes, and `lanes` are those of types that a worker handles; `ordered` says
-    that these are in the order.
+    `waiting` counts its lanes, and `lanes` are those of types that a worker handles. `ordered` is
+    True while the tenant is in the order.
     """
 
     __slots__ = ("departing", "id", "lanes", "ordered", "passes", "running", "waiting")
@@ -36,7 +37,7 @@ class Tenant:
 
     @property
     def charge(self) -> int:
-        """What orders it among others: how often it was served, and what it has running."""
+        """The tenant's sort key: its pass plus the number of its running jobs."""
         return self.passes + self.running
 
 
@@ -47,19 +48,19 @@ class Passes:
         self.tenants: dict[str, Tenant] = {}
         self._floor = 0
         self._highest = 0
-        self._counts: dict[int, int] = {}  # tenants in the order by pass; 0 for one that had some
+        self._counts: dict[int, int] = {}  # tenants in the order at each pass; may be 0
         self._passes: list[int] = []  # the same passes, as a heap
-        self._departed: list[tuple[int, str]] = []  # a heap of tenants that are to be forgotten
+        self._departed: list[tuple[int, str]] = []  # heap of tenants to forget, by pass
 
     def of(self, tenant_id: str) -> Tenant:
-        """The tenant of this id, known or new."""
+        """The tenant with this id, created if it is unknown."""
         tenant = self.tenants.get(tenant_id)
         if tenant is None:
             tenant = self.tenants[tenant_id] = Tenant(tenant_id)
         return tenant
 
     def order(self, tenant: Tenant, ordered: bool) -> None:
-        """A tenant is in the order or is not; call it after every change of its jobs."""
+        """Put a tenant in the order or take it out; call this after every change of its jobs."""
         if ordered and not tenant.ordered:
             tenant.passes = max(tenant.passes, self._floor)
             self._count(tenant.passes)
@@ -71,7 +72,7 @@ class Passes:
             self._depart(tenant)
 
     def served(self, tenant: Tenant) -> None:
-        """One job of a tenant in the order was taken."""
+        """Note that one job of a tenant in the order was taken."""
         self._counts[tenant.passes] -= 1
         tenant.passes += 1
         self._count(tenant.passes)

@@ -1,4 +1,4 @@
-"""What the dispatcher made of a command: the row that shows it, or the command's dead letter."""
+"""Finds the result of a command: the row that shows its effect, or the command's dead letter."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ async def told(
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
 ) -> T | None:
-    """Send a command; what `shown` finds of its effect, None where the read model is late.
+    """Send a command; returns what `shown` finds of its effect, None if the read model is late.
 
     Raises:
         Refusal: 409, for the reason that the dispatcher gave.
-        KafkaUnavailable: it was not acknowledged; it may still be written.
+        KafkaUnavailable: the command was not acknowledged; it may still be written.
     """
     offset = await state.command(tenant_id, job_id, body)
     return await verdict(state, letters(state, tenant_id, offset), row, shown)
@@ -42,7 +42,7 @@ async def verdict(
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
 ) -> T | None:
-    """What came of a command that is durable; see `told`."""
+    """The result of a durable command; see `told`."""
 
     def look(connection: sqlite3.Connection) -> tuple[T | None, DeadLetter | None] | None:
         found = shown(connection)
@@ -64,7 +64,7 @@ def letters(state: AppState, tenant_id: str, offset: int) -> tuple[str, ...]:
 
 
 async def outstanding(state: AppState, subject: Subject) -> Asked | None:
-    """What was asked before, unless the dispatcher has turned it down."""
+    """The command that was sent before, unless the dispatcher has refused it."""
     asked = state.turns.asked(subject)
     if asked is None or await state.ask(lambda db: refusing(db, asked.letters)) is None:
         return asked
@@ -73,6 +73,6 @@ async def outstanding(state: AppState, subject: Subject) -> Asked | None:
 
 
 def refusing(connection: sqlite3.Connection, letter_ids: Sequence[str]) -> DeadLetter | None:
-    """The dead letter of a command; None, it has none."""
+    """The dead letter of a command, or None."""
     found = (letter_queries.dead_letter(connection, id_) for id_ in letter_ids)
     return next((letter for letter in found if letter is not None), None)

@@ -1,7 +1,8 @@
-"""Erases a tenant: a mark that nothing takes back, then the end of its keys and secrets.
+"""Erases a tenant: writes a permanent mark, then deletes the tenant's keys and secrets.
 
-Whoever reads the mark refuses every data key of the tenant that stands behind it. So once the
-read model shows the mark, it shows every key under which a body can lie, and those are deleted.
+Every process that reads the mark refuses all data keys of the tenant behind it on the topic. So
+once the read model shows the mark, it shows every key that can have sealed a body, and those keys
+are deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ a record comes after its time: the second mark is that record."""
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """Body of the mark; `at` in milliseconds. The counts are of what was deleted so far."""
+    """Body of the mark; `at` is in milliseconds. The counts say how much was deleted so far."""
 
     note: str
     by: str
@@ -102,7 +103,7 @@ def _mark_key(tenant_id: str) -> Row:
 
 
 async def _forget_settings(state: AppState, tenant_id: str) -> None:
-    """Disable the tenant, and keep of its own settings nothing."""
+    """Disable the tenant, and keep none of its own settings."""
     body = TenantSettings().model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=wall_ms())
     await state.set_tenant((tenant_id, "tenant", ""), record)

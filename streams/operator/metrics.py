@@ -1,7 +1,7 @@
 """The operator's gauges, computed from the read model when they are scraped.
 
-How far it is behind stands in the family of all stages, `tidegate_stage_lag_...`. No tenant
-label (cardinality): a tenant's numbers are its lists.
+The lag is reported in the metric family of all stages, `tidegate_stage_lag_...`. There is no tenant
+label, because of its cardinality; a tenant's numbers are in its lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNTED_EVERY_SECONDS = 1.0
 
 
 class ReadModelCollector(Collector):
-    """Says nothing of rows until the read model has caught up: half a count alarms for nothing."""
+    """Omits row counts until the read model has caught up: partial counts cause false alarms."""
 
     def __init__(
         self, database: Database, follower: Follower, clock: Callable[[], float] = time.monotonic

@@ -1,7 +1,7 @@
-"""Seals every secret on `tenants` anew under the vault's first key: a rotation's last step but one.
+"""Seals every secret on `tenants` anew under the vault's first key, a rotation's last step but one.
 
-What lies under the first key already is left alone, so that it may be asked for as often as one
-likes. After it no record needs an older key.
+Secrets that are already sealed under the first key are left alone, so it is safe to repeat this.
+Afterwards no record needs an older key.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def rewrap(state: AppState) -> Rewrapped:
             if not page:
                 return done
             await _rewrap(state, [state.newest(_key(each), each) or each for each in page], done)
-            # One erased by another operator meanwhile: its key must not have come back.
+            # Another operator may have erased a tenant meanwhile: its key must not come back.
             await destroy_erased(state)
         last = _key(page[-1])
 

@@ -1,4 +1,4 @@
-"""The operator's process: follow the topics, serve the API, end in order."""
+"""The operator's process: it follows the topics, serves the API and ends in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streams.vault.keyring import DataKeyring
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = MAX_INPUT_BYTES + 16 * 1024
-"""Of a request: the largest input, and what stands around it."""
+"""The limit of a request: the largest input and the JSON around it."""
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
 
@@ -49,7 +49,7 @@ def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
 
     Raises:
         ConfigError: no admin token, no vault key, or the port is taken.
-        StageFailed: a thread that its answers rest on has ended.
+        StageFailed: a thread that the answers depend on has ended.
     """
     uvloop.run(_serve(settings, topology, admissions))
 
@@ -62,7 +62,7 @@ def build(
 ) -> web.Application:
     """The application; it follows the topics from its start-up to its clean-up.
 
-    `failed` is told, from any thread, what it cannot go on after.
+    `failed` is called, from any thread, with an error that must end the process.
 
     Raises:
         ConfigError: no admin token or no vault key.
@@ -122,7 +122,7 @@ async def _state(
 
 
 def _read_payloads(payloads: PayloadReader, closed: threading.Event, failed: Failed) -> None:
-    """Without the reader, whoever asks for a body would wait for ever."""
+    """Run the reader, and report its failure: without it, requests for bodies would never end."""
     try:
         payloads.run(closed)
     except Exception as error:
@@ -179,11 +179,11 @@ async def _readyz(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    # One at a time: scrapes need no token, and must leave the API its threads.
+    # Serve one scrape at a time: scrapes need no token, and must not use up the API's threads.
     async with request.app[SCRAPING]:
         body = await asyncio.to_thread(generate_latest)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def _passed_over(message: Message, error: PoisonRecord) -> None:
-    """A record of `tenants` that cannot be used: every ingress makes a dead letter of it."""
+    """Skip an unusable record of `tenants`, since every ingress makes a dead letter of it."""

@@ -1,8 +1,8 @@
 """A live copy of the compacted `tenants` topic, current within a second.
 
 Every process reads every partition from its beginning, by manual assignment: there is no
-group to rebalance and no offset to commit. The copy moves on over a record that cannot be used.
-Whatever else stops it ends the process: a copy that stands still would be believed.
+group to rebalance and no offset to commit. The follower skips a record that cannot be used. Any
+other error ends the process, because everybody would go on trusting an outdated copy.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Fold = Callable[[bytes | None, bytes | None], None]
 """Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
 Refuse = Callable[[Message, PoisonRecord], None]
 Failed = Callable[[Exception], None]
-"""Told, from the follower's thread, what it cannot go on after: the process must end."""
+"""Called from the follower's thread with an error after which the process must end."""
 
 
 class TenantsFollower:
-    """Follows `tenants` in a thread of its own, which alone calls what it is given."""
+    """Follows `tenants` in a thread of its own; only that thread calls the given functions."""
 
     def __init__(
         self, settings: Settings, stage: str, fold: Fold, refuse: Refuse, failed: Failed
@@ -60,11 +60,11 @@ class TenantsFollower:
 
     @property
     def ready(self) -> bool:
-        """Whether all that stood on the topic when it was first read is known."""
+        """Whether everything that was on the topic when it was first read is known."""
         return self._caught_up.is_set()
 
     def start(self) -> None:
-        """Begin to follow; returns at once, also with no broker to be seen."""
+        """Begin to follow; returns at once, even without a reachable broker."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class TenantsFollower:
             consumer.close()
 
     def _contact(self, consumer: Consumer) -> set[int]:
-        """Assign every partition from its start; their numbers."""
+        """Assign every partition from its start; returns their numbers."""
         said = False
         while not self._stopping.is_set():
             try:
@@ -126,7 +126,7 @@ class TenantsFollower:
                 log.info("tenants are known")
 
     def _tell(self, error: KafkaError) -> None:
-        """Once, until a record comes again: librdkafka tries on by itself."""
+        """Log an error once until a record arrives again; librdkafka retries by itself."""
         if error.code() not in self._told:
             self._told.add(error.code())
             log.error("tenants cannot be read: what is known of them ages", reason=error.str())

@@ -1,6 +1,7 @@
 """References to secrets: `env:NAME` or `file:/absolute/path`, resolved where they are used.
 
-The operator checks their form alone: it may run on another host than those that resolve them.
+The operator checks only their form, because the processes that resolve them may run on other
+hosts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MAX_SECRET_BYTES = 64 * 1024
 
 
 def check_reference(reference: str) -> str:
-    """The reference, if it has one of the two forms; `ValueError` says which they are."""
+    """The reference itself; raises `ValueError`, naming the two forms, if it has neither."""
     formed = _ENV.fullmatch(reference) or _FILE.fullmatch(reference)
     if formed is None or len(reference) > _MAX_LENGTH:
         raise ValueError("must be env:NAME or file:/absolute/path")
@@ -29,7 +30,7 @@ def resolve(reference: str) -> bytes:
     """The secret itself, from this process's environment or this host's files, now.
 
     Raises:
-        SecretUnresolved: it leads to nothing, or to no secret; the message says what is there.
+        SecretUnresolved: the reference leads to no secret; the message says what is there.
     """
     kind, _, name = reference.partition(":")
     secret = _from_environment(name) if kind == "env" else _from_file(Path(name))
@@ -46,10 +47,10 @@ def _from_environment(name: str) -> bytes:
 
 def _from_file(path: Path) -> bytes:
     try:
-        # Not every path may be read: a pipe would be waited on for ever.
+        # Read regular files only: reading a pipe could wait for ever.
         if not path.is_file() or path.stat().st_size > _MAX_SECRET_BYTES:
             raise SecretUnresolved(f"no file of at most {_MAX_SECRET_BYTES} bytes at {path}")
-        # Editors and `echo` end a file with a newline that is no part of the secret.
+        # Strip the final newline: editors and `echo` add it, and it is no part of the secret.
         return path.read_bytes().rstrip(b"\r\n")
     except OSError as error:
         raise SecretUnresolved(f"{path} cannot be read: {error.strerror}") from error

@@ -1,6 +1,6 @@
 """Tenants and their sources as the `tenants` topic carries them.
 
-A source's secrets lie sealed in its record (`source_keys`); nothing else in it is secret.
+A source's record holds its secrets sealed (`source_keys`); nothing else in it is secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streams.vault.data_key import key_purpose
 from streams.vault.key_encryption import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""What a tenant's id and a source's name may be: safe in paths, keys and topics."""
+"""The allowed form of a tenant's id and a source's name: safe in paths, keys and topics."""
 
 DEFAULT_BODY_BYTES = 1024 * 1024
 
@@ -27,7 +27,7 @@ DEFAULT_BODY_BYTES = 1024 * 1024
 class Rate(BaseModel):
     """At most `count` deliveries in `seconds`, at an even pace of `count / seconds` a second.
 
-    At once it allows less than a tenth of `count`: in any `seconds` at most 1.1 times `count` pass.
+    A burst is less than a tenth of `count`, so at most 1.1 times `count` pass in any `seconds`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -41,7 +41,7 @@ class Rate(BaseModel):
 
 
 class TenantSettings(BaseModel):
-    """Body of `PUT /v1/tenants/{t}`; no rate: as many deliveries as come."""
+    """Body of `PUT /v1/tenants/{t}`; without a rate, deliveries are not limited."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class TenantSettings(BaseModel):
 
 
 class SourceSettings(BaseModel):
-    """Body of `PUT /v1/tenants/{t}/sources/{source}`, less its secret.
+    """Body of `PUT /v1/tenants/{t}/sources/{source}` without its secret.
 
     `mapping` overrides the scheme's preset: `event_type`, `subject`, `occurred_at`,
     `dedup_key` are JMESPath expressions over the JSON body, `attributes` maps names to such.
@@ -92,10 +92,10 @@ def tenant_settings(record: TenantRecord) -> TenantSettings:
 
 
 def resealed(vault: Vault, record: TenantRecord) -> TenantRecord:
-    """The record with every secret under the vault's first key; equal if they all were.
+    """The record with every secret sealed under the vault's first key; equal if all were already.
 
     Raises:
-        VaultError: a secret lies under none of the vault's keys.
+        VaultError: a secret is sealed under none of the vault's keys.
     """
     purpose = key_purpose(record.id) if record.kind == "data_key" else secret_purpose(record.id)
 

@@ -1,6 +1,6 @@
-"""A source's signing keys as its record carries them: newest first, older ones with an end.
+"""A source's signing keys in its record: the newest comes first, and older ones have an end.
 
-A key holds its secret, sealed and bound to tenant and source, or a reference to one.
+A key holds either its secret, sealed and bound to tenant and source, or a reference to a secret.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from streams.serde.records import SigningKey, TenantRecord
 from streams.vault.key_encryption import Vault
 
 MOST_KEYS = 8
-"""Of one source at once: each is tried on every request."""
+"""One source has at most this many keys at once, because each is tried on every request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A secret that is named, not given: `env:NAME` or `file:/path`."""
+    """The name of a secret, in place of the secret itself: `env:NAME` or `file:/path`."""
 
     text: str
 
@@ -33,12 +33,12 @@ def signing_key(vault: Vault, tenant_id: str, source: str, secret: Secret) -> Si
 
 
 def keys_of(record: TenantRecord) -> tuple[SigningKey, ...]:
-    """A source's keys, newest first; records of older versions have sealed secrets alone."""
+    """A source's keys, newest first; records of older versions have only sealed secrets."""
     return record.keys or tuple(SigningKey(sealed) for sealed in record.secrets)
 
 
 def holds(key: SigningKey, now: int) -> bool:
-    """Whether a key verifies at a time in milliseconds; its last moment is the one before its end.
+    """Whether a key verifies at a time in milliseconds: it does until just before its end.
 
     Every ingress decides by its own clock.
     """
@@ -48,7 +48,7 @@ def holds(key: SigningKey, now: int) -> bool:
 def rotated(
     keys: Sequence[SigningKey], newest: SigningKey, until: int, now: int
 ) -> tuple[SigningKey, ...]:
-    """Keys with a new first; what had no end ends at `until`, what is over is left out."""
+    """The keys after a rotation: `newest`, then the living ones; open-ended ones end at `until`."""
     older = (key if key.until is not None else replace(key, until=until) for key in keys)
     return (newest, *(key for key in older if holds(key, now)))
 
@@ -57,11 +57,11 @@ def open_secret(vault: Vault, record: TenantRecord, sealed: bytes) -> bytes:
     """The secret of one of the record's keys.
 
     Raises:
-        VaultError: it was sealed under another vault key.
+        VaultError: the secret was sealed under another vault key.
     """
     return vault.open(record.tenant_id, secret_purpose(record.id), sealed)
 
 
 def secret_purpose(source: str) -> str:
-    """What a source's sealed secret is for."""
+    """The purpose to which a source's sealed secret is bound."""
     return f"source secret {source}"

@@ -38,7 +38,7 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
     Raises:
         ConfigError: an unknown pool, an app without jobs, or a key file is missing.
         Fenced: another process runs under the same instance name.
-        StageFailed: what it knows of tenants stands still.
+        StageFailed: its copy of `tenants` is no longer updated.
     """
     if pool not in topology.pools:
         known = ", ".join(topology.pools)
@@ -62,8 +62,8 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
 def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
     """Run the loop until `main` is done, whatever other tasks raise.
 
-    A `SystemExit` in a task that a handler has started goes to who awaits it, and leaves the loop
-    besides: unlike a handler's own it would end the worker, and the runs of all others with it.
+    A `SystemExit` in a task that a handler has started goes to its awaiter and also leaves the
+    loop. Unlike one in the handler itself, it would end the worker and all its runs.
     """
     task = loop.create_task(main)
     while not task.done():

@@ -70,7 +70,7 @@ class Worker:
         book: DataKeyring,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        # With the pool: a worker of another pool is no earlier boot of this one.
+        # Include the pool: a worker of another pool is no earlier boot of this one.
         self.id = f"{place.pool}-{place.instance}/{uuid7()}"
         self._app = app
         self._transport = transport
@@ -218,7 +218,7 @@ class Worker:
             self.heartbeater.tell()
 
     async def _leave(self) -> None:
-        """After every run has said how it ended: nobody leases to this process any more."""
+        """Stop getting leases, after every run has reported its end."""
         failed = self._failure.done()
         await self.heartbeater.leave(self._sender, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
 

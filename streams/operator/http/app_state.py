@@ -1,4 +1,4 @@
-"""What a handler works with, and the waits that make an answer show its own write."""
+"""The state that handlers share, and the waits after which an answer shows its own write."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 SHOWN_WITHIN_SECONDS = 5.0
-"""How long a call waits for the read model to show what it did; then it answers without."""
+"""A call waits this long for the read model to show its effect, and then answers without it."""
 
 SUBMITTED_BY = "operator"
-"""Who stands behind a call: every bearer of the one admin token."""
+"""The author of every call: any bearer of the one admin token."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The running operator's parts, alike for every request."""
+    """The parts of the running operator, shared by all requests."""
 
     topology: Topology
     vault: Vault
@@ -57,10 +57,10 @@ class AppState:
     records: RecordReplays
     turns: Turns = field(default_factory=Turns)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held from reading a record of `tenants` to the durable one that replaces it."""
+    """This lock is held from reading a record of `tenants` until its replacement is durable."""
     unshown: dict[Row, TenantRecord] = field(default_factory=dict)
-    """What was written to `tenants` and the read model has not shown: the next change of the same
-    record goes by it, or it would bring back what that one ended."""
+    """Records written to `tenants` that the read model does not show yet. The next change of the
+    same record must start from them, or it would bring back what they removed."""
 
     def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
         """A record of `tenants` to change: as the read model shows it, or as it was written."""
@@ -140,7 +140,7 @@ def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord
 
 
 def not_shown() -> Refusal:
-    """A write is durable, and the read model is late."""
+    """The refusal for a write that is durable while the read model is late."""
     late = "what was written is durable, but the read model does not show it: send the call again"
     return Refusal(503, "not-shown", late)
 

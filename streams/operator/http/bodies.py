@@ -19,7 +19,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""Bytes that a stranger sent: no browser shall take them for a page."""
+"""A stranger sent these bytes, so no browser may treat them as a page."""
 
 
 def attachment(body: bytes) -> web.Response:
@@ -44,7 +44,7 @@ async def open_body(state: AppState, tenant_id: str, event_id: str, ref: Payload
 
 
 async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
-    """Nothing is done with a body that no key opens any more.
+    """Refuse a call about a body that no key opens any more.
 
     Raises:
         Refusal: 410, its tenant was erased.
@@ -61,7 +61,7 @@ async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
             return False
         return tenant_queries.setting(connection, *place)
 
-    # A body may be shown a moment before the key that its partition of `tenants` holds.
+    # The read model may show a body a moment before its key, which is on another topic.
     record = await state.once(("tenants", place), known)
     if isinstance(record, TenantRecord):
         return DataKey(state.vault, record)

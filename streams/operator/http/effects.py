@@ -1,4 +1,4 @@
-"""A person says what became of an effect of which no run knows."""
+"""Settlements: a person records the outcome of an effect that no run knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streams.serde.records import Job, LedgerEntry, Settle
 routes = web.RouteTableDef()
 
 MAX_RESULT_BYTES = 256 * 1024
-"""As of a result that a run records."""
+"""The same limit applies to a result that a run records."""
 _UNSETTLED = ("claimed", "unknown", "review")
 
 
@@ -88,7 +88,7 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
 
 
 def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
-    """Whether its call can still be under way, the dispatcher knows.
+    """Check that an effect is not settled; the dispatcher checks whether its call may still run.
 
     Raises:
         Refusal: 409, it is known what became of it, or a run has yet to tell.

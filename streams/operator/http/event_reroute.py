@@ -1,4 +1,4 @@
-"""An event that no route matched when it came gets its job, once a route matches."""
+"""Gives an event that no route matched when it came its job, once a route matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Middlewares of every call, outermost first: errors become problems, then who may pass."""
+"""Middlewares of every call, outermost first: they turn errors into problems, then authenticate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def authenticated(token: str) -> Middleware:
 
 @web.middleware
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse calls while rows are still missing: what is not seen yet is not unknown."""
+    """Refuse calls while rows are still missing: a missing row may still appear."""
     if request.path not in OPEN_PATHS and not request.app[PARTS].follower.ready:
         return _busy("not-ready", "the read model has not caught up with the topics yet: ask again")
     return await handler(request)

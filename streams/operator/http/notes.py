@@ -8,7 +8,7 @@ MAX_NOTE_BYTES = 4_096
 
 
 def bounded(note: str) -> str:
-    """The note itself: it lies in records that must fit a message.
+    """The note itself; it is bounded because it is part of records that must fit a message.
 
     Raises:
         ValueError: it is too long.

@@ -182,8 +182,8 @@ async def _tenant_answer(state: AppState, record: TenantRecord) -> web.Response:
 
 @asynccontextmanager
 async def _changing(state: AppState, tenant_id: str) -> AsyncIterator[None]:
-    """Alone from the look to the write: of two rotations at once one would be lost, and a write
-    that looked before an erasure would bring back what that destroyed.
+    """Hold the lock from the read to the write. Otherwise one of two concurrent rotations would be
+    lost, and a write that read before an erasure would bring back what the erasure destroyed.
 
     Raises:
         Refusal: 409, the tenant was erased.

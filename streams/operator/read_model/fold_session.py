@@ -26,14 +26,14 @@ from streams.settings import Settings
 
 _BATCH = 5_000
 _POLL_SECONDS = 0.05
-"""Positions move over the markers of transactions unseen: so much later they are told."""
+"""Positions move past transaction markers without a message, and are noticed after this time."""
 _FATAL = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
-"""Errors that the client does not get over by itself."""
+"""Errors from which the client does not recover by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Lag:
 class FoldSession:
     """A consumer with every followed partition assigned, and the file it is folded into.
 
-    Rows and the offsets behind them are one SQLite transaction: what a killed process had
-    not committed is read again, what it had is not.
+    One SQLite transaction stores rows and the offsets behind them. After a kill, uncommitted
+    records are read again, and committed ones are not.
     """
 
     def __init__(

@@ -35,14 +35,14 @@ _AGEING = (
 """Tables whose rows leave with their records."""
 
 POSITIONS = "positions"
-"""Under this name and a partition it is announced that its rows have become newer."""
+"""The name under which, with a partition, newer rows of that partition are announced."""
 
 _RETRY_SECONDS = 1.0
 _GATHER_SECONDS = 0.05
-"""What comes meanwhile is folded together: each fold costs a commit, however little it takes in."""
+"""Records that come meanwhile are folded together, because each fold costs a commit."""
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
-"""Of a broker that is asked every second: after that long, nobody knows how far behind it is."""
+"""The broker is asked every second; an answer older than this no longer tells the lag."""
 
 
 class Follower:
@@ -92,7 +92,7 @@ class Follower:
         return self._lag
 
     def folded(self, place: PartitionKey) -> int:
-        """All records of a partition before this offset are rows; -1 while that is not known."""
+        """The offset before which all records of a partition are rows; -1 while unknown."""
         return self._folded.get(place, -1)
 
     def _run(self) -> None:
@@ -107,7 +107,7 @@ class Follower:
             except (KafkaException, KafkaUnavailable) as error:
                 self._wait(error)
             except Exception as error:
-                # The thread must not die of what nobody foresaw: the API would go stale unseen.
+                # No unforeseen error may end this thread: the API would become stale unnoticed.
                 log.exception("following failed")
                 self._wait(error)
 
@@ -159,11 +159,11 @@ class Follower:
                 if kept_ms is not None:
                     connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
             positions.store_freshness(connection, fresh_at)
-        # What was deleted stays readable in the journal until that is emptied.
+        # Empty the journal: deleted rows stay readable there until then.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
-        """What cannot be done now, as on a full disk, is done when the file is opened next."""
+        """Rebuild the file; if that fails, as on a full disk, the next opening does it."""
         self._lag, self._folded = None, {}
         try:
             self._database.rebuild(reason).close()
@@ -178,6 +178,6 @@ class Follower:
 
 
 def seconds_behind(lag: Lag, now: int) -> float:
-    """The lag at `now` (milliseconds): what was heard too long ago counts as not read since."""
+    """The lag at `now` (milliseconds); it is at least the time since an answer that is too old."""
     silent = (now - lag.heard_at) / 1000
     return max(lag.seconds, silent) if silent > _SILENCE_SECONDS else lag.seconds

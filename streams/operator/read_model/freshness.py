@@ -1,4 +1,4 @@
-"""As of when the rows are complete: known from broker's answers alone, never from silence."""
+"""Tracks up to which time the rows are complete; only a broker's answers can advance it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """End offsets as the broker gave them when asked at `asked_at`, milliseconds."""
+    """End offsets that the broker gave for a question sent at `asked_at` (milliseconds)."""
 
     asked_at: int
     offsets: Mapping[PartitionKey, int]
 
 
 class Freshness:
-    """`at` is when, in milliseconds, all that was on the topics is known to have been folded."""
+    """Every record that was on the topics at `at` (milliseconds) is known to be folded."""
 
     def __init__(self, at: int, ends: Ends) -> None:
         self.at = at
@@ -35,19 +35,19 @@ class Freshness:
         self._goal = ends
 
     def heard(self, ends: Ends) -> None:
-        """The broker has answered."""
+        """Note the broker's newest answer."""
         self.newest = ends
 
     def reached(self, positions: Mapping[PartitionKey, int]) -> None:
-        """Rows and these positions are stored."""
-        # One goal at a time: under steady load the newest ends are always a little ahead.
+        """Update `at`, after the rows up to these positions were stored."""
+        # Keep an older goal, too: under steady load the newest ends are always a little ahead.
         for goal in (self._goal, self.newest):
             if all(positions[place] >= end for place, end in goal.offsets.items()):
                 self.at = max(self.at, goal.asked_at)
                 self._goal = self.newest
 
     def require(self, now: int) -> None:
-        """Stop a session that was cut off for long.
+        """Stop a session that was cut off from the broker for too long.
 
         Raises:
             Untrusted: deletions may have been compacted away since `at`.
@@ -59,7 +59,7 @@ class Freshness:
 
 
 class EndsQuestion:
-    """Asks a broker for ends about once a second, and waits for no answer."""
+    """Asks a broker for end offsets about once a second, without waiting for the answers."""
 
     def __init__(
         self, admin: AdminClient, prefix: str, places: Iterable[PartitionKey], outage: Outage
@@ -72,7 +72,7 @@ class EndsQuestion:
         self._open: dict[PartitionKey, Future[Any]] | None = None
 
     def answer(self, now: int) -> Ends | None:
-        """A new answer if there is one; asks the next question when it is time, at `now`."""
+        """A new answer if there is one; also asks the next question if it is due at `now`."""
         found = self._collected()
         if self._open is None and not 0 <= now - self._asked_at < _EVERY_MS:
             self._asked_at = now

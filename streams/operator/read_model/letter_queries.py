@@ -12,7 +12,7 @@ from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
 _MOST_REPLAYS = 100
-"""So many replays of one job are named."""
+"""At most this many replays of one job are named."""
 
 
 def dead_letters_page(

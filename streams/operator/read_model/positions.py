@@ -1,4 +1,4 @@
-"""From where the read model reads on, and when what it holds can no longer be trusted."""
+"""Decides where the read model continues to read, and when its rows can no longer be trusted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streams.operator.read_model.projections import PROJECTIONS
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
 MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
-"""After a longer absence a tombstone may have been compacted away unread, and its row would
-stand for ever."""
+"""After a longer absence a tombstone may have been compacted away unread, and its row would remain
+for ever."""
 
 _TIMEOUT = 10
 

@@ -1,6 +1,7 @@
-"""Waits until the read model shows all that stood on a partition when the wait began.
+"""Waits until the read model shows every record that a partition held when the wait began.
 
-What is not shown is only then not there. The broker says where the partition ends.
+Only after this wait does a missing row mean that its record does not exist. The broker says where
+the partition ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Recency:
             raise _late()
 
     async def _end(self, place: PartitionKey, seconds: float) -> int:
-        # Also what is not committed yet counts: a transaction may be committed at this moment.
+        # Count uncommitted records, too: their transaction may be committed at this moment.
         (asked,) = request_offsets(self._admin, self._prefix, (place,), latest(), seconds).values()
         try:
             await asyncio.wrap_future(asked)

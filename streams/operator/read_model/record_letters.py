@@ -11,10 +11,10 @@ from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
 _PAGE_BYTES = 32 * 1024 * 1024
-"""So much is sent in again by one call, to be answered in time."""
+"""One call sends in at most this much, so that it is answered in time."""
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH = 200
-"""So much is one transaction."""
+"""One transaction holds at most this much."""
 
 
 @dataclass(frozen=True, slots=True)

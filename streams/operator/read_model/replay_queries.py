@@ -1,4 +1,4 @@
-"""What a replay is judged by: who shares the scope, and which effects have happened."""
+"""Queries for judging a replay: which jobs share its scope, and which effects have happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever wrote a record can wait until the read model shows it."""
+"""Lets the writer of a record wait until the read model shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RowNotifier:
         self._waiting: dict[RowKey, set[asyncio.Event]] = {}
 
     def announce(self, changed: Iterable[RowKey]) -> None:
-        """The rows are committed and can be read."""
+        """Wake the waiters of rows that are committed and can be read."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, list(changed))
 
@@ -31,7 +31,7 @@ class RowNotifier:
         seconds: float,
         others: Sequence[RowKey] = (),
     ) -> T | None:
-        """What `look` finds, asked now and after each change of a row; None after `seconds`."""
+        """The result of `look`, called now and after each change of a row; None after `seconds`."""
         deadline = time.monotonic() + seconds
         changed = asyncio.Event()
         for each in (key, *others):

@@ -1,4 +1,4 @@
-"""Records that the read model cannot decode go to the dead letters; the model moves on."""
+"""Sends records that the read model cannot decode to the dead letters, and skips them."""
 
 from __future__ import annotations
 

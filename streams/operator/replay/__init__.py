@@ -1,1 +1,1 @@
-"""What failed goes in again, once."""
+"""Sends failed jobs and records in again, each once."""

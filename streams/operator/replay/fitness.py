@@ -1,4 +1,4 @@
-"""Which dead records can go in again, and why the others cannot."""
+"""Decides which dead records can be sent in again, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from streams.serde.sizes import KEY_CAP, VALUE_CAP
 from streams.topology.model import Topology
 
 _OF_A_MOMENT = (Heartbeat, Claim, Declined)
-"""What a worker said of a moment that is over: it would be taken for one that lives."""
+"""Commands in which a worker spoke of a past moment; a replay would make that worker look alive."""
 _REFUSED = (Replay, Move, Settle, Reroute)
-"""What an operator asked, and was told that it is refused."""
+"""Commands of an operator, who was already told that they were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Unfit:
 
 
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
-    """What stands against a replay; None: nothing."""
+    """The reason against a replay, or None if there is none."""
     if letter.replayed_at is not None and not again:
         return Unfit("already-replayed", f"{letter.id} was sent in again before: see what became "
                      "of it; to send it once more, replay it alone with `again` "
@@ -59,7 +59,7 @@ def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
 
 
 def _incomplete(letter: DeadLetter) -> str | None:
-    # Letters of earlier versions do not say that they are cut; they have no time either.
+    # Letters of earlier versions do not say that they are cut; such letters also have no time.
     sizes = (len(letter.value or b""), len(letter.key or b""))
     old = letter.timestamp is None and (sizes[0] >= VALUE_CAP or sizes[1] >= KEY_CAP)
     if letter.cut or old:

@@ -1,7 +1,8 @@
-"""Replay of a job as a new one: what stands against it, and the new job.
+"""Replays a job as a new one, or says what prevents it.
 
-The dispatcher judges again, in the transaction that makes the job; what it turns down is answered
-here as well. Here, a person is told before anything is written.
+This module checks a replay before anything is written, so that the person learns the reason. The
+dispatcher checks it again in the transaction that makes the job; its refusals are answered here,
+too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _REPLAYABLE = frozenset({"failed", "dead", "needs_review"})
 
 @dataclass(frozen=True, slots=True)
 class JobReplay:
-    """A replay of the job `id` that is asked for; with a `key` it is the same however often."""
+    """A requested replay of the job `id`; repeating it with the same `key` gives the same job."""
 
     id: str
     wanted: ReplayRequest
@@ -68,7 +69,7 @@ async def replayed(state: AppState, asked: JobReplay) -> Json:
 
 
 async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
-    """Ask the dispatcher unless the new job is there; ids that the command's letter can have.
+    """Ask the dispatcher unless the new job exists; returns ids the command's letter can have.
 
     Raises:
         Refusal: 409, 422, 503.
@@ -77,13 +78,13 @@ async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -
     async def is_there() -> bool:
         return await state.ask(lambda db: queries.job(db, new_id)) is not None
 
-    # The replay of a job in review ends that job: asked for again, it is still the same one.
+    # The replay of a job in review ends that job; asking again must return the same replay.
     if await is_there():
         return ()
     _refuse_unreplayable(job)
     home = state.home(job.tenant_id)
     await state.recent(("jobs", home), ("ledger", home))
-    if await is_there():  # another process was asked for it, under the same key
+    if await is_there():  # another process got it under the same key
         return ()
     await _judge(state, asked, job, new_id)
     return await _send(state, asked, job, new_id)
@@ -136,10 +137,10 @@ def unknown_letter(id_: str) -> Refusal:
 
 
 async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
-    """See that the job was not replayed before, shares no scope, and repeats no effect unasked.
+    """Check that the job was not replayed, shares no scope, and repeats no effect unasked.
 
     Raises:
-        Refusal: 409; 422 for effects that it does not have.
+        Refusal: 409; 422 if effects are named that the job does not have.
     """
     await _refuse_second(state, asked, job, new_id)
     if asked.wanted.fresh_scope:

@@ -1,8 +1,9 @@
-"""The transaction in which dead records go in again: record and marked letter, or neither.
+"""The transaction that sends dead records in again: it writes record and marked letter, or neither.
 
 All operators of a cluster share one transactional id, and each transaction has a producer of its
-own. Who opens it settles what another left open, and fences that other: of two that have seen the
-same letter unmarked, one alone commits.
+own. An operator that opens a transaction thereby settles a transaction that another operator left
+open, and fences that operator. So if two operators have seen the same letter unmarked, only one of
+them commits.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
 _UNHEARD = logging.getLogger(f"{__name__}.librdkafka")
 _UNHEARD.addHandler(logging.NullHandler())
 _UNHEARD.propagate = False
-"""Takes what librdkafka would print of being fenced: it comes as an error, told once."""
+"""Swallows librdkafka's own log lines about fencing, which is reported once as an error anyway."""
 _NOW = 0
-"""What librdkafka takes for the time of sending."""
+"""librdkafka reads this timestamp as the time of sending."""
 _HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
-"""librdkafka can wait for ever for a coordinator that it knew before an outage, and its thread with
-it: none that others need."""
+"""librdkafka can wait for ever for a coordinator that it knew before an outage, and blocks its
+thread. So it runs in a thread that nothing else needs."""
 
 
 class NotTaken(TidegateError):
@@ -50,7 +51,7 @@ class Unsettled(TidegateError):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record for a partition of a logical topic; without a `timestamp` (ms) it is of now."""
+    """A record for a partition of a logical topic; `timestamp` (ms) defaults to now."""
 
     topic: str
     partition: int
@@ -66,13 +67,13 @@ class RecordReplays:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.turn = asyncio.Lock()
-        """Held from opening a transaction to its end."""
+        """This lock is held from opening a transaction to its end."""
 
     async def open(self) -> ReplayTransaction:
-        """What was committed by others before is on the topics; what they leave open never will be.
+        """Open a transaction; others' earlier ones are then committed on the topics, or aborted.
 
         Raises:
-            KafkaUnavailable: not answered in time.
+            KafkaUnavailable: the broker did not answer in time.
         """
         try:
             async with asyncio.timeout(_HUNG_SECONDS):
@@ -132,7 +133,7 @@ class ReplayTransaction:
             self._failed.append(error)
 
     def _abort(self, error: KafkaError) -> None:
-        # What a commit says of a refused record is that it failed; its delivery says why.
+        # After a refused record the commit only says that it failed; the delivery says why.
         cause = self._failed[0] if self._failed else error
         verdict = classify_produce(cause) if self._failed else classify(cause)
         log.warning("replay of records aborted", error=str(cause))

@@ -1,7 +1,8 @@
-"""Replay of dead records: each goes to its own place again, at most once unless asked for again.
+"""Replays dead records: each goes to its own place again, at most once unless asked for again.
 
-The record and its letter, marked with when, by whom and why, are one transaction. Between opening
-it and judging the letters, all that any operator has committed before is read.
+One transaction writes the record and its letter, marked with when, by whom and why it was sent in.
+After opening the transaction, and before judging the letters, the operator reads everything that
+any operator committed before.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 REPLAY_HEADER = "tidegate-replay"
-"""Names the dead letter of which a record was made."""
+"""The header that names the dead letter from which a record was made."""
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When (milliseconds) and why records are sent in again; `again` also those that were."""
+    """When (milliseconds) and why records are sent in; `again` includes those sent in before."""
 
     at: int
     note: str
@@ -42,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The letters that were sent in again, as they stand now, and those that were left out."""
+    """The letters that were sent in again, as they are now, and those that were left out."""
 
     sent: tuple[DeadLetter, ...]
     left_out: tuple[tuple[str, Unfit], ...]
@@ -54,7 +55,7 @@ async def replay_records(
     """Send records in again, in the order of their ids, all in one transaction.
 
     Raises:
-        Refusal: 503, it cannot be told whether they were, or the read model is late: ask again.
+        Refusal: 503, it is unknown whether they were sent, or the read model is late: ask again.
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
     """
@@ -79,7 +80,7 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
     for kept in letters:
         reason = unfit(kept.letter, state.topology, mark.again)
         if retried and _is_marked(kept.letter, mark):
-            sent.append(kept.letter)  # by the attempt of which nobody knew how it ended
+            sent.append(kept.letter)  # sent by an earlier attempt whose end was unknown
         elif reason is not None:
             left_out.append((kept.letter.id, reason))
         else:
@@ -92,7 +93,7 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
 
 
 async def _current(state: AppState, ids: Collection[str]) -> list[Kept]:
-    """The letters as they stand when the transaction is open already."""
+    """The letters as they are once the transaction is open."""
 
     def found(connection: sqlite3.Connection) -> list[Kept]:
         return record_letters.kept(connection, ids)
@@ -102,7 +103,7 @@ async def _current(state: AppState, ids: Collection[str]) -> list[Kept]:
 
 
 async def _shown(state: AppState, found: Replayed) -> None:
-    # They are sent, whatever the read model shows.
+    # The records are sent already, even if the read model is late.
     with suppress(Refusal):
         await state.recent(*{("dlq", letter.partition or 0) for letter in found.sent})
 
@@ -122,7 +123,7 @@ def _letter(marked: DeadLetter, partition: int) -> Outgoing:
 def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
     """The record as it was, named after its letter.
 
-    Without a time of its own (a letter of an earlier version) it gets that of its replay.
+    A letter of an earlier version has no time; its record gets the time of the replay.
     """
     topic = letter.topic or ""
     headers = {name: value for name, value in letter.headers.items() if name != REPLAY_HEADER}
@@ -140,9 +141,9 @@ def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
 
 
 async def replay_most(state: AppState, ids: Sequence[str], note: str) -> Replayed:
-    """Send records in again; where the broker will not take one of them, all the others.
+    """Send records in again; if the broker will not take one of them, send all the others.
 
-    Raises what `replay_records` raises, but for `NotTaken`.
+    Raises the same errors as `replay_records`, except `NotTaken`.
     """
     try:
         return await replay_records(state, ids, note)

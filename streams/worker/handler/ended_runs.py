@@ -1,4 +1,4 @@
-"""Tells in the log how runs ended: each in a line, of a flood of successes how many more."""
+"""Logs how runs ended: each in a line, but a flood of successes as a count."""
 
 from __future__ import annotations
 

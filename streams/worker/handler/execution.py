@@ -21,7 +21,7 @@ _LOOK_SECONDS = 1.0
 
 
 def task_name(lease: Lease) -> str:
-    """How the watchdog finds whose code holds the event loop."""
+    """The task name by which the watchdog finds the run that blocks the event loop."""
     return f"{lease.job_id}/{lease.epoch} {lease.type}"
 
 
@@ -84,13 +84,13 @@ class Execution:
             return raised(error)
 
     async def _watch(self, task: asyncio.Task[RunResult]) -> None:
-        """Until the task is done or the run is stopped; this stops it when its time is up."""
+        """Wait until the task is done or the run is stopped; stop the run when its time is up."""
         session, lease = self._session, self._session.lease
         either: set[asyncio.Future[Any]] = {task, session.stopped}
         timeout_at = self._clock() + lease.timeout_seconds
         while not task.done() and not session.stopped.done():
-            # Heartbeats move the end of the lease: asked anew on every round. The loop's timers
-            # stand still with a suspended machine, the clock does not.
+            # Heartbeats move the end of the lease, so read it on every round. The loop's timers
+            # stop while the machine is suspended; the clock does not.
             pause = min(timeout_at, session.held.valid_until) - self._clock()
             pause = min(max(0, pause), _LOOK_SECONDS)
             await asyncio.wait(either, timeout=pause, return_when="FIRST_COMPLETED")
@@ -103,7 +103,7 @@ class Execution:
                 session.stop(timed_out(lease.timeout_seconds))
 
     async def _wind_up(self, task: asyncio.Task[RunResult]) -> None:
-        """A stopped handler has a moment for its `finally` blocks and outcomes."""
+        """Give a stopped handler a moment for its `finally` blocks and outcomes."""
         await asyncio.wait({task}, timeout=self._grace)
         if not task.done():
             lease = self._session.lease

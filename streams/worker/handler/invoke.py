@@ -1,4 +1,4 @@
-"""Calls what an application hands in, async or not."""
+"""Calls the functions of an application, async or not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streams.process.daemon_thread import in_daemon_thread
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """The function's result, whatever its arguments are called; one not async runs in a thread.
 
-    Cancelling ends the wait, not the thread: what it does after that is unknown.
+    Cancelling ends the wait but not the thread, whose later outcome is unknown.
     """
     if _is_async(function):
         return await function(*args, **kwargs)

@@ -14,7 +14,7 @@ from streams.vault.keyring import DataKeyring
 from streams.worker.transport.contract import Transport
 
 KEY_SECONDS = 10.0
-"""How long a key that is not known here yet is waited for."""
+"""How long to wait for a key that is not known here yet."""
 
 
 class Payloads:
@@ -36,7 +36,7 @@ class Payloads:
             chunks = await asyncio.wrap_future(self._transport.fetch(ref))
             if ref.size <= CHUNK_BYTES:
                 return key.open(event.event_id, chunks, ref.size)
-            # Not in the loop's own pool: threads of handlers may hang there.
+            # Avoid the loop's own thread pool: threads of handlers may hang there.
             opened = partial(key.open, event.event_id, chunks, ref.size)
             return await in_daemon_thread(opened)
         except Erased as error:

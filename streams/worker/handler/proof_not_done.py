@@ -1,10 +1,10 @@
 """Whether an error proves that an effect's call did nothing.
 
-The tool says so by a `JobError`, or by an error that the application declares as saying so. Else
-only a refused connection proves it, and only where the error *is* that of a connect: a client's
-wrapper of one is known by its name, and leads to the next error in a way that is known as well.
-Any other error may merely have followed a refused connection: a second call, or a repetition
-inside the client, of which the first may have been answered.
+The tool says so by a `JobError`, or by an error that the application declares as such a proof.
+Otherwise only a refused connection proves it, and only if the error *is* that of a connect. A
+client's wrapper of such an error is known by its name and by the attribute that holds the wrapped
+error. Any other error may merely have followed a refused connection: there may have been a second
+call, or a repetition inside the client whose first attempt was answered.
 """
 
 from __future__ import annotations

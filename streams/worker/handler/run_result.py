@@ -14,7 +14,7 @@ _ERROR_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """`lost` is the one that nobody is told: another run may have begun."""
+    """How a run ended; `lost` is never reported, because another run may have begun."""
 
     status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "lost"]
     result: str | None = None
@@ -48,7 +48,7 @@ def raised(error: BaseException) -> RunResult:
 
 
 def unforeseen(error: BaseException) -> bool:
-    """Whether an error, or one of its group, is no word to us: its traceback is worth a line."""
+    """Whether an error, or one of its group, is unforeseen, so that its traceback is logged."""
     ours = (TidegateError, ReviewNeeded, CancelledError)
     return any(not isinstance(leaf, ours) for leaf in _leaves(error))
 

@@ -1,4 +1,4 @@
-"""One lease as the code of its run speaks for it; belongs to the handlers' event loop."""
+"""Sends the commands of one run while its lease is valid; used in the handlers' event loop."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingS
 log = structlog.get_logger(__name__)
 
 LATE_SECONDS = 600.0
-"""How long after a lease's term it is still told what became of an effect: a broker may be away."""
+"""An outcome is still sent this long after the lease's term, since a broker may be away."""
 
 
 class RunSession:
-    """Says things about the job, as long as the lease is valid and nothing ended the run."""
+    """Sends commands about the job until the lease is no longer valid or the run was stopped."""
 
     def __init__(
         self, held: Held, sender: RetryingSender, partitions: int, clock: Callable[[], float]
@@ -41,7 +41,7 @@ class RunSession:
         return self.held.lease
 
     def check(self) -> None:
-        """Ask before anything is started.
+        """Return if the run may start something; call this before anything is started.
 
         Raises:
             LeaseLost: the run was stopped, or the lease is no longer valid.
@@ -52,7 +52,7 @@ class RunSession:
             raise LeaseLost(f"run {self.lease.run_id} is over: it starts nothing more")
 
     def stop(self, verdict: RunResult) -> None:
-        """End the run; the first verdict stands. Its task is cancelled, unless it asks itself."""
+        """End the run; the first verdict counts. Cancels the run's task unless it is the caller."""
         if self.verdict is None:
             self.verdict = verdict
         if not self.stopped.done():
@@ -61,7 +61,7 @@ class RunSession:
             self.task.cancel()
 
     def lose(self, why: str) -> None:
-        """Stop without a word to anyone: another run may have begun."""
+        """Stop the run and report nothing, because another run may have begun."""
         if self.verdict is None:
             lease = self.lease
             log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
@@ -71,20 +71,20 @@ class RunSession:
         """Send a command and wait until it is durable.
 
         Raises:
-            LeaseLost: it could not be sent while the lease was valid.
+            LeaseLost: the command could not be sent while the lease was valid.
         """
         await self._send(command(self.lease, body), until or (lambda: self.held.valid_until))
 
     async def record(self, outcome: Outcome) -> None:
-        """Say how an effect ended: nothing new begins, so also when the lease is over.
+        """Send an effect's outcome, even after the lease is over, because it starts nothing new.
 
         Raises:
-            LeaseLost: it could not be sent in time.
+            LeaseLost: the outcome could not be sent in time.
         """
         await self._send(command(self.lease, outcome), self._worth_telling(outcome))
 
     def withdraw(self, outcome: Outcome) -> None:
-        """Say, without waiting, that a claimed effect is not begun."""
+        """Send, without waiting, that a claimed effect is not begun."""
         self._sender.post(command(self.lease, outcome), self._worth_telling(outcome))
 
     async def progress(self, value: str) -> None:
@@ -103,8 +103,8 @@ class RunSession:
         await self._send(letter, lambda: self.held.valid_until)
 
     def _worth_telling(self, outcome: Outcome) -> Deadline:
-        """Long after the term what is known still answers what a person would be asked; that
-        nobody knows is assumed by then."""
+        """Until when an outcome is worth sending. Long after the term a known outcome still answers
+        the question that a person would get; an unknown one is assumed by then anyway."""
         late = 0.0 if outcome.status == "unknown" else LATE_SECONDS
         return lambda: self.held.expires_at + late
 

@@ -1,4 +1,4 @@
-"""`ctx.step`: work that is done once, because its value is kept with the job."""
+"""`ctx.step`: does a piece of work once, because its value is kept with the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import from_json, to_json
 
 MAX_TOTAL_BYTES = 512 * 1024
-"""Of all steps of one job: they travel together in the lease of its next run."""
+"""The limit of all steps of one job, which travel together in the lease of its next run."""
 
 _FRAME_BYTES = 8
 """What a step costs in a lease besides its name and value: their lengths."""
@@ -54,7 +54,7 @@ class Steps:
     ) -> str:
         self._session.check()
         text = to_json(await call(function, *args, **kwargs), f"the value of step {name!r}")
-        # Reserved before it is awaited: steps that end at the same time count each other.
+        # Reserve before awaiting, so that steps which end at the same time count each other.
         size = self._reserve(name, text)
         try:
             self._session.check()

@@ -1,4 +1,4 @@
-"""Notices a handler that blocks the event loop, says which, and ends the process in time."""
+"""Notices a handler that blocks the event loop, logs which, and ends the process in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TICK_SECONDS = 0.25
 
 
 class Watchdog:
-    """The loop ticks, a thread looks whether it still does.
+    """The loop ticks, and a thread checks that it still does.
 
     While the loop is blocked the leases are heartbeaten but no more are asked for. Once the
     blocking run is past its timeout and grace nothing but the process's end can stop it; a

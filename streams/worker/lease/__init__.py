@@ -1,1 +1,1 @@
-"""What a worker holds: leases and free slots, told to the dispatcher by heartbeats."""
+"""A worker's leases and free slots, which heartbeats report to the dispatcher."""

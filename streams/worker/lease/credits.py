@@ -1,9 +1,9 @@
 """The worker's free slots, shared out among the partitions that lease to it.
 
 A credit is a free slot that one partition may fill. Each free slot is the credit of exactly one
-partition, so the partitions together are never promised more slots than there are. What a
-partition is told is a limit: the leases read from it so far, and its unused credits. A lease on
-its way changes nothing about that limit, whichever of the two is told first.
+partition, so the partitions together are never promised more slots than there are. The worker tells
+a partition a limit: the leases read from it so far, plus its unused credits. Reading a lease that
+was on its way does not change that limit.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Credits:
         self._add(next(waiting, home if home in self._unused else 0))
 
     def want(self, partition: int) -> None:
-        """A partition has ready jobs and no credits; what lies unused elsewhere moves there.
+        """Move an unused credit to a partition that has ready jobs and no credits.
 
         Else it waits for the next slot that is free, and keeps its place while it goes on asking.
         """
@@ -85,7 +85,7 @@ class Credits:
         self._shift_to(partition)
 
     def word(self, partition: int, closed: bool) -> tuple[int, int]:
-        """What there is to tell a partition now: its unused credits, and the leases read."""
+        """The numbers to tell a partition now: its unused credits, and the leases read."""
         return 0 if closed else self.unused(partition), self._received.get(partition, 0)
 
     def tell(self, partition: int, closed: bool) -> tuple[int, int]:
@@ -103,7 +103,7 @@ class Credits:
         return [p for p in self._unused if sum(self.word(p, closed)) != self._told[p]]
 
     def _shift_to(self, partition: int) -> None:
-        """One that lay unused for a while: no lease is on its way for it."""
+        """Move a credit that was unused for a while, since no lease for it can be on its way."""
         own, self._unused[partition] = self._unused[partition], []
         moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS)
         self._unused[partition] = own

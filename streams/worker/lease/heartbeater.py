@@ -28,7 +28,7 @@ from streams.worker.transport.retrying_sender import Letter, RetryingSender
 log = structlog.get_logger(__name__)
 
 FULL_SECONDS = 60.0
-"""How old the handlers may be that a partition was told last."""
+"""A partition's last full heartbeat may be this old."""
 
 _FRESH_HEARTBEATS = 2.5
 _PROMPT_SECONDS = 0.1
@@ -37,7 +37,7 @@ _PROMPT_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who announces itself: `worker_id` is the instance and its boot."""
+    """The identity in heartbeats; `worker_id` consists of the instance and its boot."""
 
     worker_id: str
     pool: str
@@ -47,7 +47,7 @@ class Identity:
 class Heartbeater:
     """Sends heartbeats to the partitions of `jobs.commands`, from a thread of its own.
 
-    What changes is told at once, by whoever changed it; the thread repeats what failed.
+    The caller that changes something sends it at once; the thread repeats failed heartbeats.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Heartbeater:
         return self._clock() - self._introduced.get(target, float("-inf")) >= FULL_SECONDS
 
     def _send(self, target: int) -> None:
-        """Nothing before the first assignment, and nothing after the last word."""
+        """Send a heartbeat, but none before the first assignment or after the last one."""
         if self.work_partition is None or self._stopped:
             return
         now, round_ = self._clock(), self._round

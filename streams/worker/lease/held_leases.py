@@ -1,7 +1,8 @@
-"""Which leases this worker holds, how long each is valid, and how many more it takes.
+"""Tracks the leases that this worker holds, how long each is valid, and how many more it takes.
 
-A lease counts from the *sending* of the newest acknowledged heartbeat that listed it, at first
-of the one it answers: the dispatcher counts from reading that same heartbeat, which is later.
+The term of a lease counts from the *sending* of the newest acknowledged heartbeat that listed it,
+and at first from the heartbeat that the lease answers. The dispatcher counts from reading the same
+heartbeat, which is later.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from streams.worker import metrics
 from streams.worker.lease.credits import Credits
 
 GRACE_SECONDS = 5.0
-"""How long past its timeout a run may still be winding up under a listed lease."""
+"""A run may wind up for this long past its timeout while its lease is still listed."""
 
 _REMEMBERED = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease in hand; times on the worker's clock, in seconds.
+    """A lease that this worker holds; times are on the worker's clock, in seconds.
 
-    `started_at` is infinite until a lease that is to run alone begins. It `waits` until no other
-    run is left, and is `announced` once a heartbeat that says so was acknowledged.
+    `started_at` is infinite until a lease that must run alone begins. Such a lease `waits` until no
+    other run is left, and is `announced` once a heartbeat that says so was acknowledged.
     """
 
     lease: Lease
@@ -40,7 +41,7 @@ class Held:
 
     @property
     def valid_until(self) -> float:
-        """When the run must have stopped starting things."""
+        """The moment from which on the run must not start anything."""
         return self.expires_at - self.margin
 
     @property
@@ -58,7 +59,7 @@ class Held:
 
 
 class HeldLeases:
-    """Thread-safe; `lock` also keeps the order of what is said about leases and slots.
+    """Thread-safe; `lock` also keeps messages about leases and slots in order.
 
     `changed` is called after a run left its slot and after a lease was renewed.
     """
@@ -76,12 +77,12 @@ class HeldLeases:
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
-        self._slots: dict[Held, None] = {}  # leases that run, in their order
-        self._alone: dict[Held, None] = {}  # those of them that have the worker to themselves
+        self._slots: dict[Held, None] = {}  # running leases, in order
+        self._alone: dict[Held, None] = {}  # those among them that run alone
         self._read: OrderedDict[str, None] = OrderedDict()
 
     def read(self, lease: Lease) -> bool:
-        """Count a lease; False for one read before: a rebalance reads some records twice."""
+        """Count a lease; False if it was read before, since a rebalance repeats some records."""
         with self.lock:
             if lease.run_id in self._read:
                 return False
@@ -92,7 +93,7 @@ class HeldLeases:
             return True
 
     def take(self, lease: Lease, basis: float) -> Held | None:
-        """Fill a slot; None if there is none, and then the lease's partition waits for one."""
+        """Fill a slot; if none is free, return None and let the lease's partition wait for one."""
         with self.lock:
             if self.free() == 0:
                 self.credits.want(lease.home_partition)
@@ -109,11 +110,11 @@ class HeldLeases:
             return held
 
     def usable(self, lease: Lease) -> float:
-        """Seconds after its heartbeat's sending during which a lease may start something."""
+        """For how many seconds after its heartbeat was sent a lease may start something."""
         return lease.term_seconds - self._margin
 
     def vacate(self, held: Held) -> None:
-        """The run is over: its slot is free, though its end may not be acknowledged yet."""
+        """Free the slot of a run that is over, even if its end is not acknowledged yet."""
         with self.lock:
             held.running = False
             del self._slots[held]
@@ -123,7 +124,7 @@ class HeldLeases:
         self.changed()
 
     def drop(self, held: Held) -> None:
-        """Nothing is left to say about this lease: list it no more."""
+        """Stop listing a lease about which nothing is left to report."""
         with self.lock:
             held.lost = True
             if not held.running:
@@ -135,17 +136,17 @@ class HeldLeases:
             return 0 if self._closed() else max(0, self.slots - len(self._slots))
 
     def word(self, partition: int) -> tuple[int, int]:
-        """What a partition may send more, and how many of its leases were read."""
+        """How many more leases a partition may send, and how many of its leases were read."""
         with self.lock:
             return self.credits.word(partition, self._closed())
 
     def tell(self, partition: int) -> tuple[int, int]:
-        """`word`, in something that is sent to the partition before the lock is released."""
+        """The result of `word`, for a message that is sent before the lock is released."""
         with self.lock:
             return self.credits.tell(partition, self._closed())
 
     def owed(self) -> list[int]:
-        """Partitions that were last told something else than holds now."""
+        """Partitions whose credits have changed since they were last told."""
         with self.lock:
             return self.credits.owed(self._closed())
 
@@ -157,7 +158,7 @@ class HeldLeases:
     def listed(self, partition: int) -> tuple[Held, ...]:
         """The leases of a home partition that a heartbeat keeps alive.
 
-        One that ran past its timeout and grace is not: nobody is left who would end it.
+        A lease whose run is past its timeout and grace is not listed: nothing would end that run.
         """
         now = self._clock()
         with self.lock:
@@ -170,7 +171,7 @@ class HeldLeases:
             )
 
     def renew(self, leases: Iterable[Held], sent_at: float, told: Iterable[HeldLease]) -> None:
-        """A heartbeat that listed these, as `told`, was acknowledged."""
+        """Renew the leases of an acknowledged heartbeat, which listed them as `told`."""
         with self.lock:
             for held, said in zip(leases, told, strict=True):
                 held.basis = max(held.basis, sent_at)
@@ -182,7 +183,7 @@ class HeldLeases:
             return list(self._slots)
 
     def _closed(self) -> bool:
-        """Whether no slot is offered at all, as long as one lease has all to itself, too."""
+        """Whether no slot is offered; this is also so while one lease runs alone."""
         alone = any(not held.lost for held in self._alone)
         return self.draining or self.blocked or not self.assigned or alone
 

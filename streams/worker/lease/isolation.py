@@ -1,4 +1,4 @@
-"""A lease whose job may have ended its workers runs while nothing else runs in the process."""
+"""Runs a suspect alone: a job that may have ended its workers runs with no other run beside it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 log = structlog.get_logger(__name__)
 
 STUCK_SECONDS = 30.0
-"""How long it waits for runs that ignore that they were cancelled."""
+"""How long a suspect waits for other runs that ignore their cancellation."""
 
 _LOOK_SECONDS = 1.0
 
 
 class Alone:
-    """Holds such a run back in the handlers' event loop; one worker has one at a time."""
+    """Holds a suspect's run back in the handlers' event loop; a worker has one at a time."""
 
     def __init__(
         self, held_leases: HeldLeases, heartbeater: Heartbeater, clock: Callable[[], float]
@@ -37,8 +37,8 @@ class Alone:
     async def turn(self, session: RunSession) -> None:
         """Return once the run may start, with its timeout begun, or once it has a verdict.
 
-        First the other runs end. Then a heartbeat that says so is acknowledged: should the
-        process die of this job, the dispatcher knows that it was running, and alone.
+        First the other runs must end. Then a heartbeat that says so must be acknowledged. If the
+        process dies of this job, the dispatcher knows that the job was running, and alone.
         """
         held = session.held
         while session.verdict is None:

@@ -1,4 +1,5 @@
-"""What dispatchers say that concerns no run: who is there, who can take more, which pool is not."""
+"""Handles replies that concern no run: the dispatcher asks for an introduction or for credits, or
+says that the pool is not declared."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from streams.worker.lease.held_leases import HeldLeases
 log = structlog.get_logger(__name__)
 
 _UNDECLARED_SECONDS = 2.5 * FULL_SECONDS
-"""How long one `no_pool` counts: its dispatcher says it again when it hears the worker."""
+"""One `no_pool` counts this long; the dispatcher repeats it when it hears the worker again."""
 
 _SAY_SECONDS = 60.0
 
 
 class Notices:
-    """Handles them in the reader's thread, so that a blocked event loop delays none."""
+    """Handles notices in the reader's thread, so that a blocked event loop does not delay them."""
 
     def __init__(
         self, heartbeater: Heartbeater, held_leases: HeldLeases, clock: Callable[[], float]
@@ -39,18 +40,18 @@ class Notices:
 
     @property
     def undeclared(self) -> str | None:
-        """What to mend if a dispatcher said lately that this worker's pool gets no jobs."""
+        """The remedy, if a dispatcher said recently that this worker's pool gets no jobs."""
         return self._undeclared if self._clock() < self._undeclared_until else None
 
     def _wanted(self, reply: Reply) -> None:
-        """A partition has ready jobs and no credits here."""
+        """Give a partition credits: it has ready jobs and no credits of this worker."""
         self._heartbeater.knows_lean(home_of(reply))
         with self._held_leases.lock:
             self._held_leases.credits.want(home_of(reply))
             self._heartbeater.tell()
 
     def _who(self, reply: Reply) -> None:
-        """A dispatcher took a partition, or does not know this process."""
+        """Introduce this worker to a dispatcher that took a partition or does not know it."""
         self._heartbeater.knows_lean(home_of(reply))
         self._undeclared_until = float("-inf")
         self._heartbeater.introduce(home_of(reply))

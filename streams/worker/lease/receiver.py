@@ -1,4 +1,4 @@
-"""Every record of the work partition is taken, declined or refused, at once."""
+"""Takes, declines or refuses every record of the work partition at once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LeaseReceiver:
             self._decline(lease, "full", "every slot is taken")
 
     def _take(self, lease: Lease) -> bool:
-        """Under the lock: whoever closes the slots finds each lease that was taken begun."""
+        """Take a lease under the lock, so that every taken lease has begun when slots close."""
         with self._held_leases.lock:
             basis = self._heartbeater.sent_at(lease.heartbeat_id)
             held = None if basis is None else self._held_leases.take(lease, basis)
@@ -93,10 +93,10 @@ class LeaseReceiver:
         metrics.LEASES.labels(reason).inc()
         log.info("lease declined", job_id=lease.job_id, type=lease.type, reason=reason)
         home, now = lease.home_partition, self._clock()
-        # After its term the dispatcher takes the lease back unasked.
+        # After the lease's term the dispatcher takes it back by itself.
         until = now + lease.term_seconds
         with self._held_leases.lock:
-            # What comes with `not_mine` is not heard as this worker's word.
+            # The dispatcher does not take a `not_mine` as this worker's announcement.
             say = self._held_leases.word if reason == "not_mine" else self._held_leases.tell
             free, received = say(home)
             body = Declined(self._heartbeater.identity.worker_id, reason, free, detail, received)

@@ -1,4 +1,4 @@
-"""What a worker reads and cannot believe goes to the dead letters."""
+"""Sends a record that a worker cannot trust to the dead letters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse(record: Incoming, error: PoisonRecord, partitions: int, sender: Retry
     )  # fmt: skip
     id_ = f"worker:{record.topic}:{record.partition}:{record.offset}"
     value = DEAD_LETTER.encode(_letter(id_, record, error))
-    # What cannot be believed names no tenant: it stands with the tenant-less ones.
+    # Trust no tenant in such a record: file its letter with those that have none.
     letter = Letter("dlq", id_.encode(), value, partition_for("", partitions), id_)
     sender.post(letter, lambda: float("inf"))
 

@@ -44,7 +44,7 @@ class Inbox(Protocol):
 
 
 class Transport(Protocol):
-    """Guarantee: records sent to one partition stand there in the order of the calls, as long
+    """Guarantee: records sent to one partition are stored in the order of the calls, as long
     as none fails."""
 
     def start(self, inbox: Inbox) -> None: ...

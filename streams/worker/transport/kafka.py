@@ -24,13 +24,13 @@ from streams.worker.worker import WorkerSpec
 log = structlog.get_logger(__name__)
 
 _SEND_TIMEOUT_MS = 10_000
-"""After it a send counts as failed; what is still worth it is repeated under the same id."""
+"""A send counts as failed after this time; if still useful, it is repeated under the same id."""
 
 
 class KafkaTransport:
     """Threads: `sender` runs the producer's callbacks, the readers call the inbox.
 
-    Whatever a thread cannot go on after ends the process: a new one starts with new clients.
+    An error that a thread cannot recover from ends the process; a new one starts with new clients.
     """
 
     def __init__(self, settings: Settings, place: WorkerSpec) -> None:

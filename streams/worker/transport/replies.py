@@ -22,7 +22,7 @@ _REMEMBERED = 10_000
 
 
 class Replies:
-    """Fed by the reader's thread, which also handles notices: they wait for no handler.
+    """The reader's thread delivers here and also handles notices, so these wait for no handler.
 
     Everything else happens in the handlers' event loop.
     """
