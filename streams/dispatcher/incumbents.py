@@ -11,7 +11,7 @@ from __future__ import annotations
 from streams.dispatcher.leases import split_worker
 
 
-class Boots:
+class Incumbents:
     """The newest process of each instance, and when it was heard (monotonic seconds)."""
 
     def __init__(self, silent_seconds: float) -> None:

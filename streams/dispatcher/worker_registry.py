@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.dispatcher.incumbents import Boots
+from streams.dispatcher.incumbents import Incumbents
 from streams.dispatcher.leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.liveness import Silence
 from streams.dispatcher.worker_credits import Pool, Worker
@@ -39,7 +39,7 @@ class WorkerRegistry:
         self._silence = Silence(policy)
         self._workers: dict[str, Worker] = {}
         self._pools: dict[str, Pool] = {}
-        self._boots = Boots(self._silence.fresh_seconds)
+        self._boots = Incumbents(self._silence.fresh_seconds)
         self.leases = Leases()
         self.given_up: deque[GivenUp] = deque()
         """Leases of processes that are gone, yet to be taken back."""
@@ -55,7 +55,7 @@ class WorkerRegistry:
     def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[ActiveLease]:
         """Take a heartbeat in; returns the leases of other processes of the same instance.
 
-        Their place is taken (see `Boots`), and what they held is over.
+        Their place is taken (see `Incumbents`), and what they held is over.
         """
         worker_id = heartbeat.worker_id
         before = self._boots.newest(worker_id)
