@@ -40,7 +40,7 @@ def world(kafka: Any) -> World:
 PROGRAM = """
 import sys, pathlib
 from support.webhooks import topology
-from ingress import server
+from ingress.http import server
 from streams.settings import Settings
 server.DRAIN_SECONDS = 3  # who watches readiness may be slow, and is to see it end
 server.run(Settings.model_validate_json(sys.argv[1]), topology())
