@@ -7,6 +7,8 @@ the stages apart instead and scale each.
 
 from __future__ import annotations
 
+from typing import cast
+
 from streams.errors import ConfigError
 from streams.runtime.layouts import FUSED
 from streams.runtime.processor import FusedStage, Stage
@@ -31,5 +33,5 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
     for name in topology.fused:
         if name not in streams:
             raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(streams)}")
-    parts = (STAGES[name].make(topology, cluster_key) for name in topology.fused)
-    return FusedStage(FUSED, tuple(part for part in parts if isinstance(part, Stage)))
+    made = (STAGES[name].make(topology, cluster_key) for name in topology.fused)
+    return FusedStage(FUSED, tuple(cast("Stage", stage) for stage in made))

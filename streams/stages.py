@@ -53,8 +53,7 @@ class StageProcess:
         from streams.runtime.runner import run_stage
         from streams.vault.key_encryption import read_key
 
-        variable = "TIDEGATE_CLUSTER_KEY_FILE"
-        key = read_key(settings.cluster_key_file, variable) if self.keyed else b""
+        key = read_key(settings.cluster_key_file, _CLUSTER) if self.keyed else b""
         run_stage(self.make(topology, key), topology, settings)
 
 

@@ -175,9 +175,8 @@ def _worker(
         host=host, probe_port=probe_port, log_format=log_format, slots=slots,
     )  # fmt: skip
     from streams.worker.app import load_app
-    from streams.worker.run import run
 
-    run(load_app(app), settings, wiring, pool=pool)
+    load(STAGES["worker"].target)(load_app(app), settings, wiring, pool=pool)
 
 
 _KINDS = {"http": _http_command, "stream": _stream_command}

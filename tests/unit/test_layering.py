@@ -1,4 +1,4 @@
-"""Who may import whom: a room imports rooms of lower layers alone, a processor no Kafka client."""
+"""Packages import packages of lower layers alone, and processors import no Kafka client."""
 
 from __future__ import annotations
 

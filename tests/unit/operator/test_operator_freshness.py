@@ -202,7 +202,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
 def test_a_file_that_a_query_finds_broken_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else every call that reads its broken page would be answered 503 for ever."""
+    """Otherwise each call that reads the broken page would be answered 503 for ever."""
     database = Database(tmp_path / "m.sqlite")
     follower = Follower(NOWHERE, load(), database, lambda _: None)
     steps = list[int]()
