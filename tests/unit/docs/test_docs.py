@@ -21,7 +21,8 @@ from streams.settings import Settings
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+INDEX = ROOT / "docs/index.md"
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
     "ingress.receive.quarantine", "ingress.receive.receiver", "ingress.tenants.references",
@@ -89,17 +90,32 @@ def test_every_metric_is_listed_and_no_other() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text())
-    for path, anchor in links:
-        target = document if not path else (document.parent / path).resolve()
-        assert target.exists(), f"{document.name}: {path}"
-        assert not anchor or anchor in _anchors(target), f"{document.name}: {path}#{anchor}"
+    for target, anchor in _links(document):
+        assert target.exists(), f"{document.name}: {target}"
+        assert not anchor or anchor in _anchors(target), f"{document.name}: {target}#{anchor}"
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    found, todo = set[Path](), [INDEX]
+    while todo:
+        page = todo.pop()
+        if page not in found:
+            found.add(page)
+            todo += [target for target, _ in _links(page) if target.suffix == ".md"]
+    assert set((ROOT / "docs").rglob("*.md")) - found == set()
+
+
+def test_every_page_in_docs_has_its_line_in_the_index() -> None:
+    listed = [target for target, _ in _links(INDEX) if target.is_relative_to(ROOT / "docs")]
+    assert sorted(listed) == sorted(set((ROOT / "docs").rglob("*.md")) - {INDEX})
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_exist(document: Path) -> None:
     root = typer.main.get_command(application([]))
-    for line in re.findall(r"^ {4,}(?:\S+/)?tidegate (.*)$", document.read_text(), re.MULTILINE):
+    for line in re.findall(
+        r"^(?: {4,}(?:\S+/)?|\$ )tidegate (.*)$", document.read_text(), re.MULTILINE
+    ):
         command: Any = root
         words = line.split()
         while words and words[0] in getattr(command, "commands", {}):
@@ -107,6 +123,14 @@ def test_commands_exist(document: Path) -> None:
         assert not getattr(command, "commands", {}), f"tidegate {line}"
         flags = {flag for option in command.params for flag in option.opts}
         assert {word for word in words if word.startswith("--")} <= flags, f"tidegate {line}"
+
+
+def _links(document: Path) -> list[tuple[Path, str]]:
+    """Files that a document links to, and the heading in each, "" for none."""
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text())
+    return [
+        ((document.parent / path).resolve() if path else document, anchor) for path, anchor in links
+    ]
 
 
 def _anchors(document: Path) -> set[str]:

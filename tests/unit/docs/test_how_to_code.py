@@ -1,0 +1,69 @@
+"""The examples of docs/how-to run as they stand there."""
+
+from __future__ import annotations
+
+import hmac
+import importlib.util
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.console_page import File, steps
+
+from ingress.schemes import SignedRequest, Verified
+from ingress.schemes.options import parse
+from streams.topology import load as load_module
+from streams.topology.load import load
+
+HOW_TO = Path(__file__).parents[3] / "docs/how-to"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The texts of a page's code blocks of one language."""
+    pieces = (HOW_TO / page).read_text().split(f"```{language}\n")[1:]
+    return [piece.split("```\n", 1)[0] for piece in pieces]
+
+
+def written(page: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A page's file as the module that its path names."""
+    (text,) = (s.text for s in steps((HOW_TO / page).read_text()) if s == File(name, s.text))
+    path = folder / Path(name).name
+    path.write_text(text)
+    full = name.removesuffix(".py").replace("/", ".")
+    spec = importlib.util.spec_from_file_location(full, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, full, module)
+    package, _, last = full.rpartition(".")
+    if package in sys.modules:
+        monkeypatch.setattr(sys.modules[package], last, module, raising=False)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_stage_counts_as_its_test_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, overlay = "add-a-stage.md", tmp_path / "tally.yaml"
+    overlay.write_text(blocks(page, "yaml")[0])
+    monkeypatch.setattr(load_module, "load", partial(load, overlay))
+    written(page, "streams/tally.py", tmp_path, monkeypatch)
+    test = written(page, "tests/stages/test_tally.py", tmp_path, monkeypatch)
+    test.test_each_type_of_a_tenant_has_its_own_count()
+
+
+def test_the_scheme_takes_what_its_vendor_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, body = "add-a-signing-scheme.md", b'{"id": "e1"}'
+    scheme = written(page, "ingress/schemes/acme.py", tmp_path, monkeypatch).SCHEME
+    headers = {"X-Acme-Signature": "v1=" + hmac.new(b"s3cret", body, "sha256").hexdigest()}
+    verify = scheme.verifier(parse(scheme.options, {}))
+    assert verify((b"s3cret",), SignedRequest(headers, body, "", "POST", 0.0)) == Verified(0, None)
+
+
+def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:
+    overlay = tmp_path / "limits.yaml"
+    overlay.write_text(blocks("add-a-limit.md", "yaml")[0])
+    assert [limit.scope for limit in load(overlay).limits] == ["tenant", "job_type", "global"]
