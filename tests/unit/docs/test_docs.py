@@ -113,9 +113,8 @@ def test_every_page_in_docs_has_its_line_in_the_index() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_exist(document: Path) -> None:
     root = typer.main.get_command(application([]))
-    for line in re.findall(
-        r"^(?: {4,}(?:\S+/)?|\$ )tidegate (.*)$", document.read_text(), re.MULTILINE
-    ):
+    typed = re.compile(r"^(?: {4,}(?:\S+/)?|\$ )tidegate (.*)$", re.MULTILINE)
+    for line in typed.findall(document.read_text()):
         command: Any = root
         words = line.split()
         while words and words[0] in getattr(command, "commands", {}):
@@ -123,6 +122,13 @@ def test_commands_exist(document: Path) -> None:
         assert not getattr(command, "commands", {}), f"tidegate {line}"
         flags = {flag for option in command.params for flag in option.opts}
         assert {word for word in words if word.startswith("--")} <= flags, f"tidegate {line}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_make_targets_exist(document: Path) -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    typed = re.findall(r"^(?: {4,}|\$ )make ([a-z]+)", document.read_text(), re.MULTILINE)
+    assert set(typed) <= set(targets)
 
 
 def _links(document: Path) -> list[tuple[Path, str]]:
