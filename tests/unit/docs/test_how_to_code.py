@@ -1,9 +1,10 @@
-"""The examples of docs/how-to run as they stand there."""
+"""The examples of docs/how-to run as they stand there, and what those pages name is there."""
 
 from __future__ import annotations
 
 import hmac
 import importlib.util
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,9 @@ from ingress.schemes.options import parse
 from streams.topology import load as load_module
 from streams.topology.load import load
 
-HOW_TO = Path(__file__).parents[3] / "docs/how-to"
+ROOT = Path(__file__).parents[3]
+HOW_TO = ROOT / "docs/how-to"
+PAGES = [*sorted(HOW_TO.glob("*.md")), *sorted((ROOT / "docs/decisions").glob("*.md"))]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -67,3 +70,15 @@ def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:
     overlay = tmp_path / "limits.yaml"
     overlay.write_text(blocks("add-a-limit.md", "yaml")[0])
     assert [limit.scope for limit in load(overlay).limits] == ["tenant", "job_type", "global"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_the_files_and_constants_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text()
+    made = {step.name for step in steps(text) if isinstance(step, File)}
+    paths = set(re.findall(r"`((?:docs|ingress|streams|tests)/[a-z_/.-]+)`", text))
+    assert {path for path in paths - made if not (ROOT / path).exists()} == set()
+    code = "\n".join(path.read_text() for top in ("ingress", "streams", "tests")
+                     for path in (ROOT / top).rglob("*.py"))  # fmt: skip
+    names = set(re.findall(r"`(_?[A-Z][A-Z_]{4,})`", text))
+    assert {name for name in names if name not in code} == set()
