@@ -7,20 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from streams.cli import tables
-from streams.cli.terminal import (
-    AsJson,
-    Cursor,
-    DataDir,
-    Key,
-    Limit,
-    Tenant,
-    TokenFile,
-    Url,
-    connected,
-    page_by_page,
-    part,
-    show,
-)
+from streams.cli.options import Cursor, DryRun, Id, Limit, Tenant
+from streams.cli.terminal import Answer, Api, command, page_by_page, part
 
 dlq = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
 
@@ -29,8 +17,9 @@ Reason = Annotated[str | None, typer.Option(help="Only for this reason.")]
 Topic = Annotated[str | None, typer.Option(help="Only records of this topic.")]
 
 
-@dlq.command("list")
+@command(dlq, "list", tables.dead_letters)
 def list_dead_letters(
+    api: Api,
     tenant: Tenant = None,
     kind: Annotated[str | None, typer.Option(help="Only `job`, or only `record`.")] = None,
     stage: Stage = None,
@@ -38,35 +27,26 @@ def list_dead_letters(
     topic: Topic = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List dead letters, newest first."""
-    with connected(url, token_file, data_dir) as api:
-        found = api.get(
-            "/v1/dlq", tenant_id=tenant, kind=kind, stage=stage, reason=reason, topic=topic,
-            limit=limit, cursor=cursor,
-        )  # fmt: skip
-        show(found, as_json, tables.dead_letters)
+    return api.get(
+        "/v1/dlq", tenant_id=tenant, kind=kind, stage=stage, reason=reason, topic=topic,
+        limit=limit, cursor=cursor,
+    )  # fmt: skip
 
 
-@dlq.command("show")
+@command(dlq, "show", tables.dead_letter)
 def show_dead_letter(
-    id_: Annotated[str, typer.Argument(metavar="ID")],
-    url: Url = None,
-    token_file: TokenFile = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
+    api: Api,
+    id_: Id,
+) -> Answer:
     """Show one dead letter with its job, or its record's bytes."""
-    with connected(url, token_file, data_dir) as api:
-        show(api.get(f"/v1/dlq/{part(id_)}"), as_json, tables.dead_letter)
+    return api.get(f"/v1/dlq/{part(id_)}")
 
 
-@dlq.command("replay")
+@command(dlq, "replay", tables.replayed)
 def replay(
+    api: Api,
     note: Annotated[str, typer.Option(help="Why it may run again; kept with it.")],
     id_: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     all_: Annotated[
@@ -77,7 +57,7 @@ def replay(
     topic: Topic = None,
     since: Annotated[str | None, typer.Option(help="Dead since then, RFC 3339.")] = None,
     until: Annotated[str | None, typer.Option(help="Dead before then, RFC 3339.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Of --all: count only.")] = False,
+    dry_run: DryRun = False,
     fresh_scope: Annotated[
         bool, typer.Option("--fresh-scope", help="Begin the job's side effects again, too.")
     ] = False,
@@ -87,12 +67,10 @@ def replay(
     ] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Run the job as this type.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Though it was replayed before.")] = False,
-    key: Key = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
+    key: Annotated[
+        str | None, typer.Option(help="Replay once for this key, however often it is sent.")
+    ] = None,
+) -> Answer:
     """Run a dead job, or one in review, again as a new job; send dead records in again."""
     filters = {"stage": stage, "reason": reason, "topic": topic, "since": since, "until": until}
     alone = {
@@ -101,15 +79,12 @@ def replay(
     }  # fmt: skip
     _check(id_, all_, {**filters, "dry_run": dry_run}, {**alone, "key": key})
     body: dict[str, Any] = {"incident_note": note}
-    with connected(url, token_file, data_dir) as api:
-        if id_ is None:
-            given = {name: value for name, value in filters.items() if value is not None}
-            body |= {**given, "dry_run": dry_run}
-            show(page_by_page(api, "/v1/dlq:replay", body, "replayed"), as_json, tables.bulk)
-            return
-        body |= {name: value for name, value in alone.items() if value}
-        found = api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
-        show(found, as_json, tables.replayed)
+    if id_ is None:
+        given = {name: value for name, value in filters.items() if value is not None}
+        body |= {**given, "dry_run": dry_run}
+        return page_by_page(api, "/v1/dlq:replay", body, "replayed")
+    body |= {name: value for name, value in alone.items() if value}
+    return api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
 
 
 def _check(id_: str | None, all_: bool, of_all: dict[str, Any], of_one: dict[str, Any]) -> None:

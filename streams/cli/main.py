@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streams.cli.options import OF_STAGES, with_options
 from streams.errors import ConfigError, TidegateError
 from streams.stages import STAGES, StageProcess, load
 
@@ -31,17 +31,6 @@ _GROUPS = {
     "events": "streams.cli.events:events",
 }
 _COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
-
-Bootstrap = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.", metavar="HOSTS")]
-TopologyFile = Annotated[
-    Path | None, typer.Option("--topology", help="File that overlays the built-in topology.")
-]
-DataDir = Annotated[Path | None, typer.Option(help="Where this process keeps its state.")]
-Instance = Annotated[str | None, typer.Option(help="Name of this process in its group; stable.")]
-Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
-Port = Annotated[int | None, typer.Option(help="Port to serve HTTP on.")]
-ProbePort = Annotated[int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.")]
-LogFormat = Annotated[str | None, typer.Option(help="console or json.")]
 
 
 def main() -> None:
@@ -73,8 +62,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         if _wanted(name, asked):
             app.add_typer(load(target), name=name)
     for stage in STAGES.values():
-        command = _worker if stage.kind == "worker" else _KINDS[stage.kind](stage)
-        app.command(stage.name, help=stage.help)(command)
+        app.command(stage.name, help=stage.help)(_stage_command(stage))
     return app
 
 
@@ -120,66 +108,19 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     return settings, load_topology(settings.topology)
 
 
-def _http_command(stage: StageProcess) -> Callable[..., None]:
-    def command(
-        bootstrap: Bootstrap = None,
-        topology: TopologyFile = None,
-        data_dir: DataDir = None,
-        instance: Instance = None,
-        host: Host = None,
-        port: Port = None,
-        log_format: LogFormat = None,
-    ) -> None:
-        stage.run(*_prepare(
-            stage.name, bootstrap=bootstrap, topology=topology, data_dir=data_dir,
-            instance=instance, host=host, port=port, log_format=log_format,
-        ))  # fmt: skip
+def _stage_command(stage: StageProcess) -> Callable[..., None]:
+    def command(**flags: Any) -> None:
+        if stage.kind != "worker":
+            stage.run(*_prepare(stage.name, **flags))
+            return
+        app, pool = flags.pop("app"), flags.pop("pool")
+        settings, topology = _prepare(stage.name, **flags)
+        from streams.worker.app import load_app
 
-    return command
+        load(stage.target)(load_app(app), settings, topology, pool=pool)
 
+    return with_options(command, OF_STAGES[stage.kind])
 
-def _stream_command(stage: StageProcess) -> Callable[..., None]:
-    def command(
-        bootstrap: Bootstrap = None,
-        topology: TopologyFile = None,
-        data_dir: DataDir = None,
-        instance: Instance = None,
-        host: Host = None,
-        probe_port: ProbePort = None,
-        log_format: LogFormat = None,
-    ) -> None:
-        stage.run(*_prepare(
-            stage.name, bootstrap=bootstrap, topology=topology, data_dir=data_dir,
-            instance=instance, host=host, probe_port=probe_port, log_format=log_format,
-        ))  # fmt: skip
-
-    return command
-
-
-def _worker(
-    app: Annotated[str, typer.Option(help="The application: module:attribute.")],
-    slots: Annotated[
-        int | None, typer.Option(min=1, help="Handlers at once. (20 by default)")
-    ] = None,
-    pool: Annotated[str, typer.Option(help="Pool whose jobs it runs.")] = "default",
-    bootstrap: Bootstrap = None,
-    topology: TopologyFile = None,
-    data_dir: DataDir = None,
-    instance: Instance = None,
-    host: Host = None,
-    probe_port: ProbePort = None,
-    log_format: LogFormat = None,
-) -> None:
-    settings, wiring = _prepare(
-        "worker", bootstrap=bootstrap, topology=topology, data_dir=data_dir, instance=instance,
-        host=host, probe_port=probe_port, log_format=log_format, slots=slots,
-    )  # fmt: skip
-    from streams.worker.app import load_app
-
-    load(STAGES["worker"].target)(load_app(app), settings, wiring, pool=pool)
-
-
-_KINDS = {"http": _http_command, "stream": _stream_command}
 
 if __name__ == "__main__":
     main()

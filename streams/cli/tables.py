@@ -38,7 +38,6 @@ _LEAST = 8
 """How many characters a shortened column keeps."""
 _GAP = 2
 _ENDLESS = 1_000_000
-"""The width for a pipe, which has none."""
 
 
 def jobs(found: Json) -> None:
@@ -60,7 +59,7 @@ def quarantined(found: Json) -> None:
 
 def quarantined_body(found: Json) -> None:
     """One quarantined body."""
-    _fields(_console(), found)
+    _fields(console_of_any_width(), found)
 
 
 def duplicates(found: Json) -> None:
@@ -70,7 +69,7 @@ def duplicates(found: Json) -> None:
 
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
-    console = _console()
+    console = console_of_any_width()
     apart = ("effects", "steps", "history", "held")
     _fields(console, {k: v for k, v in found.items() if k not in apart})
     if found["held"]:
@@ -86,17 +85,24 @@ def job(found: Json) -> None:
 
 def dead_letter(found: Json) -> None:
     """One dead letter, then its job."""
-    _fields(_console(), {k: v for k, v in found.items() if k != "job"})
+    _fields(console_of_any_width(), {k: v for k, v in found.items() if k != "job"})
     if found.get("job"):
         job(found["job"])
 
 
 def replayed(found: Json) -> None:
-    """A replay: the new job, or the letter of a record that was sent in again."""
-    if "history" in found:
+    """A replay: the new job, the record sent in again, or the result of a bulk replay."""
+    if "matched" in found:
+        bulk(found)
+    elif "history" in found:
         job(found)
     else:
         dead_letter(found)
+
+
+def moved(found: Json) -> None:
+    """A job in its new pool, or the result of moving all."""
+    (bulk if "matched" in found else job)(found)
 
 
 def held(found: Json) -> None:
@@ -107,18 +113,19 @@ def held(found: Json) -> None:
 def bulk(found: Json) -> None:
     """The result of a bulk call: what it did, then what it left out and why."""
     apart = ("left_out", "next_cursor")
-    _fields(_console(), {k: v for k, v in found.items() if k not in apart})
+    _fields(console_of_any_width(), {k: v for k, v in found.items() if k not in apart})
     if found.get("left_out"):
         _list(found["left_out"], _LEFT_OUT, None)
 
 
-def _console() -> Console:
+def console_of_any_width() -> Console:
+    """A console as wide as the terminal; a pipe has no width, so its lines are never cut."""
     console = Console()
     return console if console.is_terminal else Console(width=_ENDLESS)
 
 
 def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> None:
-    console = _console()
+    console = console_of_any_width()
     if not items:
         console.print("none")
         return

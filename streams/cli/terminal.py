@@ -1,12 +1,13 @@
-"""Shared by the operator's commands: their options, the API behind them, tables or JSON."""
+"""How the operator's commands are made: they ask the API, and show tables or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -14,67 +15,91 @@ import typer
 
 from streams.cli import tables
 from streams.cli.api_client import TokenRefused, admin_token, api_url, call, download, token_origin
+from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
 from streams.errors import ConfigError, TidegateError
-from streams.serde.records import JobStatus
-from streams.settings import load_settings
+from streams.settings import Settings, load_settings
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        help="The operator's API.  [default: that of a running `tidegate dev`, else port 8080]",
-        metavar="URL",
-    ),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option(help="File with the admin token.  [default: TIDEGATE_ADMIN_TOKEN]")
-]
-DataDir = Annotated[
-    Path | None, typer.Option(help="Directory of `tidegate dev`, which keeps its token there.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
-Status = Annotated[
-    str | None, typer.Option(help=f"Only in this state: {', '.join(get_args(JobStatus))}.")
-]
-Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
-Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
-Key = Annotated[
-    str | None, typer.Option(help="Replay once for this key, however often it is sent.")
-]
+Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Api:
-    url: str
-    token: str
+    """The operator's API; its address and token are looked up at the first call."""
 
-    def get(self, path: str, **query: str | int | None) -> dict[str, Any]:
+    given_url: str | None
+    token_file: Path | None
+    data_dir: Path | None
+
+    def get(self, path: str, **query: str | int | None) -> Answer:
         given = {name: str(value) for name, value in query.items() if value is not None}
-        return call(self.url, self.token, "GET", path, query=given)
+        return call(self._url, self._token, "GET", path, query=given)
 
     def download(self, path: str) -> bytes:
-        return download(self.url, self.token, path)
+        return download(self._url, self._token, path)
 
-    def post(self, path: str, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-        return call(self.url, self.token, "POST", path, body=body, idempotency_key=key)
+    def post(self, path: str, body: Answer, key: str | None = None) -> Answer:
+        return call(self._url, self._token, "POST", path, body=body, idempotency_key=key)
+
+    def token_origin(self) -> str:
+        return token_origin(self._settings, self.token_file)
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return load_settings(data_dir=self.data_dir)
+
+    @cached_property
+    def _url(self) -> str:
+        return api_url(self._settings, self.given_url)
+
+    @cached_property
+    def _token(self) -> str:
+        return admin_token(self._settings, self.token_file)
+
+
+Ask = Callable[..., Any]
+
+
+def command(
+    group: typer.Typer, name: str, table: tables.Show | None = None
+) -> Callable[[Ask], Ask]:
+    """Register a function of an `Api` and its own options as a command.
+
+    The command has the options of the connection besides, and `--json`. It shows the answer that
+    the function returns as `table`; without a table, the function returns bytes, and the command
+    writes them.
+    """
+
+    def register(ask: Ask) -> Ask:
+        def run(**given: Any) -> None:
+            api = Api(*(given.pop(option.name) for option in CONNECTION))
+            as_json = given.pop(AS_JSON.name, False)
+            with _errors_shown(api):
+                _show(ask(api, **given), as_json, table)
+
+        run.__doc__ = ask.__doc__
+        output = () if table is None else (AS_JSON,)
+        group.command(name)(with_options(run, (*own_options(ask), *CONNECTION, *output)))
+        return ask
+
+    return register
 
 
 @contextmanager
-def connected(url: str | None, token_file: Path | None, data_dir: Path | None) -> Iterator[Api]:
-    """Yield the API; an error inside ends the command with 1, or 2 for a wrong setting."""
+def _errors_shown(api: Api) -> Iterator[None]:
+    """End the command at an error with 1, or with 2 for a wrong setting."""
     try:
-        settings = load_settings(data_dir=data_dir)
-        yield Api(api_url(settings, url), admin_token(settings, token_file))
+        yield
     except TokenRefused as error:
-        origin = token_origin(settings, token_file)
-        typer.echo(f"error: {error} from {origin}: name another with --token-file", err=True)
+        typer.echo(
+            f"error: {error} from {api.token_origin()}: name another with --token-file", err=True
+        )
         raise typer.Exit(1) from None
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
 
 
-def page_by_page(api: Api, path: str, body: dict[str, Any], done: str) -> dict[str, Any]:
+def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:
     """The sum of all pages of a bulk call; standard error shows its progress.
 
     `done` names the field that counts what a page has done.
@@ -89,16 +114,17 @@ def page_by_page(api: Api, path: str, body: dict[str, Any], done: str) -> dict[s
     return total
 
 
-def show(found: dict[str, Any], as_json: bool, table: tables.Show) -> None:
-    if as_json:
-        typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+def _show(found: Any, as_json: bool, table: tables.Show | None) -> None:
+    if table is None:
+        typer.get_binary_stream("stdout").write(found)
+    elif as_json:
+        print_json(found)
     else:
         table(found)
 
 
-def write_raw(body: bytes) -> None:
-    """Write bytes unchanged, for a file or another program, whatever they contain."""
-    typer.get_binary_stream("stdout").write(body)
+def print_json(value: Answer) -> None:
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def part(id_: str) -> str:

@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
-from rich.console import Console
 
+from streams.cli.options import AsJson
+from streams.cli.tables import console_of_any_width
+from streams.cli.terminal import print_json
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.kafka.clients import wait_for_broker
 from streams.running import read_state
@@ -55,11 +56,10 @@ DeleteOption = Annotated[
     list[str] | None,
     typer.Option(help="Delete this undeclared topic; may be repeated.", metavar="TOPIC"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
-def validate(topology: FileOption = None, as_json: JsonOption = False) -> None:
+def validate(topology: FileOption = None, as_json: AsJson = False) -> None:
     """Check the file; exit code 2 and one line for every problem if it is not valid.
 
     Example: tidegate topology validate --topology examples/support/topology.yaml
@@ -68,7 +68,7 @@ def validate(topology: FileOption = None, as_json: JsonOption = False) -> None:
         _, loaded = _read(topology)
         counts = _counts(loaded)
         if as_json:
-            _print_json({"valid": True, **counts, "errors": []})
+            print_json({"valid": True, **counts, "errors": []})
         else:
             typer.echo("valid (" + ", ".join(f"{what}: {n}" for what, n in counts.items()) + ")")
 
@@ -80,7 +80,7 @@ def plan(
     allow_unsafe: UnsafeOption = False,
     allow_partition_change: PartitionsOption = False,
     delete: DeleteOption = None,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what apply would do and change nothing; exit code 1 if it would refuse.
 
@@ -103,7 +103,7 @@ def apply(
     allow_unsafe: UnsafeOption = False,
     allow_partition_change: PartitionsOption = False,
     delete: DeleteOption = None,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create and change topics as declared; exit code 1, and nothing done, if it refuses.
 
@@ -127,7 +127,7 @@ def layout(
     layout: Annotated[LayoutName, typer.Argument(help="How the stages are to run from now on.")],
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
     """Have fused stages go on where stages apart stopped, or the other way round.
 
@@ -144,7 +144,7 @@ def layout(
         with _addressed(settings):
             moved = carry_over(layout, loaded, settings, connect(settings))
         if as_json:
-            _print_json({"layout": layout, "moved": moved})
+            print_json({"layout": layout, "moved": moved})
         else:
             told = ", ".join(f"{count} of {group}" for group, count in moved.items())
             typer.echo(f"positions moved: {told}" if moved else "there are no positions to move")
@@ -153,7 +153,7 @@ def layout(
 @app.command()
 def describe(
     topology: FileOption = None,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
     as_mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print the flow as a Mermaid graph.")
     ] = False,
@@ -167,13 +167,11 @@ def describe(
         if as_mermaid:
             typer.echo(mermaid(loaded))
         elif as_json:
-            _print_json(descriptions.as_json(loaded))
+            print_json(descriptions.as_json(loaded))
         else:
-            console = Console()
-            # A pipe has no width: let the tables take what they need.
-            wide = console if console.is_terminal else Console(width=1_000_000)
+            console = console_of_any_width()
             for table in descriptions.tables(loaded):
-                wide.print(table)
+                console.print(table)
 
 
 def _read(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
@@ -195,7 +193,7 @@ def _counts(topology: Topology) -> dict[str, int]:
 
 def _show(planned: Plan, as_json: bool, *, applied: bool) -> None:
     if as_json:
-        _print_json(_plan_json(planned, applied))
+        print_json(_plan_json(planned, applied))
         return
     for step in planned.steps:
         typer.echo(step)
@@ -222,10 +220,6 @@ def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:
     }
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
-
-
 @contextmanager
 def _addressed(settings: Settings) -> Iterator[None]:
     """Add to an error of silent brokers the address at which they were tried."""
@@ -243,6 +237,6 @@ def _errors_told(as_json: bool) -> Iterator[None]:
         invalid = isinstance(error, ConfigError)
         if as_json:
             verdict = {"valid": False} if invalid else {}
-            _print_json({**verdict, "errors": str(error).splitlines()})
+            print_json({**verdict, "errors": str(error).splitlines()})
         typer.echo(str(error), err=True)
         raise typer.Exit(2 if invalid else 1) from None

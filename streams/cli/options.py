@@ -1,0 +1,84 @@
+"""Every option that several commands have, declared once, and how a command gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Bootstrap = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.", metavar="HOSTS")]
+TopologyFile = Annotated[
+    Path | None, typer.Option("--topology", help="File that overlays the built-in topology.")
+]
+StateDir = Annotated[Path | None, typer.Option(help="Where this process keeps its state.")]
+Instance = Annotated[str | None, typer.Option(help="Name of this process in its group; stable.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to serve HTTP on.")]
+ProbePort = Annotated[int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.")]
+LogFormat = Annotated[str | None, typer.Option(help="console or json.")]
+Application = Annotated[str, typer.Option(help="The application: module:attribute.")]
+Slots = Annotated[int | None, typer.Option(min=1, help="Handlers at once. (20 by default)")]
+Pool = Annotated[str, typer.Option(help="Pool whose jobs it runs.")]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="The operator's API.  [default: that of a running `tidegate dev`, else port 8080]",
+        metavar="URL",
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with the admin token.  [default: TIDEGATE_ADMIN_TOKEN]")
+]
+DevDir = Annotated[
+    Path | None, typer.Option(help="Directory of `tidegate dev`, which keeps its token there.")
+]
+Id = Annotated[str, typer.Argument(metavar="ID")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
+Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
+Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Of --all: count only.")]
+
+
+def _option(name: str, kind: Any, default: Any = None) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+CONNECTION = (
+    _option("url", Url), _option("token_file", TokenFile), _option("data_dir", DevDir),
+)  # fmt: skip
+AS_JSON = _option("as_json", AsJson, False)
+_STAGE = (
+    _option("bootstrap", Bootstrap), _option("topology", TopologyFile),
+    _option("data_dir", StateDir), _option("instance", Instance), _option("host", Host),
+)  # fmt: skip
+_LOG_FORMAT = _option("log_format", LogFormat)
+_STREAM = (*_STAGE, _option("probe_port", ProbePort), _LOG_FORMAT)
+OF_STAGES = {
+    "http": (*_STAGE, _option("port", Port), _LOG_FORMAT),
+    "stream": _STREAM,
+    "worker": (
+        _option("app", Application, Parameter.empty), _option("slots", Slots),
+        _option("pool", Pool, "default"), *_STREAM,
+    ),
+}  # fmt: skip
+"""The options of a stage's process, by its kind."""
+
+
+def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> Callable[..., None]:
+    """Return a command of `**given`, to typer a function of these parameters."""
+    options = tuple(options)
+    command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+def own_options(function: Callable[..., Any]) -> list[Parameter]:
+    """The options that a function declares itself: all its parameters after the first."""
+    _, *own = signature(function, eval_str=True).parameters.values()
+    return [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own]
