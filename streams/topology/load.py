@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from streams.errors import ConfigError
 from streams.resources import resource
@@ -18,6 +18,7 @@ from streams.topology.source import KeyPath, Node, read
 from streams.topology.validate import validate
 
 _WHOLE_FILE: KeyPath = ()
+_SHAPE = TypeAdapter(TopologyShape)
 
 
 def load(overlay: Path | None = None) -> Topology:
@@ -71,7 +72,7 @@ def _shaped(merged: Node) -> _Shaped:
     tree, problems, doubts = merged, list[str](), set[KeyPath]()
     while True:
         try:
-            topology = build(TopologyShape.model_validate(tree.plain()))
+            topology = build(_SHAPE.validate_python(tree.plain()))
             return _Shaped(topology, tree, problems, frozenset(doubts))
         except ValidationError as error:
             # Later passes find only mismatches that an earlier one left: they are reported already.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from streams.topology.model import Declared
 from streams.topology.problems import near
 from streams.topology.shape import TopologyShape
 from streams.topology.source import KeyPath, Node
@@ -17,8 +18,7 @@ _WANTED = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "tuple_type": "a list",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
     "string_too_short": "text that is not empty",
     "too_short": "at least one item",
     "string_pattern_mismatch": "letters, digits, '.', '_' and '-'",
@@ -41,7 +41,7 @@ def offending(error: ValidationError) -> list[KeyPath]:
 
 def doubtful(error: ValidationError) -> list[KeyPath]:
     """Mappings that the rules cannot judge: an unknown key may be meant for any key beside it."""
-    whole = ("missing", "extra_forbidden")
+    whole = ("missing", "unexpected_keyword_argument")
     return [d["loc"][:-1] if d["type"] in whole else d["loc"] for d in error.errors()]
 
 
@@ -51,8 +51,8 @@ def _message(detail: ErrorDetails, merged: Node) -> str:
         parent = merged.nearest(loc[:-1]).place
         return parent.child(loc[-1], parent.line).problem("is missing; add it")
     place = merged.nearest(loc).place
-    if detail["type"] == "extra_forbidden":
-        known = list(_model_at(loc[:-1]).model_fields)
+    if detail["type"] == "unexpected_keyword_argument":
+        known = list(get_type_hints(_declared_at(loc[:-1])))
         hint = near(str(loc[-1]), known)
         return place.problem(f"unknown key{hint}; known here: {', '.join(known)}")
     return place.problem(f"{_found(detail['input'])} stands here; write {_wanted(detail)}")
@@ -79,16 +79,16 @@ def _found(value: Any) -> str:
     return f"{kind} {value!r}" if shown else kind
 
 
-def _model_at(loc: KeyPath) -> type[BaseModel]:
-    """The shape that reads the mapping at a location; indexes into lists do not count."""
-    shape: type[BaseModel] = TopologyShape
+def _declared_at(loc: KeyPath) -> type[Declared]:
+    """What the mapping at a location declares; indexes into lists do not count."""
+    shape: type[Declared] = TopologyShape
     for key in loc:
         if isinstance(key, str):
-            shape = _shape_in(shape.model_fields[key].annotation) or shape
+            shape = _declared_in(get_type_hints(shape)[key]) or shape
     return shape
 
 
-def _shape_in(hint: Any) -> type[BaseModel] | None:
-    if isinstance(hint, type) and issubclass(hint, BaseModel):
+def _declared_in(hint: Any) -> type[Declared] | None:
+    if isinstance(hint, type) and issubclass(hint, Declared):
         return hint
-    return next((found for part in get_args(hint) if (found := _shape_in(part))), None)
+    return next((found for part in get_args(hint) if (found := _declared_in(part))), None)

@@ -1,10 +1,15 @@
-"""The values of `topology.yaml` after loading: every process reads its wiring from them."""
+"""The values of `topology.yaml` after loading: every process reads its wiring from them.
+
+The file has most of them as they are here, and pydantic reads them so; `shape.py` has the others.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
@@ -24,6 +29,19 @@ A broker measures whole batches: a topic with a lower limit refuses even small r
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
 LimitScope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
+Cleanup = Literal["delete", "compact", "compact,delete"]
+Timestamp = Literal["create", "append"]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Declared:
+    """A mapping of the file without unknown keys; strict numbers, so that `"4"` is none."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +50,9 @@ class Topic:
 
     name: str
     partitions: int
-    cleanup: Literal["delete", "compact", "compact,delete"] = "delete"
+    cleanup: Cleanup = "delete"
     retention_ms: int | None = None
-    timestamp: Literal["create", "append"] = "create"
+    timestamp: Timestamp = "create"
     max_message_bytes: int = MAX_MESSAGE_BYTES
     compaction_lag_ms: int | None = None
     """How soon a replaced or deleted record of a compacted topic leaves the disk, about."""
@@ -56,36 +74,36 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDeclaration:
-    name: str
+class StoreDeclaration(Declared):
+    name: Name
     changelog: str
     kind: Literal["key_value", "window"] = "key_value"
 
 
 @dataclass(frozen=True, slots=True)
-class StageDeclaration:
+class StageDeclaration(Declared):
     """A stage: its name is also its command, consumer group and metric prefix."""
 
-    name: str
+    name: Name
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     stores: tuple[StoreDeclaration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
-    name: str
-    head_start_seconds: float
+class Priority(Declared):
+    name: Name
+    head_start_seconds: Annotated[float, Field(strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class JobType:
+class JobType(Declared):
     """Overrides for a job type; None leaves the handler's own policy."""
 
-    name: str
+    name: Text
     pool: str = "default"
-    max_attempts: int | None = None
-    timeout_seconds: float | None = None
+    max_attempts: Count | None = None
+    timeout_seconds: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +117,27 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    count: int
-    seconds: float
+class Rate(Declared):
+    count: Count
+    seconds: Positive
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    name: str
+class Limit(Declared):
+    name: Name
     scope: LimitScope
-    match: str
-    concurrency: int | None = None
+    match: Text = "*"
+    concurrency: Count | None = None
     rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LeasePolicy:
+class LeasePolicy(Declared):
     """How long a silent worker keeps its jobs; a worker stops `margin` before that."""
 
-    term_seconds: float = 30
-    heartbeat_seconds: float = 5
-    margin_seconds: float = 5
+    term_seconds: Positive = 30
+    heartbeat_seconds: Positive = 5
+    margin_seconds: Positive = 5
 
 
 @dataclass(frozen=True, slots=True)
