@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams.cli.options import AsJson
+from streams.cli.options import AsJson, own_options, with_options
 from streams.cli.tables import console_of_any_width
 from streams.cli.terminal import print_json
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
@@ -73,8 +73,8 @@ def validate(topology: FileOption = None, as_json: AsJson = False) -> None:
             typer.echo("valid (" + ", ".join(f"{what}: {n}" for what, n in counts.items()) + ")")
 
 
-@app.command()
-def plan(
+def _compare(
+    execute_it: bool,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
     allow_unsafe: UnsafeOption = False,
@@ -82,44 +82,38 @@ def plan(
     delete: DeleteOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what apply would do and change nothing; exit code 1 if it would refuse.
-
-    Example: tidegate topology plan --bootstrap kafka-1:9092,kafka-2:9092
-    """
-    with _errors_told(as_json):
-        settings, loaded = _read(topology, bootstrap)
-        consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
-        with _addressed(settings):
-            planned = make_plan(loaded, connect(settings), settings.topic_prefix, consent)
-        _show(planned, as_json, applied=False)
-        if planned.refusals:
-            raise typer.Exit(1)
-
-
-@app.command()
-def apply(
-    topology: FileOption = None,
-    bootstrap: BootstrapOption = None,
-    allow_unsafe: UnsafeOption = False,
-    allow_partition_change: PartitionsOption = False,
-    delete: DeleteOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Create and change topics as declared; exit code 1, and nothing done, if it refuses.
-
-    Example: tidegate topology apply --bootstrap kafka-1:9092 --topology my-topology.yaml
-    """
     with _errors_told(as_json):
         settings, loaded = _read(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
         with _addressed(settings):
             admin = connect(settings)
             planned = make_plan(loaded, admin, settings.topic_prefix, consent)
-            if not planned.refusals:
+            applied = execute_it and not planned.refusals
+            if applied:
                 execute(planned, admin)
-        _show(planned, as_json, applied=not planned.refusals)
+        _show(planned, as_json, applied=applied)
         if planned.refusals:
             raise typer.Exit(1)
+
+
+def _plan(**given: Any) -> None:
+    """Show what apply would do and change nothing; exit code 1 if it would refuse.
+
+    Example: tidegate topology plan --bootstrap kafka-1:9092,kafka-2:9092
+    """
+    _compare(False, **given)
+
+
+def _apply(**given: Any) -> None:
+    """Create and change topics as declared; exit code 1, and nothing done, if it refuses.
+
+    Example: tidegate topology apply --bootstrap kafka-1:9092 --topology my-topology.yaml
+    """
+    _compare(True, **given)
+
+
+app.command("plan")(with_options(_plan, own_options(_compare)))
+app.command("apply")(with_options(_apply, own_options(_compare)))
 
 
 @app.command()

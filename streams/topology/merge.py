@@ -6,34 +6,21 @@ the built-in ones; anything else is replaced. Every value keeps its place in its
 
 from __future__ import annotations
 
-from streams.topology.source import NAMED_LISTS, Node
+from dataclasses import replace
+
+from streams.topology.source import NAMED_LISTS, Key, Node
 
 
-def merge(base: Node, over: Node, key: str = "") -> Node:
+def merge(base: Node, over: Node, key: Key = "") -> Node:
     """`over` upon `base`; if their kinds differ, `over` is kept, for the reader to refuse."""
-    if isinstance(base.value, dict) and isinstance(over.value, dict):
-        return _merge_mappings(base, over)
-    if isinstance(base.value, list) and isinstance(over.value, list):
-        if key == "routes":
-            return Node([*over.value, *base.value], over.place)
-        if key in NAMED_LISTS:
-            return _merge_by_name(base, over)
-    return over
-
-
-def _merge_mappings(base: Node, over: Node) -> Node:
+    both = isinstance(base.value, dict) and isinstance(over.value, dict)
+    if not both or base.is_list != over.is_list:
+        return over
+    if over.is_list and key == "routes":
+        return replace(over, value=dict(enumerate([*over.value.values(), *base.value.values()])))
+    if over.is_list and key not in NAMED_LISTS:
+        return over
     merged = dict(base.value)
-    for key, node in over.value.items():
-        merged[key] = merge(merged[key], node, key) if key in merged else node
-    return Node(merged, over.place)
-
-
-def _merge_by_name(base: Node, over: Node) -> Node:
-    items: list[Node] = list(base.value)
-    places = {item.name: index for index, item in enumerate(items) if item.name is not None}
-    for node in over.value:
-        if node.name in places:
-            items[places[node.name]] = merge(items[places[node.name]], node)
-        else:
-            items.append(node)
-    return Node(items, over.place)
+    for below, node in over.value.items():
+        merged[below] = merge(merged[below], node, below) if below in merged else node
+    return replace(over, value=merged)

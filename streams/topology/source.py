@@ -6,7 +6,7 @@ and lose every value's place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,55 +46,41 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A scalar, a mapping of nodes or a list of nodes, and its place."""
+    """A scalar, or a mapping or list of nodes by key, and its place.
+
+    The key of a list's item is its index; in a list of named things, it is the name.
+    """
 
     value: Any
     place: SourceLocation
-
-    @property
-    def name(self) -> str | None:
-        """The `name` of an item of a named list; None if it has none."""
-        named = self.value.get("name") if isinstance(self.value, dict) else None
-        return named.value if named and isinstance(named.value, str) else None
+    is_list: bool = False
 
     def plain(self) -> Any:
         """The value without places; lists as tuples."""
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        if isinstance(self.value, list):
-            return tuple(node.plain() for node in self.value)
-        return self.value
+        if not isinstance(self.value, dict):
+            return self.value
+        plain = {key: node.plain() for key, node in self.value.items()}
+        return tuple(plain.values()) if self.is_list else plain
 
     def nearest(self, path: KeyPath) -> Node:
-        """The node at a path, or the deepest one on the way; `str` in a list is a name."""
+        """The node at a path, or the deepest one on the way; `int` is a position in a list."""
         node = self
         for key in path:
-            below = node._child(key)
-            if below is None:
+            below = node.value if isinstance(node.value, dict) else {}
+            found = dict(enumerate(below.values())) if isinstance(key, int) else below
+            if key not in found:
                 break
-            node = below
+            node = found[key]
         return node
 
     def without(self, path: KeyPath) -> Node:
-        """The same tree without the value at an existing path; `int` is an index into a list."""
-        key, below = path[0], path[1:]
-        pairs = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
-        kept = [
-            (other, node.without(below) if other == key else node)
-            for other, node in pairs
-            if below or other != key
-        ]
-        whole = dict(kept) if isinstance(self.value, dict) else [node for _, node in kept]
-        return Node(whole, self.place)
-
-    def _child(self, key: Key) -> Node | None:
-        if isinstance(self.value, dict) and isinstance(key, str):
-            return self.value.get(key)
-        if not isinstance(self.value, list):
-            return None
-        if isinstance(key, int):
-            return self.value[key] if key < len(self.value) else None
-        return next((item for item in self.value if item.name == key), None)
+        """The same tree without the value at an existing path; `int` is a position in a list."""
+        key, *below = path
+        key = list(self.value)[key] if isinstance(key, int) else key
+        kept = {other: node for other, node in self.value.items() if below or other != key}
+        if below:
+            kept[key] = kept[key].without(tuple(below))
+        return replace(self, value=kept)
 
 
 def read(path: Path) -> tuple[Node, list[str]]:
@@ -142,37 +128,31 @@ class _Reader:
         return self._refused(place, f"{kind} is no type known here; quote it if text is meant")
 
     def _mapping(self, composed: yaml.MappingNode, place: SourceLocation) -> Node:
-        entries: dict[str, Node] = {}
+        entries: dict[Key, Node] = {}
         for key_node, value_node in composed.value:
-            key, line = str(key_node.value), key_node.start_mark.line + 1
-            below = place.child(key, line)
+            key, below = str(key_node.value), place.child(str(key_node.value), _line(key_node))
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TAG + "str":
                 self.problems.append(place.problem(f"the key {key} is not text; quote it"))
-            elif key in entries:
-                first = entries[key].place.line
-                self.problems.append(
-                    below.problem(f"the key stands twice, first on line {first}; remove one")
-                )
-            else:
+            elif not self._twice(below, entries.get(key), "key", "remove"):
                 entries[key] = self.node(value_node, below)
         return Node(entries, place)
 
     def _list(self, composed: yaml.SequenceNode, place: SourceLocation) -> Node:
         named = bool(place.path) and place.path[-1] in NAMED_LISTS
-        items: list[Node] = []
+        items: dict[Key, Node] = {}
         for index, item in enumerate(composed.value):
-            name = _name_of(item) if named else None
-            below = place.child(f"[{index if name is None else name}]", item.start_mark.line + 1)
+            key = (_name_of(item) if named else None) or index
+            below = place.child(f"[{key}]", _line(item))
             node = self.node(item, below)
-            twin = next((i for i in items if name is not None and i.name == name), None)
-            if twin:
-                first = twin.place.line
-                self.problems.append(
-                    below.problem(f"the name stands twice, first on line {first}; rename one")
-                )
-            else:
-                items.append(node)
-        return Node(items, place)
+            if not self._twice(below, items.get(key), "name", "rename"):
+                items[key] = node
+        return Node(items, place, is_list=True)
+
+    def _twice(self, below: SourceLocation, twin: Node | None, what: str, remedy: str) -> bool:
+        if twin:
+            first = f"the {what} stands twice, first on line {twin.place.line}; {remedy} one"
+            self.problems.append(below.problem(first))
+        return twin is not None
 
     def _scalar(self, composed: yaml.ScalarNode, place: SourceLocation) -> Node:
         try:
@@ -185,6 +165,11 @@ class _Reader:
     def _refused(self, place: SourceLocation, what: str) -> Node:
         self.problems.append(place.problem(what))
         return Node(None, place)
+
+
+def _line(composed: yaml.Node) -> int:
+    line: int = composed.start_mark.line + 1
+    return line
 
 
 def _name_of(item: yaml.Node) -> str | None:
