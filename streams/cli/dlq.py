@@ -50,7 +50,7 @@ def replay(
     note: Annotated[str, typer.Option(help="Why it may run again; kept with it.")],
     id_: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="All records that were not sent in again yet.")
+        bool, typer.Option("--all", help="Replay all records that were not replayed yet.")
     ] = False,
     stage: Stage = None,
     reason: Reason = None,
@@ -63,10 +63,12 @@ def replay(
     ] = False,
     repeat_effect: Annotated[
         list[str] | None,
-        typer.Option(help="Of --fresh-scope: this effect is done, and is begun again."),
+        typer.Option(help="With --fresh-scope: begin this effect again although it is done."),
     ] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Run the job as this type.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Though it was replayed before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Replay although replayed before.")
+    ] = False,
     key: Annotated[
         str | None, typer.Option(help="Replay once for this key, however often it is sent.")
     ] = None,

@@ -29,7 +29,7 @@ def route(
     api: Api,
     tenant: Annotated[str, typer.Option(help="Whose event it is.")],
     source: Annotated[str, typer.Option(help="The source it came from.")],
-    dedup_key: Annotated[str, typer.Option(help="The key that tells it from others.")],
+    dedup_key: Annotated[str, typer.Option(help="Its dedup key.")],
     note: Annotated[str, typer.Option(help="Why it gets its job now; kept with the command.")],
 ) -> Answer:
     """Give an event its job if no route matched it on arrival and one matches now."""

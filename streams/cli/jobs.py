@@ -65,12 +65,12 @@ def list_held(
 @command(jobs, "move", tables.moved)
 def move(
     api: Api,
-    pool: Annotated[str, typer.Option(help="Where it waits from now on.")],
+    pool: Annotated[str, typer.Option(help="Pool in which it waits from now on.")],
     note: Annotated[str, typer.Option(help="Why; kept with the command.")],
     job_id: Annotated[str | None, typer.Argument()] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that wait, of --type.")] = False,
-    type_: Annotated[str | None, typer.Option("--type", help="Of --all: of this type.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of --all: only this tenant's.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Move all waiting jobs of --type.")] = False,
+    type_: Annotated[str | None, typer.Option("--type", help="With --all: the jobs' type.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="With --all: only this tenant's.")] = None,
     dry_run: DryRun = False,
 ) -> Answer:
     """Let a job, or all waiting jobs of a type, wait in another pool."""
@@ -90,14 +90,16 @@ def settle(
     api: Api,
     job_id: str,
     action: Annotated[str, typer.Argument(help="The effect, as `jobs show` names it.")],
-    note: Annotated[str, typer.Option(help="How it was found out; kept with the effect.")],
+    note: Annotated[str, typer.Option(help="How you know; kept with the effect.")],
     done: Annotated[
         str | None,
-        typer.Option(metavar="RESULT", help="It was done: what the handler gets of it, as JSON."),
+        typer.Option(
+            metavar="RESULT", help="It was done; the handler gets this JSON as its result."
+        ),
     ] = None,
     not_done: Annotated[bool, typer.Option("--not-done", help="It was not done.")] = False,
 ) -> Answer:
-    """Say what became of an effect of a job in review; then the job goes on."""
+    """Record whether an effect of a job in review was done; then the job goes on."""
     if (done is not None) == not_done:
         raise typer.BadParameter("give --done RESULT or --not-done")
     body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}

@@ -91,7 +91,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Nothing of its own: the commands do it all."""
+    """Do nothing: each command does its own work."""
 
 
 def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:

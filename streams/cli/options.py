@@ -40,9 +40,9 @@ DevDir = Annotated[
 ]
 Id = Annotated[str, typer.Argument(metavar="ID")]
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
-Limit = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
+Limit = Annotated[int, typer.Option(min=1, max=200, help="Show at most this many.")]
 Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Of --all: count only.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
 
 
 def _option(name: str, kind: Any, default: Any = None) -> Parameter:

@@ -49,7 +49,7 @@ def payload(
 def release(
     api: Api,
     id_: Id,
-    note: Annotated[str, typer.Option(help="What was mended; kept with it.")],
+    note: Annotated[str, typer.Option(help="What was corrected; kept with it.")],
 ) -> Answer:
-    """Let a body in as an event, under its source's current mapping."""
+    """Accept a body as an event under its source's current mapping."""
     return api.post(f"/v1/quarantine/{part(id_)}/release", {"note": note})

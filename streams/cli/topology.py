@@ -123,7 +123,7 @@ def layout(
     bootstrap: BootstrapOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have fused stages go on where stages apart stopped, or the other way round.
+    """Carry the positions of separate stages over to the fused ones, or the other way round.
 
     Stop the stages of both layouts first. Their positions are moved; their stores are rebuilt from
     the changelogs at the next start. Nothing is lost, and nothing is done twice.
