@@ -80,29 +80,29 @@ def _play(
     before: bool,
 ) -> dict[str, Any]:
     """Run the old handler, then Tidegate; show the tables and return the figures."""
-    from streams.demo.play.before import act_before
-    from streams.demo.play.run import APART, FUSED, OVERLAY, perform
+    from streams.demo.run.before import run_before
+    from streams.demo.run.pipeline_run import APART, FUSED, OVERLAY, run_through
     from streams.demo.verdict.figures import figures
     from streams.demo.verdict.judge import judge
 
     naive = None
     if before:
         report.phase("the same deliveries to a naive synchronous handler")
-        naive = asyncio.run(act_before(scenario, killed=kill))
+        naive = asyncio.run(run_before(scenario, killed=kill))
     with _directory(data_dir) as folder:
         settings = _settings(folder, OVERLAY)
         layout = APART if apart else FUSED
-        performance = perform(scenario, settings, layout, report, kill=kill)
-        evidence = asyncio.run(_to_its_end(performance))
+        demo_run = run_through(scenario, settings, layout, report, kill=kill)
+        evidence = asyncio.run(_until_stopped(demo_run))
     verdict = judge(evidence)
     counted = figures(evidence, verdict, report.seconds, naive)
     report.result(evidence, verdict, counted)
     return counted
 
 
-async def _to_its_end(performance: Coroutine[None, None, Evidence]) -> Evidence:
-    """Await it; a SIGTERM ends it like Ctrl-C, so that nothing is left behind."""
-    task = asyncio.ensure_future(performance)
+async def _until_stopped(demo_run: Coroutine[None, None, Evidence]) -> Evidence:
+    """Await the run; a SIGTERM ends it like Ctrl-C, so that nothing is left behind."""
+    task = asyncio.ensure_future(demo_run)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         return await task

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.demo.play.kill import Kill
+from streams.demo.run.kill import Kill
 from streams.demo.world.recorder import Call
 
 HONOURS_KEYS = frozenset({"email:send"})

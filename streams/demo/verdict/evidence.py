@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from streams.demo.play.kill import Kill
-from streams.demo.play.operator_api import Listed
+from streams.demo.run.kill import Kill
+from streams.demo.run.operator_api import Listed
 from streams.demo.verdict.fold import StoreFinding
 from streams.demo.verdict.topic_recorder import Seen
 from streams.demo.world.delivery import Answer

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from streams.demo.play.kill import RECOVERY_SECONDS
+from streams.demo.run.kill import RECOVERY_SECONDS
 from streams.demo.verdict.effects import by_effect, count_repeats
 from streams.demo.verdict.evidence import Evidence
 from streams.demo.world.scenario import SOURCE

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streams.demo.play.kill import Kill
-from streams.demo.play.operator_api import Listed
+from streams.demo.run.kill import Kill
+from streams.demo.run.operator_api import Listed
 from streams.demo.verdict.evidence import Evidence, Records, Submitted
 from streams.demo.verdict.fold import StoreFinding
 from streams.demo.verdict.topic_recorder import Seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.demo.play.before import act_before
+from streams.demo.run.before import run_before
 from streams.demo.world.delivery import Vendor, sign
 from streams.demo.world.scenario import compose
 
@@ -12,7 +12,7 @@ from streams.demo.world.scenario import compose
 async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:
     scenario = compose(30, 3, seed=1)
     effects = sum(len(ticket.actions) for ticket in scenario.tickets)
-    before = await act_before(scenario, killed=False)
+    before = await run_before(scenario, killed=False)
     assert before["effects_executed"] == 3 * effects
     assert before["duplicate_effects"] == 2 * effects
     assert before["deliveries"] == 90
@@ -21,7 +21,7 @@ async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:
 async def test_a_handler_that_dies_before_its_answer_repeats_once_more() -> None:
     scenario = compose(60, 2, seed=1)
     effects = sum(len(ticket.actions) for ticket in scenario.tickets)
-    before = await act_before(scenario, killed=True)
+    before = await run_before(scenario, killed=True)
     assert before["duplicate_effects"] > effects
 
 

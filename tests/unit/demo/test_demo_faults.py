@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streams.demo.play.faults import Faults
+from streams.demo.run.faults import Faults
 from streams.demo.verdict.topic_recorder import Seen
 from streams.demo.world.recorder import Recorder
 from streams.demo.world.scenario import TENANTS
@@ -94,7 +94,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The faults' clock stands at `NOW`: `DUE_SOON` stays due soon, however slow the machine."""
-    monkeypatch.setattr("streams.demo.play.faults.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("streams.demo.run.faults.time", SimpleNamespace(time=lambda: NOW))
 
 
 def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:

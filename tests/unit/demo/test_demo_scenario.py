@@ -7,8 +7,8 @@ from collections import Counter
 import orjson
 import pytest
 
-from streams.demo.play.performance import split
-from streams.demo.play.run import OVERLAY
+from streams.demo.run.pipeline_run import OVERLAY
+from streams.demo.run.script import split
 from streams.demo.world.scenario import CAP, CAPPED_TENANT, LEAST_EVENTS, TENANTS, compose
 from streams.serde.ids import partition_for
 from streams.topology.load import load

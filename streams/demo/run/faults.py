@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from streams.demo.play.kill import RECOVERY_SECONDS, Kill
-from streams.demo.play.waiting import until
+from streams.demo.run.kill import RECOVERY_SECONDS, Kill
+from streams.demo.run.waiting import until
 from streams.demo.verdict.groups import Groups
 from streams.demo.verdict.topic_recorder import Seen, TopicRecorder
 from streams.demo.world.delivery import Vendor

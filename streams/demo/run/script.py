@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from streams.demo.play.faults import Faults
-from streams.demo.play.operator_api import Listed, OperatorApi
+from streams.demo.run.faults import Faults
+from streams.demo.run.operator_api import Listed, OperatorApi
 from streams.demo.verdict.evidence import Evidence, Records, Submitted
 from streams.demo.verdict.fold import StoreFinding, examine
 from streams.demo.verdict.groups import Groups
@@ -37,7 +37,7 @@ _STALLED_SECONDS, _STALLED_AFTER_KILLS = 12.0, 30.0
 _ATTEMPTS_A_FAULT = 3
 
 
-class Performance:
+class Script:
     """The participants of one run; `evidence` is its script."""
 
     def __init__(

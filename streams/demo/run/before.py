@@ -14,8 +14,8 @@ from streams.demo.world.scenario import Scenario
 _CONCURRENCY = 64
 
 
-async def act_before(scenario: Scenario, *, killed: bool) -> dict[str, Any]:
-    """Its figures; `killed` lets it die in some requests between the work and the answer."""
+async def run_before(scenario: Scenario, *, killed: bool) -> dict[str, Any]:
+    """Return the figures; with `killed`, the handler dies in some requests before it answers."""
     recorder = Recorder(scenario.markers)
     await recorder.start()
     handler = NaiveHandler(scenario, recorder, killed=killed)

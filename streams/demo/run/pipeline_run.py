@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from streams.demo.play.performance import Performance
+from streams.demo.run.script import Script
 from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.report import Report
 from streams.demo.world.recorder import Recorder
@@ -27,10 +27,10 @@ _APP = "streams.demo.world.app:app"
 _START_SECONDS = 90.0
 
 
-async def perform(
+async def run_through(
     scenario: Scenario, settings: Settings, layout: Layout, report: Report, *, kill: bool
 ) -> Evidence:
-    """Play the scenario; returns everything that was seen from the outside.
+    """Run the scenario; returns everything that was seen from the outside.
 
     Raises:
         TidegateError: the pipeline could not be started, set up, or read.
@@ -45,8 +45,8 @@ async def perform(
         async with AsyncExitStack() as stack:
             await _enter(stack, pipeline)
             report.phase(f"{len(pipeline.members)} processes are ready beside Kafka")
-            async with Performance(scenario, pipeline, recorder, report) as performance:
-                return await performance.evidence(kill=kill)
+            async with Script(scenario, pipeline, recorder, report) as script:
+                return await script.evidence(kill=kill)
     finally:
         await recorder.stop()
 
