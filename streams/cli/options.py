@@ -71,7 +71,7 @@ OF_STAGES = {
 
 
 def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> Callable[..., None]:
-    """Return a command of `**given`, to typer a function of these parameters."""
+    """Give a function of `**given` this signature, from which typer makes its options."""
     options = tuple(options)
     command.__signature__ = Signature(options)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in options}
@@ -79,6 +79,6 @@ def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> 
 
 
 def own_options(function: Callable[..., Any]) -> list[Parameter]:
-    """The options that a function declares itself: all its parameters after the first."""
+    """Return the options that a function declares: all its parameters after the first."""
     _, *own = signature(function, eval_str=True).parameters.values()
     return [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own]

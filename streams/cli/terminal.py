@@ -64,9 +64,8 @@ def command(
 ) -> Callable[[Ask], Ask]:
     """Register a function of an `Api` and its own options as a command.
 
-    The command has the options of the connection besides, and `--json`. It shows the answer that
-    the function returns as `table`; without a table, the function returns bytes, and the command
-    writes them.
+    The command also gets the options of the connection, and `--json`. It shows the function's
+    answer as `table`. Without a table, the function returns bytes, and the command writes them.
     """
 
     def register(ask: Ask) -> Ask:
