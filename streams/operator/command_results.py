@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
-from streams.operator.read_model import letter_queries
-from streams.operator.read_model.projections import RowKey
+from streams.operator.resources import dead_letters
+from streams.operator.resources.table import RowKey
 from streams.operator.turns import Asked, Subject
 from streams.serde.records import CommandBody, DeadLetter
 
@@ -74,5 +74,5 @@ async def outstanding(state: AppState, subject: Subject) -> Asked | None:
 
 def refusing(connection: sqlite3.Connection, letter_ids: Sequence[str]) -> DeadLetter | None:
     """The dead letter of a command, or None."""
-    found = (letter_queries.dead_letter(connection, id_) for id_ in letter_ids)
+    found = (dead_letters.dead_letter(connection, id_) for id_ in letter_ids)
     return next((letter for letter in found if letter is not None), None)

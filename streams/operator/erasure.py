@@ -16,8 +16,8 @@ import orjson
 import structlog
 
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
-from streams.operator.read_model import tenant_queries
-from streams.operator.read_model.projections import Row
+from streams.operator.resources import tenants
+from streams.operator.resources.table import Row
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import TenantSettings
@@ -70,7 +70,7 @@ async def destroy_erased(state: AppState) -> list[Row]:
         Refusal: 503, the read model does not follow.
         KafkaUnavailable: a deletion was not acknowledged.
     """
-    left: list[Row] = await state.ask(tenant_queries.undestroyed)
+    left: list[Row] = await state.ask(tenants.undestroyed)
     await asyncio.gather(*(state.set_tenant(key, None) for key in left))
     for key in left:
         await state.shown(("tenants", key), partial(_is_gone, key=key))
@@ -78,11 +78,11 @@ async def destroy_erased(state: AppState) -> list[Row]:
 
 
 def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
-    return tenant_queries.setting(connection, *key) is None
+    return tenants.setting(connection, *key) is None
 
 
 async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
-    record = await state.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", ""))
+    record = await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
     return None if record is None else Erasure(**orjson.loads(record.body))
 
 
@@ -92,7 +92,7 @@ async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
     await state.set_tenant(_mark_key(tenant_id), record)
 
     def stands(connection: sqlite3.Connection) -> bool:
-        found = tenant_queries.setting(connection, *_mark_key(tenant_id))
+        found = tenants.setting(connection, *_mark_key(tenant_id))
         return found is not None and found.updated_at >= record.updated_at
 
     await state.shown(("tenants", _mark_key(tenant_id)), stands)

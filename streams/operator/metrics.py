@@ -14,9 +14,9 @@ from typing import get_args
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from streams.operator.read_model import queries
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
+from streams.operator.resources import jobs
 from streams.serde.records import JobStatus
 
 _COUNTED_EVERY_SECONDS = 1.0
@@ -32,7 +32,7 @@ class ReadModelCollector(Collector):
         self._database = database
         self._follower = follower
         self._clock = clock
-        self._counted: tuple[float, queries.Counts] | None = None
+        self._counted: tuple[float, jobs.Counts] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Empty, so that registering asks the read model nothing."""
@@ -50,14 +50,14 @@ class ReadModelCollector(Collector):
             return
         yield from _of_counts(found)
 
-    def _counts(self) -> queries.Counts:
+    def _counts(self) -> jobs.Counts:
         if self._counted is None or self._clock() - self._counted[0] >= _COUNTED_EVERY_SECONDS:
-            found = self._database.read(queries.counts)
+            found = self._database.read(jobs.counts)
             self._counted = (self._clock(), found)
         return self._counted[1]
 
 
-def _of_counts(found: queries.Counts) -> Iterable[GaugeMetricFamily]:
+def _of_counts(found: jobs.Counts) -> Iterable[GaugeMetricFamily]:
     jobs = GaugeMetricFamily("tidegate_jobs", "Jobs by state", labels=["status"])
     for status in get_args(JobStatus):
         jobs.add_metric([status], found.jobs.get(status, 0))

@@ -14,8 +14,8 @@ from functools import partial
 from streams.errors import VaultError
 from streams.operator.erasure import destroy_erased
 from streams.operator.http.app_state import AppState, replacing
-from streams.operator.read_model import tenant_queries
-from streams.operator.read_model.projections import Row
+from streams.operator.resources import tenants
+from streams.operator.resources.table import Row
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import resealed
 
@@ -54,7 +54,7 @@ async def rewrap(state: AppState) -> Rewrapped:
     done, last = Rewrapped(state.vault.key_id), ("", "", "")
     while True:
         async with state.tenant_writes:
-            page = await state.ask(partial(tenant_queries.sealed_settings, after=last, limit=_PAGE))
+            page = await state.ask(partial(tenants.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done
             await _rewrap(state, [state.newest(_key(each), each) or each for each in page], done)
@@ -83,7 +83,7 @@ def _again(state: AppState, record: TenantRecord) -> TenantRecord | None:
 
 
 def _stands(connection: sqlite3.Connection, record: TenantRecord) -> bool:
-    found = tenant_queries.setting(connection, *_key(record))
+    found = tenants.setting(connection, *_key(record))
     return found is None or found.updated_at >= record.updated_at
 
 

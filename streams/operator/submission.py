@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from streams.operator.command_results import letters, outstanding, verdict
 from streams.operator.http.app_state import AppState, not_shown
 from streams.operator.http.refusal import Refusal
-from streams.operator.http.views import Json
-from streams.operator.read_model import queries
+from streams.operator.resources import jobs
+from streams.operator.resources.json_values import Json
 from streams.operator.turns import Asked, Subject
 from streams.serde.records import TERMINAL, Job, Submit
 
@@ -54,10 +54,10 @@ async def submitted(state: AppState, asked: Submission, now: int) -> Json | None
 
 async def _twin(state: AppState, asked: Submission, now: int) -> Job | None:
     """The job that is there; neither it nor what is on its way came with another body."""
-    twin = await state.ask(lambda db: queries.job(db, asked.job_id))
+    twin = await state.ask(lambda db: jobs.job(db, asked.job_id))
     if asked.keyed and (twin is None or not _keeps_twins_out(state, twin, now)):
         await state.recent(("jobs", state.home(asked.tenant_id)))
-        twin = await state.ask(lambda db: queries.job(db, asked.job_id))
+        twin = await state.ask(lambda db: jobs.job(db, asked.job_id))
     if twin is not None and _keeps_twins_out(state, twin, now):
         _require_same(asked, twin.request_hash)
     earlier = await outstanding(state, asked.subject)
@@ -77,7 +77,7 @@ async def _send(state: AppState, asked: Submission, twin: Job | None) -> Asked:
 
 async def _accepted(state: AppState, asked: Submission, sent: Asked) -> Json | None:
     def newer(connection: sqlite3.Connection) -> Job | None:
-        found = queries.job(connection, asked.job_id)
+        found = jobs.job(connection, asked.job_id)
         return found if found is not None and found.incarnation > sent.after else None
 
     job = await verdict(state, sent.letters, ("jobs", (asked.job_id,)), newer)
@@ -93,7 +93,7 @@ async def _accepted(state: AppState, asked: Submission, sent: Asked) -> Json | N
 
 
 async def _shown(state: AppState, asked: Submission) -> Json | None:
-    return await state.ask(lambda db: queries.shown_job(db, asked.job_id))
+    return await state.ask(lambda db: jobs.shown_job(db, asked.job_id))
 
 
 def _require_same(asked: Submission, digest: bytes | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal, unknown
-from streams.operator.read_model import tenant_queries
+from streams.operator.resources import tenants
 from streams.serde.records import TenantRecord
 
 
@@ -14,7 +14,7 @@ async def known_tenant(state: AppState, tenant_id: str) -> TenantRecord:
     Raises:
         Refusal: 404.
     """
-    record = await state.ask(lambda db: tenant_queries.tenant(db, tenant_id))
+    record = await state.ask(lambda db: tenants.tenant(db, tenant_id))
     if record is None:
         raise unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
     return record
@@ -40,6 +40,6 @@ async def refuse_erased(state: AppState, tenant_id: str) -> None:
     Raises:
         Refusal: 409.
     """
-    if await state.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", "")):
+    if await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
         raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: its id is not "
                       "given again, choose another")  # fmt: skip

@@ -19,10 +19,10 @@ from streams.operator.http.refusal import Refusal, invalid, unfit
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.positions import PartitionKey
-from streams.operator.read_model.projections import Row, RowKey
 from streams.operator.read_model.read_barrier import Recency
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
+from streams.operator.resources.table import Row, RowKey
 from streams.operator.turns import Turns
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys

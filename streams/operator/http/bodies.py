@@ -10,7 +10,7 @@ from aiohttp import web
 from streams.errors import PermanentError, TransientError, VaultError
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
-from streams.operator.read_model import tenant_queries
+from streams.operator.resources import tenants
 from streams.serde.records import PayloadRef, TenantRecord
 from streams.vault.data_key import DataKey
 
@@ -49,7 +49,7 @@ async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
     Raises:
         Refusal: 410, its tenant was erased.
     """
-    if await state.ask(lambda db: tenant_queries.setting(db, tenant_id, "erasure", "")):
+    if await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
         raise _erased(tenant_id)
 
 
@@ -57,9 +57,9 @@ async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
     place = (tenant_id, "data_key", key_id)
 
     def known(connection: sqlite3.Connection) -> TenantRecord | bool | None:
-        if tenant_queries.setting(connection, tenant_id, "erasure", ""):
+        if tenants.setting(connection, tenant_id, "erasure", ""):
             return False
-        return tenant_queries.setting(connection, *place)
+        return tenants.setting(connection, *place)
 
     # The read model may show a body a moment before its key, which is on another topic.
     record = await state.once(("tenants", place), known)

@@ -1,46 +1,36 @@
-"""Calls on dead letters: list, show, and replay of a job as a new one, of records as they were."""
+"""Calls on dead letters: show, and replay of a job as a new one, of records as they were."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from streams.operator.http.app_state import PARTS, AppState, idempotency_key, read_body
-from streams.operator.http.letter_views import dead_letter_json, dead_record_json
-from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import Refusal
-from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest, place
-from streams.operator.http.views import Json, rfc3339
-from streams.operator.read_model import letter_queries, queries, record_letters
+from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest
 from streams.operator.replay.fitness import Unfit, unfit
 from streams.operator.replay.jobs import JobReplay, replayed, unknown_letter
 from streams.operator.replay.producer import NotTaken
 from streams.operator.replay.records import replay_most, replay_records
+from streams.operator.resources import dead_letters, jobs, record_letters
+from streams.operator.resources.dead_letters import dead_letter_json, dead_record_json
+from streams.operator.resources.json_values import Json, rfc3339
 from streams.serde.records import DeadLetter
 
 routes = web.RouteTableDef()
-
-
-@routes.get("/v1/dlq")
-async def list_dead_letters(request: web.Request) -> web.Response:
-    """Dead letters newest first; records whose tenant is unknown only without `tenant_id`."""
-    wanted = page_wanted(request, "tenant_id", "kind", "stage", "reason", "topic")
-    letters, after = await request.app[PARTS].ask(
-        lambda db: letter_queries.dead_letters_page(db, wanted.filters, wanted.limit, wanted.cursor)
-    )
-    return list_answer("dead_letters", letters, after)
 
 
 @routes.get("/v1/dlq/{id}")
 async def get_dead_letter(request: web.Request) -> web.Response:
     """A dead letter with its job and what became of that, or with the bytes of its record."""
     state, id_ = request.app[PARTS], request.match_info["id"]
-    letter = await state.ask(lambda db: letter_queries.dead_letter(db, id_))
+    letter = await state.ask(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None:
         raise unknown_letter(id_)
-    shown = await state.ask(lambda db: letter_queries.shown_letter(db, letter))
+    shown = await state.ask(lambda db: dead_letters.shown_letter(db, letter))
     if letter.kind == "record":
         return web.json_response(shown | dead_record_json(letter))
-    job = await state.ask(lambda db: queries.shown_job(db, id_))
+    job = await state.ask(lambda db: jobs.shown_job(db, id_))
     return web.json_response(shown | {"job": job})
 
 
@@ -50,7 +40,7 @@ async def replay(request: web.Request) -> web.Response:
     state, id_ = request.app[PARTS], request.match_info["id"]
     wanted = await read_body(request, ReplayRequest)
     key = idempotency_key(request)
-    letter = await state.ask(lambda db: letter_queries.dead_letter(db, id_))
+    letter = await state.ask(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None or letter.kind == "job":
         return web.json_response(await replayed(state, JobReplay(id_, wanted, key)), status=202)
     wanted.require_record()
@@ -61,7 +51,7 @@ async def replay(request: web.Request) -> web.Response:
 async def replay_in_bulk(request: web.Request) -> web.Response:
     """Send dead records in again, in the order of their offsets, a page at a time."""
     state, wanted = request.app[PARTS], await read_body(request, BulkReplayRequest)
-    cursor = place(wanted.cursor)
+    cursor = cursor_in(wanted.cursor)
     found = await state.ask(
         lambda db: record_letters.selected(db, wanted.wanted(), wanted.limit, cursor)
     )

@@ -14,7 +14,7 @@ from streams.operator.http.job_request import Writable, stored_json
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, unknown
-from streams.operator.read_model import queries
+from streams.operator.resources.effects import effect
 from streams.serde.records import Job, LedgerEntry, Settle
 
 routes = web.RouteTableDef()
@@ -57,7 +57,7 @@ async def settle(request: web.Request) -> web.Response:
     _require_unsettled(entry, job)
 
     def settled(connection: sqlite3.Connection) -> bool | None:
-        found = queries.effect(connection, job, action)
+        found = effect(connection, job, action)
         return None if found in (None, entry) else True
 
     row = ("effects", (job.tenant_id, job.scope, action))
@@ -78,7 +78,7 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     Raises:
         Refusal: 404.
     """
-    entry = await state.ask(lambda db: queries.effect(db, job, action))
+    entry = await state.ask(lambda db: effect(db, job, action))
     if entry is None:
         raise unknown(
             "effect", action,

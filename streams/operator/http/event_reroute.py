@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from streams.operator.command_results import told
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown, read_body
 from streams.operator.http.notes import noted
-from streams.operator.http.views import Json
-from streams.operator.read_model import queries
+from streams.operator.resources import jobs
+from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde import ids
 from streams.serde.records import TERMINAL, Job, Reroute
@@ -40,7 +40,7 @@ async def route_event(request: web.Request) -> web.Response:
     await enabled_tenant(state, tenant_id)
     job_id = ids.event_job_id(tenant_id, wanted.source, wanted.dedup_key)
     await state.recent(("jobs", state.home(tenant_id)))
-    before = await state.ask(lambda db: queries.job(db, job_id))
+    before = await state.ask(lambda db: jobs.job(db, job_id))
     if before is None or before.status in TERMINAL:
         await _route(state, tenant_id, job_id, wanted, before)
     return web.json_response(await _shown(state, job_id), status=202)
@@ -54,14 +54,14 @@ async def _route(
     command = Reroute(fingerprint, wanted.note, SUBMITTED_BY)
 
     def newer(connection: sqlite3.Connection) -> bool | None:
-        found = queries.job(connection, job_id)
+        found = jobs.job(connection, job_id)
         return None if found is None or found.incarnation <= after else True
 
     await told(state, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
 
 
 async def _shown(state: AppState, job_id: str) -> Json:
-    shown = await state.ask(lambda db: queries.shown_job(db, job_id))
+    shown = await state.ask(lambda db: jobs.shown_job(db, job_id))
     if shown is None:
         raise not_shown()
     return shown

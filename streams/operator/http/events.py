@@ -21,8 +21,8 @@ from streams.operator.http.app_state import PARTS, read_body
 from streams.operator.http.event_request import BatchRequest, EventRequest
 from streams.operator.http.jobs import traceparent
 from streams.operator.http.refusal import Refusal, invalid, unfit
-from streams.operator.http.views import Json
-from streams.operator.read_model import tenant_queries
+from streams.operator.resources import tenants
+from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
@@ -39,7 +39,7 @@ async def submit_events(request: web.Request) -> web.Response:
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
     await enabled_tenant(state, tenant_id)
-    known = await state.ask(lambda db: tenant_queries.sources(db, tenant_id))
+    known = await state.ask(lambda db: tenants.sources(db, tenant_id))
     batch = _Batch(state.admission, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from typing import Annotated, get_args
+from typing import Annotated
 
 from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -18,17 +18,18 @@ from streams.operator.http.app_state import (
     read_body,
 )
 from streams.operator.http.job_request import JobRequest
-from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.notes import bounded
-from streams.operator.http.refusal import Refusal, invalid, unknown
-from streams.operator.http.views import Around, Json, job_json
+from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.optimistic_views import pending_job
-from streams.operator.read_model import queries
+from streams.operator.resources import jobs
+from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.json_values import Json
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
-from streams.serde.records import TERMINAL, Cancel, Job, JobStatus
+from streams.serde.records import TERMINAL, Cancel, Job
 
 routes = web.RouteTableDef()
 
@@ -69,15 +70,9 @@ async def get_job(request: web.Request) -> web.Response:
 @routes.get("/v1/jobs")
 async def list_jobs(request: web.Request) -> web.Response:
     """Jobs newest first, by tenant, status and type."""
-    wanted = page_wanted(request, "tenant_id", "status", "type")
-    status = wanted.filters["status"]
-    if status is not None and status not in get_args(JobStatus):
-        raise invalid([("status", f"{status!r} is not one of {', '.join(get_args(JobStatus))}")])
-    only = queries.JobFilter(**wanted.filters)
-    page = await request.app[PARTS].ask(
-        lambda db: queries.jobs_page(db, only, wanted.limit, wanted.cursor)
-    )
-    return list_answer("jobs", page.items, page.next)
+    query = page_query(request, jobs.FILTERS)
+    page = await request.app[PARTS].ask(lambda db: jobs.jobs_page(db, query))
+    return list_answer("jobs", page)
 
 
 @routes.post("/v1/jobs/{job_id}/cancel")
@@ -91,7 +86,7 @@ async def cancel_job(request: web.Request) -> web.Response:
     cancel = Cancel(wanted.reason, SUBMITTED_BY, job.incarnation)
 
     def heard(connection: sqlite3.Connection) -> Job | None:
-        found = queries.job(connection, job_id)
+        found = jobs.job(connection, job_id)
         if found is None or found.incarnation != job.incarnation:
             return job
         return found if found.cancel_requested or found.status in TERMINAL else None
@@ -106,7 +101,7 @@ async def known_job(state: AppState, job_id: str) -> Job:
     Raises:
         Refusal: 404.
     """
-    job = await state.ask(lambda db: queries.job(db, job_id))
+    job = await state.ask(lambda db: jobs.job(db, job_id))
     if job is None:
         raise _unknown(job_id)
     return job
@@ -124,7 +119,7 @@ async def shown_job(state: AppState, job_id: str) -> Json:
     Raises:
         Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
     """
-    shown = await state.ask(lambda db: queries.shown_job(db, job_id))
+    shown = await state.ask(lambda db: jobs.shown_job(db, job_id))
     if shown is not None:
         return shown
     if await outstanding(state, ("job", job_id)) is not None:

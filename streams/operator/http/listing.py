@@ -1,32 +1,41 @@
-"""Query strings of lists, and the shape of their answers."""
+"""Lists: their query strings, the shape of their answers, and the calls that only list."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from streams.operator.http.app_state import PARTS
 from streams.operator.http.refusal import invalid
-from streams.operator.http.views import Json
-from streams.operator.read_model.cursor import Cursor, parse_cursor
+from streams.operator.resources.cursor import Cursor, parse_cursor
+from streams.operator.resources.paging import Filters, Listing, Page, PageQuery
+from streams.operator.tenant_guards import known_tenant
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PageWanted:
-    """What a list is asked for; a filter that is not given is None."""
+def lister(listing: Listing) -> Handler:
+    """Return the handler of a list; below a tenant's path it shows that tenant's rows alone."""
 
-    filters: dict[str, str | None]
-    limit: int
-    cursor: Cursor | None
+    async def handle(request: web.Request) -> web.Response:
+        state, path = request.app[PARTS], dict(request.match_info)
+        filters = {name: values for name, values in listing.filters.items() if name not in path}
+        query = page_query(request, filters)
+        if "tenant_id" in path:
+            await known_tenant(state, path["tenant_id"])
+        query = replace(query, filters={**query.filters, **path})
+        page = await state.ask(lambda db: listing.page(db, query))
+        return list_answer(listing.name, page)
+
+    return handle
 
 
-def page_wanted(request: web.Request, *filters: str) -> PageWanted:
-    """Filters, `limit` (1 to 200) and `cursor` of a query string.
+def page_query(request: web.Request, filters: Filters) -> PageQuery:
+    """Return the filters, `limit` (1 to 200) and `cursor` of a query string.
 
     Raises:
         Refusal: 422. A parameter that is misspelt or given twice must not widen a list.
@@ -38,13 +47,17 @@ def page_wanted(request: web.Request, *filters: str) -> PageWanted:
     if faults:
         raise invalid(sorted(faults))
     given = {name: query.get(name) for name in filters}
-    return PageWanted(given, _limit(query.get("limit")), _cursor(query.get("cursor")))
+    page = PageQuery(_limit(query.get("limit")), cursor_in(query.get("cursor")), given)
+    for name, value in given.items():
+        if value is not None and filters[name] and value not in filters[name]:
+            raise invalid([(name, f"{value!r} is not one of {', '.join(filters[name])}")])
+    return page
 
 
-def list_answer(name: str, items: Sequence[Json], after: Cursor | None) -> web.Response:
-    """`{name: [...], "next_cursor": text or null}`."""
-    cursor = None if after is None else str(after)
-    return web.json_response({name: list(items), "next_cursor": cursor})
+def list_answer(name: str, page: Page) -> web.Response:
+    """Answer `{name: [...], "next_cursor": text or null}`."""
+    cursor = None if page.next is None else str(page.next)
+    return web.json_response({name: list(page.items), "next_cursor": cursor})
 
 
 def _limit(text: str | None) -> int:
@@ -55,10 +68,13 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
-def _cursor(text: str | None) -> Cursor | None:
-    if text is None:
-        return None
+def cursor_in(text: str | None) -> Cursor | None:
+    """Return the cursor that a client sends back.
+
+    Raises:
+        Refusal: 422.
+    """
     try:
-        return parse_cursor(text)
+        return None if text is None else parse_cursor(text)
     except (ValueError, TypeError):
-        raise invalid([("cursor", "must be the next_cursor of an earlier page")]) from None
+        raise invalid([("cursor", "must be the next_cursor of an earlier answer")]) from None

@@ -1,4 +1,4 @@
-"""Calls on signed bodies that did not fit their source: list, show, and release of one.
+"""Calls on signed bodies that did not fit their source: show, and release of one.
 
 A release writes the event first and its note second. A crash between the two leaves an entry that
 waits still: released again, it is the same event and the same job.
@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict
 from streams.errors import Erased, Misfit
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
-from streams.operator.http.listing import list_answer, page_wanted
 from streams.operator.http.notes import noted
-from streams.operator.http.refusal import Refusal, invalid, unknown
-from streams.operator.http.views import quarantined_json
-from streams.operator.read_model import queries, tenant_queries
+from streams.operator.http.refusal import Refusal, unknown
+from streams.operator.resources import quarantine, tenants
+from streams.operator.resources.quarantine import quarantined_json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
@@ -30,8 +29,6 @@ from streams.tenants.settings import SourceSettings, source_settings
 
 routes = web.RouteTableDef()
 
-STATUSES = ("waiting", "released")
-
 
 class ReleaseRequest(BaseModel):
     """Body of `POST /v1/quarantine/{id}/release`: what was mended is always written down."""
@@ -39,21 +36,6 @@ class ReleaseRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     note: Annotated[str, noted("must say what was mended")]
-
-
-@routes.get("/v1/quarantine")
-async def list_quarantined(request: web.Request) -> web.Response:
-    """Quarantined bodies newest first, by tenant and by whether they wait."""
-    wanted = page_wanted(request, "tenant_id", "status")
-    status = wanted.filters["status"]
-    if status is not None and status not in STATUSES:
-        raise invalid([("status", f"{status!r} is not one of {', '.join(STATUSES)}")])
-    found, after = await request.app[PARTS].ask(
-        lambda db: queries.quarantined_page(
-            db, wanted.filters["tenant_id"], status, wanted.limit, wanted.cursor
-        )
-    )
-    return list_answer("quarantine", [quarantined_json(each) for each in found], after)
 
 
 @routes.get("/v1/quarantine/{id}")
@@ -116,7 +98,7 @@ async def _write(state: AppState, record: Quarantined) -> None:
     )
 
     def shown(connection: sqlite3.Connection) -> Quarantined | None:
-        found = queries.quarantined(connection, record.event_id)
+        found = quarantine.quarantined(connection, record.event_id)
         return found if found is not None and found.released_at is not None else None
 
     row = (record.tenant_id, record.source, record.payload_hash.hex())
@@ -129,7 +111,7 @@ async def _body(state: AppState, record: Quarantined) -> bytes:
 
 async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
     found = await state.ask(
-        lambda db: tenant_queries.setting(db, record.tenant_id, "source", record.source)
+        lambda db: tenants.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
         where = f"PUT /v1/tenants/{record.tenant_id}/sources/{record.source}"
@@ -139,7 +121,7 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
 
 
 async def _known(state: AppState, id_: str) -> Quarantined:
-    record = await state.ask(lambda db: queries.quarantined(db, id_))
+    record = await state.ask(lambda db: quarantine.quarantined(db, id_))
     if record is None:
         raise unknown("quarantined body", id_, "see GET /v1/quarantine for those there are")
     return record

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from streams.operator.http.job_request import Name, milliseconds
 from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, invalid
-from streams.operator.read_model.cursor import Cursor, parse_cursor
-from streams.operator.read_model.record_letters import Wanted
+from streams.operator.resources.record_letters import Wanted
 
 MAX_EFFECTS = 1_000
 MAX_LIMIT = 1_000
@@ -85,18 +84,6 @@ class BulkReplayRequest(BaseModel):
         """Which letters are meant."""
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
         return Wanted(self.stage, self.reason, self.topic, since, until)
-
-
-def place(text: str | None) -> Cursor | None:
-    """The cursor in a body.
-
-    Raises:
-        Refusal: 422.
-    """
-    try:
-        return None if text is None else parse_cursor(text)
-    except (ValueError, TypeError):
-        raise invalid([("cursor", "must be the next_cursor of an earlier answer")]) from None
 
 
 def key_reused(job_id: str, what: str) -> Refusal:

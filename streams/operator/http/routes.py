@@ -1,33 +1,36 @@
-"""Every call of the operator's API, from the modules of their resources."""
+"""Every call of the operator's API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiohttp import web
 from aiohttp.web_routedef import AbstractRouteDef
 
 from streams.operator.http import (
     dead_letters,
-    duplicates,
     effects,
     event_reroute,
     events,
-    held,
     jobs,
+    moves,
     payloads,
     quarantine,
-    rejections,
     tenants,
     vault,
 )
+from streams.operator.http.listing import lister
+from streams.operator.resources import LISTINGS
 
-_RESOURCES = (
-    tenants, vault, jobs, held, effects, payloads, events, event_reroute, dead_letters, quarantine,
-    rejections, duplicates,
+_CALLS = (
+    tenants, vault, jobs, moves, effects, payloads, events, event_reroute, dead_letters, quarantine,
 )  # fmt: skip
 
 
 def routes() -> Iterator[AbstractRouteDef]:
-    """Paths and their handlers; aiohttp tries them in this order."""
-    for resource in _RESOURCES:
-        yield from resource.routes
+    """Yield paths and their handlers; aiohttp tries them in this order."""
+    for listing in LISTINGS:
+        for path in listing.paths:
+            yield web.get(path, lister(listing))
+    for calls in _CALLS:
+        yield from calls.routes

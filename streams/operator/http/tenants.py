@@ -10,12 +10,14 @@ from dataclasses import replace
 from aiohttp import web
 
 from streams.operator.http.app_state import PARTS, AppState, not_shown, read_body, replacing
-from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.source_request import RotateRequest, SourceRequest
-from streams.operator.http.views import rfc3339, source_json
-from streams.operator.read_model import tenant_queries
-from streams.operator.read_model.projections import Row
+from streams.operator.resources import tenants
+from streams.operator.resources.json_values import rfc3339
+from streams.operator.resources.paging import Page
+from streams.operator.resources.table import Row
+from streams.operator.resources.tenants import source_json
 from streams.operator.tenant_guards import known_tenant, refuse_erased
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
@@ -42,9 +44,9 @@ async def put_tenant(request: web.Request) -> web.Response:
 @routes.get("/v1/tenants")
 async def list_tenants(request: web.Request) -> web.Response:
     """Tenants by their ids, disabled and erased ones too."""
-    state, wanted = request.app[PARTS], page_wanted(request)
-    page = await state.ask(lambda db: tenant_queries.tenants_page(db, wanted.limit, wanted.cursor))
-    return list_answer("tenants", page.items, page.next)
+    query = page_query(request, {})
+    page = await request.app[PARTS].ask(lambda db: tenants.tenants_page(db, query))
+    return list_answer("tenants", page)
 
 
 @routes.get(_TENANT)
@@ -96,8 +98,9 @@ async def list_sources(request: web.Request) -> web.Response:
     """A tenant's sources by name, disabled ones too."""
     state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
     await known_tenant(state, tenant_id)
-    found, now = await state.ask(lambda db: tenant_queries.sources(db, tenant_id)), wall_ms()
-    return list_answer("sources", [source_json(found[name], now) for name in sorted(found)], None)
+    found, now = await state.ask(lambda db: tenants.sources(db, tenant_id)), wall_ms()
+    shown = tuple(source_json(found[name], now) for name in sorted(found))
+    return list_answer("sources", Page(shown))
 
 
 @routes.get(_SOURCE)
@@ -161,7 +164,7 @@ def _rotated(
 
 
 async def _newest(state: AppState, key: Row) -> TenantRecord | None:
-    return state.newest(key, await state.ask(lambda db: tenant_queries.setting(db, *key)))
+    return state.newest(key, await state.ask(lambda db: tenants.setting(db, *key)))
 
 
 async def _set_source(state: AppState, record: TenantRecord) -> web.Response:
@@ -177,7 +180,7 @@ async def _set_tenant(state: AppState, record: TenantRecord) -> web.Response:
 
 
 async def _tenant_answer(state: AppState, record: TenantRecord) -> web.Response:
-    return web.json_response(await state.ask(lambda db: tenant_queries.shown_tenant(db, record)))
+    return web.json_response(await state.ask(lambda db: tenants.shown_tenant(db, record)))
 
 
 @asynccontextmanager
@@ -203,7 +206,7 @@ async def _write(state: AppState, record: TenantRecord) -> TenantRecord:
     record = replacing(await _newest(state, key), record)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
-        found = tenant_queries.setting(connection, *key)
+        found = tenants.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
     await state.set_tenant(key, record)

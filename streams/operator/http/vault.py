@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from streams.operator.erasure import erase
 from streams.operator.http.app_state import PARTS, read_body
 from streams.operator.http.notes import noted
-from streams.operator.http.views import rfc3339
+from streams.operator.resources.json_values import rfc3339
 from streams.operator.rewrap import rewrap
 from streams.operator.tenant_guards import known_tenant
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,76 +16,27 @@ from typing import TypeVar
 
 import structlog
 
+from streams.operator.resources import TABLES
+
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 5
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
-# `record` is the record's value as it stood on the topic; columns beside it are what lists
-# filter, order and count by.
-_SCHEMA = """
-CREATE TABLE jobs (
-  job_id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL,
-  pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, part INTEGER NOT NULL,
-  created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE INDEX jobs_newest ON jobs (created_at, job_id);
-CREATE INDEX jobs_of_tenant ON jobs (tenant_id, created_at, job_id);
-CREATE INDEX jobs_of_tenant_by_status ON jobs (tenant_id, status, created_at, job_id);
-CREATE INDEX jobs_by_status ON jobs (status, created_at, job_id);
-CREATE INDEX jobs_by_type ON jobs (type, created_at, job_id);
-CREATE INDEX jobs_ready ON jobs (ready_at) WHERE status = 'pending';
-CREATE INDEX jobs_waiting ON jobs (type, created_at, job_id)
-  WHERE status IN ('pending', 'scheduled', 'waiting');
-CREATE INDEX jobs_of_scope ON jobs (tenant_id, scope);
-CREATE INDEX jobs_by_replay ON jobs (replay_of) WHERE replay_of IS NOT NULL;
-CREATE TABLE held (
-  part INTEGER, pool TEXT, type TEXT, tenant_id TEXT, id TEXT NOT NULL, since INTEGER NOT NULL,
-  record BLOB NOT NULL, PRIMARY KEY (part, pool, type, tenant_id));
-CREATE INDEX held_newest ON held (since, id);
-CREATE TABLE progress (
-  job_id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL);
-CREATE INDEX progress_by_age ON progress (at);
-CREATE TABLE steps (
-  job_id TEXT, incarnation INTEGER, name TEXT, position INTEGER NOT NULL, value TEXT NOT NULL,
-  PRIMARY KEY (job_id, incarnation, name)) WITHOUT ROWID;
-CREATE TABLE effects (
-  tenant_id TEXT, scope TEXT, action TEXT, first_claimed_at INTEGER NOT NULL,
-  record BLOB NOT NULL, PRIMARY KEY (tenant_id, scope, action)) WITHOUT ROWID;
-CREATE TABLE dead_letters (
-  id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL,
-  reason TEXT NOT NULL, topic TEXT, replayed INTEGER NOT NULL, place TEXT NOT NULL,
-  part INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE INDEX dead_letters_newest ON dead_letters (at, id);
-CREATE INDEX dead_letters_to_replay ON dead_letters (place) WHERE kind = 'record' AND replayed = 0;
-CREATE INDEX dead_letters_of_tenant ON dead_letters (tenant_id, at, id);
-CREATE TABLE tenants (
-  tenant_id TEXT, kind TEXT, id TEXT, record BLOB NOT NULL,
-  PRIMARY KEY (tenant_id, kind, id)) WITHOUT ROWID;
-CREATE TABLE quarantine (
-  tenant_id TEXT, source TEXT, payload_hash TEXT, id TEXT NOT NULL, status TEXT NOT NULL,
-  at INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (tenant_id, source, payload_hash));
-CREATE INDEX quarantine_by_id ON quarantine (id);
-CREATE INDEX quarantine_newest ON quarantine (at, id);
-CREATE INDEX quarantine_of_tenant ON quarantine (tenant_id, at, id);
-CREATE TABLE rejections (
-  id TEXT PRIMARY KEY, tenant_id TEXT, at INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE INDEX rejections_newest ON rejections (at, id);
-CREATE INDEX rejections_of_tenant ON rejections (tenant_id, at, id);
-CREATE TABLE duplicates (
-  fingerprint TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, at INTEGER NOT NULL,
-  record BLOB NOT NULL);
-CREATE INDEX duplicates_newest ON duplicates (at, fingerprint);
-CREATE INDEX duplicates_of_tenant ON duplicates (tenant_id, at, fingerprint);
+_SCHEMA = (
+    "\n".join(table.ddl for table in TABLES)
+    + """
 CREATE TABLE positions (
   topic TEXT, part INTEGER, topic_id TEXT NOT NULL, next_offset INTEGER NOT NULL,
   PRIMARY KEY (topic, part)) WITHOUT ROWID;
 CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at INTEGER NOT NULL);
 """
-_TABLES = {
-    "jobs", "held", "progress", "steps", "effects", "dead_letters", "tenants", "quarantine",
-    "rejections", "duplicates", "positions", "freshness",
-}  # fmt: skip
+)
+_NAMES = {table.name for table in TABLES} | {"positions", "freshness"}
+_ROW_VERSION = 1
+"""Raise this when rows get other values under the same schema: files are then built anew."""
+SCHEMA_VERSION = zlib.crc32(f"{_ROW_VERSION}{_SCHEMA}".encode()) >> 1
+"""Changes with every declaration of a table; SQLite's `user_version` has 31 bits without a sign."""
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -219,5 +171,5 @@ def _unsoundness(connection: sqlite3.Connection) -> str | None:
     if verdict != "ok":
         return f"damaged: {verdict}"
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    missing = _TABLES - {name for (name,) in rows}
+    missing = _NAMES - {name for (name,) in rows}
     return f"tables missing: {', '.join(sorted(missing))}" if missing else None

@@ -17,8 +17,9 @@ from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
 from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
 from streams.operator.read_model.positions import PartitionKey, Untrusted
-from streams.operator.read_model.projections import Changes, RowKey, project
+from streams.operator.read_model.projections import Changes, project
 from streams.operator.read_model.undecodable import Undecodable
+from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
@@ -189,8 +190,8 @@ def _is_record(message: Message) -> bool:
 
 def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:
     for changes in batch:
-        connection.executemany(changes.projection.upsert, changes.upserts())
-        connection.executemany(changes.projection.delete, changes.deletions())
+        connection.executemany(changes.table.upsert, changes.upserts())
+        connection.executemany(changes.table.delete, changes.deletions())
 
 
 def _bytes(part: str | bytes | None) -> bytes | None:

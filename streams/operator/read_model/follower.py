@@ -20,19 +20,14 @@ from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.positions import PartitionKey, Untrusted
-from streams.operator.read_model.projections import RowKey
+from streams.operator.resources import TABLES
+from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.settings import Settings
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
-
-_AGEING = (
-    ("dead_letters", "dlq"), ("progress", "jobs.progress"),
-    ("quarantine", "quarantine"), ("rejections", "rejections"), ("duplicates", "duplicates"),
-)  # fmt: skip
-"""Tables whose rows leave with their records."""
 
 POSITIONS = "positions"
 """The name under which, with a partition, newer rows of that partition are announced."""
@@ -56,7 +51,11 @@ class Follower:
         announce: Callable[[Iterable[RowKey]], None],
     ) -> None:
         self._settings = settings
-        self._kept = {table: topology.topics[topic].retention_ms for table, topic in _AGEING}
+        self._retention_ms = {
+            table.name: topology.topics[table.topic].retention_ms
+            for table in TABLES
+            if table.expires
+        }
         self._database = database
         self._announce = announce
         self._stopping = threading.Event()
@@ -155,7 +154,7 @@ class Follower:
     def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
         now = wall_ms()
         with transaction(connection):
-            for table, kept_ms in self._kept.items():
+            for table, kept_ms in self._retention_ms.items():
                 if kept_ms is not None:
                     connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
             positions.store_freshness(connection, fresh_at)

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
 from streams.kafka.offsets import earliest, latest, offset_in, request_offsets
-from streams.operator.read_model.projections import PROJECTIONS
+from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
 MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
@@ -43,7 +43,7 @@ def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
     Raises:
         KafkaException: a topic does not exist, or no broker answered in time.
     """
-    names = [prefix + topic for topic in PROJECTIONS]
+    names = [prefix + table.topic for table in TABLES]
     described = {
         name.removeprefix(prefix): future.result(_TIMEOUT)
         for name, future in admin.describe_topics(TopicCollection(names)).items()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from streams.operator.read_model.projections import RowKey
+from streams.operator.resources.table import RowKey
 
 T = TypeVar("T")
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from streams.operator.command_results import letters, outstanding, verdict
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
-from streams.operator.http.letter_views import replay_json
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.replay_request import ReplayRequest, key_reused
-from streams.operator.http.views import Around, Json, effect_json, job_json
 from streams.operator.optimistic_views import pending_replay
-from streams.operator.read_model import letter_queries, queries, replay_queries
+from streams.operator.resources import dead_letters, jobs
+from streams.operator.resources.dead_letters import replay_json
+from streams.operator.resources.effects import begun_effects, effect_json
+from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import refuse_erased
 from streams.operator.turns import Asked, Subject
 from streams.process.wall_clock import wall_ms
@@ -76,7 +78,7 @@ async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -
     """
 
     async def is_there() -> bool:
-        return await state.ask(lambda db: queries.job(db, new_id)) is not None
+        return await state.ask(lambda db: jobs.job(db, new_id)) is not None
 
     # The replay of a job in review ends that job; asking again must return the same replay.
     if await is_there():
@@ -114,7 +116,7 @@ async def _known(state: AppState, id_: str) -> Job:
     """
 
     def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
-        return letter_queries.dead_letter(connection, id_), queries.job(connection, id_)
+        return dead_letters.dead_letter(connection, id_), jobs.job(connection, id_)
 
     letter, job = await state.ask(found)
     if letter is None and job is None:
@@ -145,7 +147,7 @@ async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> No
     await _refuse_second(state, asked, job, new_id)
     if asked.wanted.fresh_scope:
         await _refuse_unnamed_effects(state, asked, job)
-    elif (other := await state.ask(lambda db: replay_queries.sharing(db, job))) is not None:
+    elif (other := await state.ask(lambda db: jobs.sharing(db, job))) is not None:
         raise Refusal(
             409, "scope-in-use", f"job {other.job_id} is {other.status} and shares the effects of "
             f"{job.job_id}: wait for its end, or cancel it", job_id=other.job_id,
@@ -158,7 +160,7 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
         raise key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
-    made = await state.ask(lambda db: letter_queries.replays(db, job.tenant_id, job.job_id))
+    made = await state.ask(lambda db: dead_letters.replays(db, job.tenant_id, job.job_id))
     named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
     for id_ in (job.replayed_as, earlier.job_id if earlier else None):
         if id_ is not None and id_ not in named:
@@ -172,7 +174,7 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
 
 
 async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -> None:
-    begun = await state.ask(lambda db: replay_queries.begun_effects(db, job))
+    begun = await state.ask(lambda db: begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
         raise invalid([("repeat_effects", f"{job.job_id} has not begun {each}") for each in
@@ -195,5 +197,5 @@ async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tup
 
 
 def _shown(connection: sqlite3.Connection, job_id: str) -> tuple[Job, Json] | None:
-    found = queries.job(connection, job_id)
-    return None if found is None else (found, job_json(found, queries.around(connection, found)))
+    found = jobs.job(connection, job_id)
+    return None if found is None else (found, job_json(found, jobs.around(connection, found)))

@@ -16,10 +16,10 @@ import structlog
 
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
-from streams.operator.read_model import record_letters
-from streams.operator.read_model.record_letters import Kept
 from streams.operator.replay.fitness import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
+from streams.operator.resources import record_letters
+from streams.operator.resources.record_letters import Kept
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter

@@ -20,14 +20,11 @@ from streams.cli.events import events
 from streams.cli.jobs import jobs
 from streams.cli.quarantine import quarantine
 from streams.errors import ConfigError
-from streams.operator.http.letter_views import dead_letter_json
-from streams.operator.http.views import (
-    Around,
-    duplicate_json,
-    held_json,
-    job_json,
-    quarantined_json,
-)
+from streams.operator.resources.dead_letters import dead_letter_json
+from streams.operator.resources.duplicates import duplicate_json
+from streams.operator.resources.held import held_json
+from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.quarantine import quarantined_json
 from streams.operator.run import build
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 from streams.settings import load_settings

@@ -15,7 +15,7 @@ from ingress.receive import problems
 from ingress.schemes import SCHEMES
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
-from streams.operator.read_model.queries import Counts
+from streams.operator.resources.jobs import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
 from streams.topology.load import load

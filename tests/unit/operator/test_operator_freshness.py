@@ -23,7 +23,7 @@ from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
-from streams.operator.read_model.queries import Counts
+from streams.operator.resources.jobs import Counts
 from streams.settings import Settings
 from streams.topology.load import load
 

@@ -11,7 +11,8 @@ from support.operator_cluster import make_entry, make_job, make_letter, make_qua
 
 from streams.errors import DecodeError
 from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import PROJECTIONS, Changes, project
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.resources import TABLES
 from streams.runtime.processor import Record
 from streams.serde.codec import (
     DEAD_LETTER,
@@ -68,18 +69,18 @@ def connection(tmp_path: Path) -> Any:
 
 def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
     for changes in batch.values():
-        connection.executemany(changes.projection.upsert, changes.upserts())
-        connection.executemany(changes.projection.delete, changes.deletions())
+        connection.executemany(changes.table.upsert, changes.upserts())
+        connection.executemany(changes.table.delete, changes.deletions())
 
 
 def test_every_followed_topic_has_a_sample_here() -> None:
-    assert set(VALUES) == set(PROJECTIONS)
+    assert sorted(VALUES) == sorted(table.topic for table in TABLES)
 
 
 @pytest.mark.parametrize("topic", VALUES)
 def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
     key, value = VALUES[topic]
-    table = PROJECTIONS[topic].table
+    (table,) = [table.name for table in TABLES if table.topic == topic]
     for content, rows in ((value, 1), (value, 1), (None, 0)):
         batch: dict[str, Changes] = {}
         project(record(topic, key, content), batch)

@@ -13,17 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operator_cluster import make_entry, make_job, make_letter
 
-from streams.operator.read_model import (
-    letter_queries,
-    paging,
-    queries,
-    replay_queries,
-    waiting_queries,
-)
-from streams.operator.read_model.cursor import Cursor, parse_cursor
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.read_model.queries import JobFilter
+from streams.operator.resources import dead_letters, duplicates, jobs, paging, waiting_jobs
+from streams.operator.resources.cursor import Cursor, parse_cursor
+from streams.operator.resources.effects import begun_effects
+from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
 from streams.serde.ids import fingerprint
@@ -61,13 +56,13 @@ def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter
 
 def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
     for changes in batch.values():
-        connection.executemany(changes.projection.upsert, changes.upserts())
+        connection.executemany(changes.table.upsert, changes.upserts())
 
 
-def all_pages(connection: sqlite3.Connection, only: JobFilter, limit: int) -> list[str]:
+def all_pages(connection: sqlite3.Connection, limit: int, **only: str) -> list[str]:
     seen, cursor = [], None
     while True:
-        page = queries.jobs_page(connection, only, limit, cursor)
+        page = jobs.jobs_page(connection, PageQuery(limit, cursor, only))
         assert len(page.items) <= limit
         seen += [each["job_id"] for each in page.items]
         assert len(seen) == len(set(seen)), "a page repeats a job"
@@ -78,18 +73,18 @@ def all_pages(connection: sqlite3.Connection, only: JobFilter, limit: int) -> li
 
 def test_pages_show_every_job_once_newest_first(connection: sqlite3.Connection) -> None:
     # Five share a moment: the id decides between them.
-    jobs = [make_job(f"job_{n:02}", created_at=1_000 + n // 5) for n in range(23)]
-    fold(connection, *jobs)
+    made = [make_job(f"job_{n:02}", created_at=1_000 + n // 5) for n in range(23)]
+    fold(connection, *made)
     expected = [f"job_{n:02}" for n in reversed(range(23))]
     for limit in (1, 5, 22, 23, 24):
-        assert all_pages(connection, JobFilter(), limit) == expected
+        assert all_pages(connection, limit) == expected
 
 
 def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection) -> None:
     fold(connection, *(make_job(f"job_{n}", created_at=n) for n in range(6)))
-    first = queries.jobs_page(connection, JobFilter(), 3, None)
+    first = jobs.jobs_page(connection, PageQuery(3))
     fold(connection, *(make_job(f"job_new{n}", created_at=100 + n) for n in range(4)))
-    second = queries.jobs_page(connection, JobFilter(), 3, first.next)
+    second = jobs.jobs_page(connection, PageQuery(3, first.next))
     assert [each["job_id"] for each in second.items] == ["job_2", "job_1", "job_0"]
     assert second.next is None
 
@@ -101,13 +96,13 @@ def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
     monkeypatch.setattr(paging, "PAGE_BYTES", 10_000)
     text = json.dumps("x" * 4_000)
     in_record = {"input": text} if large == "record" else {}
-    jobs = [make_job(f"job_{n}", created_at=n, **in_record) for n in range(7)]
-    fold(connection, *jobs, make_job("job_8", created_at=8, input=json.dumps("x" * 90_000)))
+    made = [make_job(f"job_{n}", created_at=n, **in_record) for n in range(7)]
+    fold(connection, *made, make_job("job_8", created_at=8, input=json.dumps("x" * 90_000)))
     if large == "effects":
-        fold(connection, *(make_entry(job, "a/1", result=text) for job in jobs))
+        fold(connection, *(make_entry(job, "a/1", result=text) for job in made))
     expected = ["job_8", *(f"job_{n}" for n in reversed(range(7)))]
-    assert all_pages(connection, JobFilter(), 200) == expected
-    first = queries.jobs_page(connection, JobFilter(), 200, Cursor(7, ""))
+    assert all_pages(connection, 200) == expected
+    first = jobs.jobs_page(connection, PageQuery(200, Cursor(7, "")))
     assert len(first.items) == 2
 
 
@@ -119,10 +114,10 @@ def test_filters_combine(connection: sqlite3.Connection) -> None:
         make_job("a3", "acme", status="running", type="t1"),
         make_job("g1", "globex", status="dead", type="t1"),
     )
-    assert all_pages(connection, JobFilter("acme", "dead", "t1"), 10) == ["a1"]
-    assert all_pages(connection, JobFilter("acme", "dead"), 10) == ["a2", "a1"]
-    assert all_pages(connection, JobFilter(status="dead", type="t1"), 10) == ["g1", "a1"]
-    assert all_pages(connection, JobFilter(tenant_id=""), 10) == []
+    assert all_pages(connection, 10, tenant_id="acme", status="dead", type="t1") == ["a1"]
+    assert all_pages(connection, 10, tenant_id="acme", status="dead") == ["a2", "a1"]
+    assert all_pages(connection, 10, status="dead", type="t1") == ["g1", "a1"]
+    assert all_pages(connection, 10, tenant_id="") == []
 
 
 def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection) -> None:
@@ -133,17 +128,19 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
         make_entry(theirs, "email/x", result='"theirs"'),
     )  # fmt: skip
     for tenant, job_id, result in (("acme", "job_a", "ours"), ("globex", "job_g", "theirs")):
-        (shown,) = queries.jobs_page(connection, JobFilter(tenant), 10, None).items
+        (shown,) = jobs.jobs_page(connection, PageQuery(10, None, {"tenant_id": tenant})).items
         assert shown["job_id"] == job_id
         assert [effect["result"] for effect in shown["effects"]] == [result]
-        letters, _ = letter_queries.dead_letters_page(connection, {"tenant_id": tenant}, 10, None)
+        letters = dead_letters.LISTING.page(
+            connection, PageQuery(10, None, {"tenant_id": tenant})
+        ).items
         assert [letter["id"] for letter in letters] == [job_id]
 
 
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a", "acme"))
     connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 1, '50')")
-    shown = queries.shown_job(connection, "job_a")
+    shown = jobs.shown_job(connection, "job_a")
     assert shown is not None
     assert shown["progress"] is None
 
@@ -156,7 +153,7 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
         key = checkpoint_key("job_a", incarnation, name)
         project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, b"1"), batch)
     write(connection, batch)
-    shown = queries.shown_job(connection, "job_a")
+    shown = jobs.shown_job(connection, "job_a")
     assert shown is not None
     assert [step["name"] for step in shown["steps"]] == ["b", "a"]
 
@@ -175,12 +172,12 @@ def test_effects_at_stake_are_those_of_the_whole_family_of_replays(
         make_entry(other, "call", status="done"), make_entry(theirs, "theirs", status="done"),
     )  # fmt: skip
     for job in (root, middle, leaf):
-        begun = replay_queries.begun_effects(connection, job)
+        begun = begun_effects(connection, job)
         assert {entry.action for entry in begun} == {"mail", "refund", "sms"}, job.job_id
-    assert [e.action for e in replay_queries.begun_effects(connection, theirs)] == ["theirs"]
+    assert [e.action for e in begun_effects(connection, theirs)] == ["theirs"]
     # A ring of replays, which nobody makes, ends all the same.
     fold(connection, make_job("root", replay_of="leaf"))
-    assert len(replay_queries.begun_effects(connection, root)) == 3
+    assert len(begun_effects(connection, root)) == 3
 
 
 @pytest.mark.parametrize("status", get_args(JobStatus))
@@ -192,7 +189,7 @@ def test_a_scope_is_shared_with_a_live_job_of_the_same_tenant_alone(
         connection, job, make_job("job_b", scope="s", status=status),
         make_job("job_g", "globex", scope="s"), make_job("job_c", scope="t"),
     )  # fmt: skip
-    found = replay_queries.sharing(connection, job)
+    found = jobs.sharing(connection, job)
     assert (found is None) == (status in TERMINAL)
     assert found is None or found.job_id == "job_b"
 
@@ -204,7 +201,7 @@ def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Con
         make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000),
         make_job("r3", "globex", replay_of="job_a"),
     )  # fmt: skip
-    ((shown,), _) = letter_queries.dead_letters_page(connection, {}, 10, None)
+    (shown,) = dead_letters.LISTING.page(connection, PageQuery(10)).items
     assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
     assert [(each["job_id"], each["status"]) for each in shown["replays"]] == [
         ("r2", "succeeded"), ("r1", "pending"),
@@ -215,10 +212,10 @@ def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -
     fold(connection, *(make_job(f"job_{n}", created_at=9 - n) for n in range(5)))
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    wanted = waiting_queries.Waiting("draft_reply", "gpu", None)
-    first = waiting_queries.selected(connection, wanted, 2, None)
+    wanted = waiting_jobs.Waiting("draft_reply", "gpu", None)
+    first = waiting_jobs.selected(connection, wanted, 2, None)
     connection.set_trace_callback(None)
-    second = waiting_queries.selected(connection, wanted, 9, first.next)
+    second = waiting_jobs.selected(connection, wanted, 9, first.next)
     assert [id_ for id_, _ in (*first.jobs, *second.jobs)] == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
     assert (first.matched, second.matched, second.next) == (5, 3, None)
     for statement in statements:
@@ -241,7 +238,7 @@ def fold_duplicates(connection: sqlite3.Connection, key: bytes, counted: Duplica
 
 def shown_duplicates(connection: sqlite3.Connection, job: Job) -> object:
     fold(connection, job)
-    shown = queries.shown_job(connection, job.job_id)
+    shown = jobs.shown_job(connection, job.job_id)
     assert shown is not None
     return shown["duplicates"]
 
@@ -278,12 +275,15 @@ def test_a_jobs_duplicates_are_those_of_its_own_window_and_tenant(
 def test_duplicates_are_listed_newest_first_a_tenants_alone(connection: sqlite3.Connection) -> None:
     for n, tenant in enumerate(("acme", "globex", "acme", "acme")):
         fold_duplicates(connection, bytes([n] * 16), Duplicate(tenant, 1, 1, 10 + n, None))
-    first, after = queries.duplicates_page(connection, "acme", 2, None)
-    assert [(key[:2], each.last_at) for key, each in first] == [("03", 13), ("02", 12)]
-    second, end = queries.duplicates_page(connection, "acme", 2, after)
-    assert ([key[:2] for key, _ in second], end) == (["00"], None)
-    everyone, _ = queries.duplicates_page(connection, None, 9, None)
-    assert [key[:2] for key, _ in everyone] == ["03", "02", "01", "00"]
+    acme = {"tenant_id": "acme"}
+    first = duplicates.LISTING.page(connection, PageQuery(2, None, acme))
+    assert [(each["fingerprint"][:2], each["last_at"]) for each in first.items] == [
+        ("03", "1970-01-01T00:00:00.013Z"), ("02", "1970-01-01T00:00:00.012Z"),
+    ]  # fmt: skip
+    second = duplicates.LISTING.page(connection, PageQuery(2, first.next, acme))
+    assert ([each["fingerprint"][:2] for each in second.items], second.next) == (["00"], None)
+    everyone = duplicates.LISTING.page(connection, PageQuery(9)).items
+    assert [each["fingerprint"][:2] for each in everyone] == ["03", "02", "01", "00"]
 
 
 LISTS = {

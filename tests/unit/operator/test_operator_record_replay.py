@@ -15,13 +15,13 @@ import pytest
 from streams.errors import KafkaUnavailable
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
-from streams.operator.read_model import record_letters
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.read_model.record_letters import Wanted
 from streams.operator.replay import producer as record_producer
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
+from streams.operator.resources import record_letters
+from streams.operator.resources.record_letters import Wanted
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -49,7 +49,7 @@ def fold(rows: sqlite3.Connection, *letters: DeadLetter) -> None:
     for each in letters:
         project(Record("dlq", 3, 0, 0, each.id.encode(), DEAD_LETTER.encode(each)), batch)
     for changes in batch.values():
-        rows.executemany(changes.projection.upsert, changes.upserts())
+        rows.executemany(changes.table.upsert, changes.upserts())
 
 
 class Bench:

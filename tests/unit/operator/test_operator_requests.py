@@ -16,8 +16,8 @@ from streams.operator.http.notes import MAX_NOTE_BYTES
 from streams.operator.http.refusal import Refusal, unfit
 from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.http.source_request import RotateRequest, SourceRequest
-from streams.operator.http.views import rfc3339
 from streams.operator.replay.jobs import require_same
+from streams.operator.resources.json_values import rfc3339
 from streams.tenants.settings import Rate, TenantSettings
 from streams.tenants.source_keys import Reference
 from streams.topology.load import load

@@ -51,7 +51,7 @@ class Desk:
             )
             project(Record(topic, 0, 0, 0, b"", value), batch)
         for changes in batch.values():
-            self.rows.executemany(changes.projection.upsert, changes.upserts())
+            self.rows.executemany(changes.table.upsert, changes.upserts())
 
     async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)

@@ -1,4 +1,4 @@
-"""Calls on jobs that wait: what holds them, and the move to another pool, of one or of many."""
+"""Calls that move waiting jobs to another pool, one or many."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from streams.operator.command_results import told
 from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
 from streams.operator.http.job_request import Name
 from streams.operator.http.jobs import known_job, shown_job
-from streams.operator.http.listing import list_answer, page_wanted
+from streams.operator.http.listing import cursor_in
 from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, invalid
-from streams.operator.http.replay_request import place
-from streams.operator.http.views import held_json
-from streams.operator.read_model import queries, waiting_queries
-from streams.operator.read_model.waiting_queries import Waiting
+from streams.operator.resources import jobs, waiting_jobs
+from streams.operator.resources.waiting_jobs import Waiting
 from streams.serde.records import TERMINAL, Job, Move
 
 routes = web.RouteTableDef()
@@ -46,16 +44,6 @@ class BulkMoveRequest(MoveRequest):
     dry_run: bool = False
 
 
-@routes.get("/v1/held")
-async def list_held(request: web.Request) -> web.Response:
-    """Jobs for which no lease can be made, by partition, pool and type; newest first."""
-    wanted = page_wanted(request, "tenant_id")
-    found, after = await request.app[PARTS].ask(
-        lambda db: queries.held_page(db, wanted.filters["tenant_id"], wanted.limit, wanted.cursor)
-    )
-    return list_answer("held", [held_json(each) for each in found], after)
-
-
 @routes.post("/v1/jobs/{job_id}/move")
 async def move_job(request: web.Request) -> web.Response:
     """Let a job wait in another pool from now on; one that runs goes there when it waits again."""
@@ -67,7 +55,7 @@ async def move_job(request: web.Request) -> web.Response:
         raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
 
     def moved(connection: sqlite3.Connection) -> Job | None:
-        found = queries.job(connection, job_id)
+        found = jobs.job(connection, job_id)
         if found is None or found.incarnation != job.incarnation or found.status in TERMINAL:
             return job
         return found if found.asked_pool == wanted.pool else None
@@ -81,8 +69,8 @@ async def move_jobs(request: web.Request) -> web.Response:
     """Let all jobs of a type that wait do so in another pool; answers once it is asked for."""
     state, wanted = request.app[PARTS], await read_body(request, BulkMoveRequest)
     _require_pool(state, wanted.pool)
-    cursor, asked = place(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
-    found = await state.ask(lambda db: waiting_queries.selected(db, asked, wanted.limit, cursor))
+    cursor, asked = cursor_in(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
+    found = await state.ask(lambda db: waiting_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
         move = _move(wanted)
         await asyncio.gather(*(state.command(tenant, id_, move) for id_, tenant in found.jobs))

@@ -1,13 +1,13 @@
-"""Which jobs wait, for a move to another pool."""
+"""Waiting jobs, selected for a move to another pool."""
 
 from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator.read_model.cursor import Cursor
+from streams.operator.resources.cursor import Cursor
 
-# In the words of the index `jobs_waiting`, or it would not be used.
+# Repeat the index `jobs_waiting` word for word, or SQLite would not use it.
 _WAIT = "status IN ('pending', 'scheduled', 'waiting')"
 
 
@@ -32,7 +32,7 @@ class Selection:
 def selected(
     connection: sqlite3.Connection, wanted: Waiting, limit: int, cursor: Cursor | None
 ) -> Selection:
-    """The next jobs behind a cursor."""
+    """Return the next jobs behind a cursor."""
     conditions = ["type = ?", _WAIT, "pool <> ?"]
     values: list[str | int] = [wanted.type, wanted.pool]
     if wanted.tenant_id is not None:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from streams.operator.read_model.cursor import Cursor
+from streams.operator.resources.cursor import Cursor
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 

@@ -1,0 +1,129 @@
+"""Dead letters, each with the jobs that were made of its own."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from streams.operator.resources.jobs import MadeJob
+from streams.operator.resources.json_values import Json, rfc3339, trace_id
+from streams.operator.resources.paging import Listing
+from streams.operator.resources.table import Row, Table
+from streams.runtime.processor import Record
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import DeadLetter
+
+_MOST_REPLAYS = 100
+"""At most this many replays of one job are named."""
+
+
+def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
+    """Return one dead letter, by job id or by stage:topic:partition:offset."""
+    row = connection.execute("SELECT record FROM dead_letters WHERE id = ?", (id_,)).fetchone()
+    return None if row is None else DEAD_LETTER.decode(row[0])
+
+
+def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:
+    """Return a dead letter as lists show it, with the jobs that were made of its own."""
+    row = connection.execute(
+        "SELECT status FROM jobs WHERE job_id = ? AND tenant_id = ?",
+        (letter.replayed_as, letter.tenant_id),
+    ).fetchone()
+    made = replays(connection, letter.tenant_id, letter.id)
+    return dead_letter_json(letter, made, row[0] if row else None)
+
+
+def replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> tuple[MadeJob, ...]:
+    """Return the jobs made of this one, newest first."""
+    rows = connection.execute(
+        "SELECT job_id, status, created_at FROM jobs WHERE replay_of = ? AND tenant_id = ?"
+        " ORDER BY created_at DESC, job_id DESC LIMIT ?",
+        (job_id, tenant_id, _MOST_REPLAYS),
+    )
+    return tuple(MadeJob(*row) for row in rows)
+
+
+def dead_letter_json(
+    letter: DeadLetter, replays: Sequence[MadeJob] = (), status: str | None = None
+) -> Json:
+    """Return where a dead letter comes from and why, without its bytes.
+
+    `replays` are the jobs made of it, newest first; `status` is that of the job it names.
+    """
+    return {
+        "id": letter.id,
+        "kind": letter.kind,
+        "tenant_id": letter.tenant_id,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "stage": letter.stage,
+        "at": rfc3339(letter.at),
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "job_id": letter.job_id,
+        "type": letter.type,
+        "status": letter.status,
+        "attempts": letter.attempts,
+        "trace_id": trace_id(letter.traceparent),
+        "replayed_at": rfc3339(letter.replayed_at),
+        "replayed_as": letter.replayed_as,
+        "replayed_status": status,
+        "replayed_by": letter.replayed_by,
+        "note": letter.note,
+        "replays": [replay_json(each) for each in replays],
+    }
+
+
+def replay_json(made: MadeJob) -> Json:
+    """Return a job that was made of another one, and what became of it."""
+    return asdict(made) | {"created_at": rfc3339(made.created_at)}
+
+
+def dead_record_json(letter: DeadLetter) -> Json:
+    """Return a dead record's time, and its bytes in base64 (RFC 4648 section 4)."""
+    return {
+        "timestamp": rfc3339(letter.timestamp),
+        "cut": letter.cut,
+        "headers_base64": {name: _base64(value) for name, value in letter.headers.items()},
+        "key_base64": _base64(letter.key),
+        "value_base64": _base64(letter.value),
+    }
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
+
+
+def _row(record: Record) -> Row:
+    letter = DEAD_LETTER.decode(record.value)
+    # In text order, records of one partition are in the order of their offsets.
+    place = f"{letter.stage}:{letter.topic}:{letter.partition or 0:010}:{letter.offset or 0:019}"
+    return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
+            letter.replayed_at is not None, place, record.partition, letter.at,
+            record.value)  # fmt: skip
+
+
+TABLE = Table(
+    name="dead_letters",
+    topic="dlq",
+    key="id TEXT",
+    columns="tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL, "
+    "reason TEXT NOT NULL, topic TEXT, replayed INTEGER NOT NULL, place TEXT NOT NULL, "
+    "part INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    row=_row,
+    indexes={
+        "newest": "(at, id)",
+        "to_replay": "(place) WHERE kind = 'record' AND replayed = 0",
+        "of_tenant": "(tenant_id, at, id)",
+    },
+    expires=True,
+)
+LISTING = Listing(
+    TABLE.name,
+    ("/v1/dlq",),
+    lambda db, entry: shown_letter(db, DEAD_LETTER.decode(entry.record)),
+    dict.fromkeys(("tenant_id", "kind", "stage", "reason", "topic"), ()),
+)

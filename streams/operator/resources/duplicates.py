@@ -1,0 +1,66 @@
+"""Dropped duplicates: of which events, how many, and when the last one came."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.paging import Listing
+from streams.operator.resources.table import Row, Table
+from streams.runtime.processor import Record
+from streams.serde import ids
+from streams.serde.codec import DUPLICATE
+from streams.serde.records import Duplicate, Job
+
+
+def of_job(connection: sqlite3.Connection, job: Job) -> Duplicate | None:
+    """Return the duplicates of a job's event within the window that the job began."""
+    if job.event is None:
+        return None
+    key = ids.fingerprint(job.tenant_id, job.event.source, job.event.dedup_key)
+    # Duplicates of an earlier window belong to an earlier incarnation; a replay shows them all.
+    since = job.event_time if job.replay_of is None else 0
+    row = connection.execute(
+        "SELECT record FROM duplicates WHERE fingerprint = ? AND tenant_id = ? AND at >= ?",
+        (key.hex(), job.tenant_id, since),
+    ).fetchone()
+    return None if row is None else DUPLICATE.decode(row[0])
+
+
+def duplicate_json(fingerprint: str, counted: Duplicate) -> Json:
+    """Return an event whose deliveries were dropped, with the id of the last one's envelope."""
+    return {
+        "fingerprint": fingerprint,
+        "tenant_id": counted.tenant_id,
+        "count": counted.count,
+        "first_at": rfc3339(counted.first_at),
+        "last_at": rfc3339(counted.last_at),
+        "last_event_id": counted.last_event_id,
+    }
+
+
+def _hex(key: bytes) -> list[str]:
+    return [key.hex()]
+
+
+def _row(record: Record) -> Row:
+    counted = DUPLICATE.decode(record.value)
+    return *_hex(record.key or b""), counted.tenant_id, counted.last_at, record.value
+
+
+TABLE = Table(
+    name="duplicates",
+    topic="duplicates",
+    key="fingerprint TEXT",
+    columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    row=_row,
+    indexes={"newest": "(at, fingerprint)", "of_tenant": "(tenant_id, at, fingerprint)"},
+    split=_hex,
+    expires=True,
+)
+LISTING = Listing(
+    TABLE.name,
+    ("/v1/duplicates",),
+    lambda _, entry: duplicate_json(entry.id, DUPLICATE.decode(entry.record)),
+    order=("at", "fingerprint"),
+)

@@ -1,0 +1,90 @@
+"""Side effects of jobs, as the ledger knows them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.operator.resources.json_values import Json, parsed, rfc3339
+from streams.operator.resources.table import Row, Table
+from streams.runtime.processor import Record
+from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.records import Job, LedgerEntry
+
+_BEGUN = ("done", "claimed", "unknown", "review")
+"""Statuses of effects that happened, or may have."""
+
+# The jobs of one piece of work: the first one, its replays, and theirs.
+_FAMILY = """
+WITH RECURSIVE
+  up(id, parent) AS (
+    SELECT job_id, replay_of FROM jobs WHERE job_id = :job_id AND tenant_id = :tenant_id
+    UNION SELECT j.job_id, j.replay_of FROM up JOIN jobs j
+      ON j.job_id = up.parent AND j.tenant_id = :tenant_id),
+  family(id) AS (
+    SELECT id FROM up
+    UNION SELECT j.job_id FROM family JOIN jobs j
+      ON j.replay_of = family.id AND j.tenant_id = :tenant_id)
+SELECT e.record FROM effects e
+WHERE e.tenant_id = :tenant_id AND e.scope IN
+  (SELECT j.scope FROM family JOIN jobs j ON j.job_id = family.id)
+ORDER BY e.first_claimed_at, e.action
+"""
+
+
+def effects_of(connection: sqlite3.Connection, job: Job) -> tuple[LedgerEntry, ...]:
+    """Return the effects of the job's scope, in the order they were first claimed."""
+    rows = connection.execute(
+        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ?"
+        " ORDER BY first_claimed_at, action",
+        (job.tenant_id, job.scope),
+    )
+    return tuple(LEDGER_ENTRY.decode(record) for (record,) in rows)
+
+
+def effect(connection: sqlite3.Connection, job: Job, action: str) -> LedgerEntry | None:
+    """Return one effect of the job's scope."""
+    row = connection.execute(
+        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ? AND action = ?",
+        (job.tenant_id, job.scope, action),
+    ).fetchone()
+    return None if row is None else LEDGER_ENTRY.decode(row[0])
+
+
+def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]:
+    """Return effects of the job and all its replays that happened, or may have; one an action.
+
+    A fresh scope would begin them once more, whichever of these jobs has done them.
+    """
+    named = {"job_id": job.job_id, "tenant_id": job.tenant_id}
+    found = [LEDGER_ENTRY.decode(record) for (record,) in connection.execute(_FAMILY, named)]
+    begun = {entry.action: entry for entry in found if entry.status in _BEGUN}
+    return list(begun.values())
+
+
+def effect_json(entry: LedgerEntry) -> Json:
+    """Return one side effect; `claims` is how often it was granted."""
+    return {
+        "action": entry.action,
+        "status": entry.status,
+        "idempotency_key": entry.idempotency_key,
+        "claims": entry.claims,
+        "result": parsed(entry.result),
+        "error": entry.error,
+        "settled_by": entry.settled_by,
+        "note": entry.note,
+        "updated_at": rfc3339(entry.updated_at),
+    }
+
+
+def _row(record: Record) -> Row:
+    entry = LEDGER_ENTRY.decode(record.value)
+    return entry.tenant_id, entry.scope, entry.action, entry.first_claimed_at, record.value
+
+
+TABLE = Table(
+    name="effects",
+    topic="ledger",
+    key="tenant_id TEXT, scope TEXT, action TEXT",
+    columns="first_claimed_at INTEGER NOT NULL, record BLOB NOT NULL",
+    row=_row,
+)

@@ -1,0 +1,80 @@
+"""A job as the API shows it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from streams.operator.resources.effects import effect_json
+from streams.operator.resources.held import held_reason
+from streams.operator.resources.json_values import Json, parsed, rfc3339, trace_id
+from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What other topics hold about a job; `progress` and the steps' values are JSON text."""
+
+    effects: tuple[LedgerEntry, ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()
+    progress: str | None = None
+    duplicates: Duplicate | None = None
+    held: Held | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes to show this."""
+        effects = sum(len(entry.result or "") + len(entry.error or "") for entry in self.effects)
+        return effects + sum(len(value) for _, value in self.steps) + len(self.progress or "")
+
+
+def job_json(job: Job, around: Around) -> Json:
+    """Return a job with its effects, in the order they were first claimed, and finished steps."""
+    return {
+        "job_id": job.job_id,
+        "tenant_id": job.tenant_id,
+        "type": job.type,
+        "pool": job.pool,
+        "asked_pool": job.asked_pool,
+        "status": job.status,
+        "held": None if around.held is None else held_reason(around.held),
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "lost": job.lost,
+        "incarnation": job.incarnation,
+        "event_id": job.event.event_id if job.event else None,
+        "run_id": job.run_id,
+        "workflow_id": job.workflow_id,
+        "callback_url": job.callback_url,
+        "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
+        "timeout_seconds": job.timeout_seconds,
+        "scheduled_at": rfc3339(job.scheduled_at),
+        "next_retry_at": rfc3339(job.next_retry_at),
+        "last_error": job.last_error,
+        "end_reason": job.end_reason,
+        "history": [_attempt(each) for each in job.history],
+        "result": parsed(job.result),
+        "effects": [effect_json(entry) for entry in around.effects],
+        "steps": [{"name": name, "value": parsed(value)} for name, value in around.steps],
+        "progress": parsed(around.progress),
+        "duplicates": _counted(around.duplicates),
+        "cancel_requested": job.cancel_requested,
+        "cancel_reason": job.cancel_reason,
+        "replay_of": job.replay_of,
+        "replay_note": job.replay_note,
+        "replayed_as": job.replayed_as,
+        "submitted_by": job.submitted_by,
+        "trace_id": trace_id(job.traceparent),
+        "created_at": rfc3339(job.created_at),
+        "updated_at": rfc3339(job.updated_at),
+    }
+
+
+def _attempt(run: Attempt) -> Json:
+    """Return a run that did not succeed; `worker_id` names the process that had it."""
+    return asdict(run) | {"at": rfc3339(run.at)}
+
+
+def _counted(duplicates: Duplicate | None) -> Json | None:
+    if duplicates is None:
+        return None
+    return {"count": duplicates.count, "last_at": rfc3339(duplicates.last_at)}

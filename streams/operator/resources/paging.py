@@ -1,0 +1,88 @@
+"""Pages of a list: newest first, by time and id, bounded in rows and in bytes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streams.operator.resources.cursor import Cursor
+from streams.operator.resources.json_values import Json
+
+PAGE_BYTES = 8 * 1024 * 1024
+"""A page ends before the record with which it would be larger; it has one record at least."""
+
+Filters = Mapping[str, Collection[str]]
+"""Columns by which a list can be filtered, and the values that each allows (none: any)."""
+
+
+class Entry(NamedTuple):
+    """A row as a list reads it; `at` is in milliseconds."""
+
+    at: int
+    id: str
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """The page that a client asks for; a filter that is None does not restrict."""
+
+    limit: int
+    cursor: Cursor | None = None
+    filters: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Items in the list's order; `next` continues behind the last, None at the end."""
+
+    items: tuple[Json, ...]
+    next: Cursor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list over one table, at each of `paths`; `order` names its columns of time and id."""
+
+    name: str
+    """The name of the table, and of the list in the answer."""
+    paths: tuple[str, ...]
+    item: Callable[[sqlite3.Connection, Entry], Json]
+    filters: Filters = field(default_factory=lambda: {"tenant_id": ()})
+    order: tuple[str, str] = ("at", "id")
+
+    def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
+        """Return the items behind the query's cursor."""
+        rows, after = newest(connection, self.name, self.order, query)
+        return Page(tuple(self.item(connection, row) for row in rows), after)
+
+
+def newest(
+    connection: sqlite3.Connection, table: str, order: tuple[str, str], query: PageQuery
+) -> tuple[list[Entry], Cursor | None]:
+    """Return the rows behind a cursor, and the cursor behind the last of them, None at the end."""
+    at, id_ = order
+    where, values = _conditions(order, query)
+    found = connection.execute(
+        f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
+        f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
+        (*values, query.limit + 1),
+    )
+    rows, size = list[Entry](), 0
+    for row in map(Entry._make, found):
+        size += len(row.record)
+        if len(rows) == query.limit or (rows and size > PAGE_BYTES):
+            return rows, Cursor(rows[-1].at, rows[-1].id)
+        rows.append(row)
+    return rows, None
+
+
+def _conditions(order: tuple[str, str], query: PageQuery) -> tuple[str, list[Any]]:
+    given = {name: value for name, value in query.filters.items() if value is not None}
+    conditions, values = [f"{name} = ?" for name in given], list[Any](given.values())
+    if query.cursor is not None:
+        conditions.append(f"({order[0]}, {order[1]}) < (?, ?)")
+        values += [query.cursor.at, query.cursor.id]
+    return f"WHERE {' AND '.join(conditions)}" if conditions else "", values

@@ -1,0 +1,92 @@
+"""The declaration of a table: the topic it shows, its columns, and how a record becomes a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from streams.errors import DecodeError
+from streams.runtime.processor import Record
+from streams.serde import keys
+
+Row = tuple[Any, ...]
+RowKey = tuple[str, Row]
+"""Table and primary key of a row."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the read model, folded from one topic.
+
+    `key` and `columns` define the primary key's columns and the others in SQL, separated by ", ".
+    `indexes` maps the end of an index's name to the SQL behind `ON table`.
+    """
+
+    name: str
+    topic: str
+    key: str
+    columns: str
+    row: Callable[[Record], Row]
+    """Returns the values in the columns' order; raises `DecodeError`."""
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    split: Callable[[bytes], Sequence[str]] = keys.split
+    """Returns the values of the key's columns from the key of a record."""
+    expires: bool = False
+    """Whether a row is deleted once its column `at` is older than the topic's retention."""
+
+    @cached_property
+    def key_size(self) -> int:
+        return len(_names(self.key))
+
+    @property
+    def ddl(self) -> str:
+        """SQL that creates the table and its indexes."""
+        rowid = " WITHOUT ROWID" if self.key_size > 1 else ""
+        keys_ = ", ".join(_names(self.key))
+        lines = [f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"]
+        for name, definition in self.indexes.items():
+            lines.append(f"CREATE INDEX {self.name}_{name} ON {self.name} {definition};")
+        return "\n".join(lines)
+
+    @property
+    def upsert(self) -> str:
+        names = _names(self._columns)
+        marks = ", ".join("?" * len(names))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608  constants
+
+    @property
+    def delete(self) -> str:
+        wanted = " AND ".join(f"{name} = ?" for name in _names(self.key))
+        return f"DELETE FROM {self.name} WHERE {wanted}"  # noqa: S608
+
+    def row_key(self, record: Record) -> Row:
+        """Return the primary key that the key of a record names.
+
+        Raises:
+            DecodeError: the key has other parts.
+        """
+        try:
+            parts = self.split(record.key or b"")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"{record.topic}: the key is not UTF-8") from error
+        if len(parts) != self.key_size:
+            raise DecodeError(f"{record.topic}: a key of {len(parts)} parts")
+        typed = zip(parts, self.key.split(", "), strict=True)
+        return tuple(_integer(p) if column.endswith("INTEGER") else p for p, column in typed)
+
+    @property
+    def _columns(self) -> str:
+        return f"{self.key}, {self.columns}"
+
+
+def _names(definitions: str) -> list[str]:
+    return [column.split()[0] for column in definitions.split(", ")]
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise DecodeError(f"{text!r} in a key is no number") from error

@@ -1,0 +1,117 @@
+"""Tenants, their sources and data keys, and the marks of erased tenants."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import orjson
+
+from streams.operator.resources.cursor import Cursor
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.paging import Page, PageQuery
+from streams.operator.resources.table import Row, Table
+from streams.runtime.processor import Record
+from streams.serde.codec import TENANT
+from streams.serde.records import TenantRecord
+from streams.tenants.settings import source_settings
+from streams.tenants.source_keys import holds, keys_of
+
+
+def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
+    """Return a tenant, of whom `record` is the own setting, and the names of its sources."""
+    mark = setting(connection, record.tenant_id, "erasure", "")
+    return {
+        "tenant_id": record.tenant_id,
+        **orjson.loads(record.body),
+        "disabled": record.disabled,
+        "erased_at": None if mark is None else rfc3339(int(orjson.loads(mark.body)["at"])),
+        "sources": sorted(sources(connection, record.tenant_id)),
+        "updated_at": rfc3339(record.updated_at),
+    }
+
+
+def source_json(record: TenantRecord, now: int) -> Json:
+    """Return a source, with how many of its secrets verify at `now` (milliseconds)."""
+    keys = [key for key in keys_of(record) if holds(key, now)]
+    return {
+        "tenant_id": record.tenant_id,
+        "source": record.id,
+        **source_settings(record).model_dump(),
+        "disabled": record.disabled,
+        "secrets": len(keys),
+        "secret_ref": keys[0].reference if keys else None,
+        "old_secrets": [
+            {"secret_ref": key.reference, "valid_until": rfc3339(key.until)} for key in keys[1:]
+        ],
+        "updated_at": rfc3339(record.updated_at),
+    }
+
+
+def tenants_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
+    """Return tenants in the order of their ids."""
+    rows = connection.execute(
+        "SELECT tenant_id, record FROM tenants WHERE kind = 'tenant' AND tenant_id > ?"
+        " ORDER BY tenant_id LIMIT ?",
+        (query.cursor.id if query.cursor else "", query.limit + 1),
+    ).fetchall()
+    page = rows[: query.limit]
+    shown = tuple(shown_tenant(connection, TENANT.decode(record)) for _, record in page)
+    return Page(shown, Cursor(0, page[-1][0]) if len(rows) > len(page) else None)
+
+
+def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
+    """Return a tenant's own setting."""
+    return setting(connection, tenant_id, "tenant", "")
+
+
+def setting(
+    connection: sqlite3.Connection, tenant_id: str, kind: str, id_: str
+) -> TenantRecord | None:
+    """Return a record of `tenants` by its whole key."""
+    row = connection.execute(
+        "SELECT record FROM tenants WHERE tenant_id = ? AND kind = ? AND id = ?",
+        (tenant_id, kind, id_),
+    ).fetchone()
+    return None if row is None else TENANT.decode(row[0])
+
+
+def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantRecord]:
+    """Return a tenant's sources by name, disabled ones too."""
+    rows = connection.execute(
+        "SELECT id, record FROM tenants WHERE tenant_id = ? AND kind = 'source'", (tenant_id,)
+    )
+    return {name: TENANT.decode(record) for name, record in rows}
+
+
+def sealed_settings(
+    connection: sqlite3.Connection, after: tuple[str, str, str], limit: int
+) -> list[TenantRecord]:
+    """Return the sources and data keys behind a key, in the order of their keys."""
+    rows = connection.execute(
+        "SELECT record FROM tenants WHERE (tenant_id, kind, id) > (?, ?, ?)"
+        " AND kind IN ('source', 'data_key') ORDER BY tenant_id, kind, id LIMIT ?",
+        (*after, limit),
+    )
+    return [TENANT.decode(record) for (record,) in rows]
+
+
+def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Return the keys of sources and data keys of erased tenants, which are still to be deleted."""
+    return connection.execute(
+        "SELECT tenant_id, kind, id FROM tenants WHERE kind IN ('source', 'data_key')"
+        " AND tenant_id IN (SELECT tenant_id FROM tenants WHERE kind = 'erasure')"
+    ).fetchall()
+
+
+def _row(record: Record) -> Row:
+    setting = TENANT.decode(record.value)
+    return setting.tenant_id, setting.kind, setting.id, record.value
+
+
+TABLE = Table(
+    name="tenants",
+    topic="tenants",
+    key="tenant_id TEXT, kind TEXT, id TEXT",
+    columns="record BLOB NOT NULL",
+    row=_row,
+)
