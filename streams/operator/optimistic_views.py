@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from streams.serde.records import Job, Replay, Submit
 from streams.topology.model import Topology
 
 _DEFAULT_TIMEOUT_SECONDS = 300.0
+_NEW: dict[str, Any] = {
+    "incarnation": 1, "status": "pending", "attempts": 0, "epoch": 0, "run_id": None,
+    "worker_id": None, "next_retry_at": None, "last_error": None, "result": None,
+    "cancel_requested": False,
+}  # fmt: skip
+"""What every new job begins with."""
 
 
 def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology, now: int) -> Job:
@@ -17,31 +24,21 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
     return Job(
         job_id=job_id,
         tenant_id=tenant_id,
-        incarnation=1,
         type=submit.type,
         pool=declared.pool,
         priority=submit.priority or topology.default_priority,
-        status="pending",
         scope="",
-        attempts=0,
         max_attempts=declared.max_attempts or 1,
         backoff=(),
         timeout_seconds=submit.timeout_seconds
         or declared.timeout_seconds
         or _DEFAULT_TIMEOUT_SECONDS,
-        epoch=0,
-        run_id=None,
-        worker_id=None,
         event=None,
         payload_ref=None,
         input=submit.input,
         request_hash=submit.request_hash,
         event_time=now,
         scheduled_at=due,
-        next_retry_at=None,
-        last_error=None,
-        result=None,
-        cancel_requested=False,
         workflow_id=submit.workflow_id,
         callback_url=submit.callback_url,
         replay_of=None,
@@ -51,6 +48,7 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
         created_at=now,
         updated_at=now,
         ready_at=now,
+        **_NEW,
     )
 
 
@@ -63,17 +61,7 @@ def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, no
         job_id=job_id,
         type=type_,
         pool=topology.job_type(type_).pool,
-        incarnation=1,
-        status="pending",
-        attempts=0,
-        epoch=0,
-        run_id=None,
-        worker_id=None,
-        next_retry_at=None,
         scheduled_at=None,
-        last_error=None,
-        result=None,
-        cancel_requested=False,
         cancel_reason=None,
         end_reason=None,
         replayed_as=None,
@@ -87,4 +75,5 @@ def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, no
         created_at=now,
         updated_at=now,
         ready_at=now,
+        **_NEW,
     )

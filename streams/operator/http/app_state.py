@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import orjson
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
 
 from streams.event_admission import Admission
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
-from streams.operator.http.refusal import Refusal, invalid, unfit
+from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.positions import PartitionKey
@@ -32,7 +30,6 @@ from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
 
 T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 SHOWN_WITHIN_SECONDS = 5.0
 """A call waits this long for the read model to show its effect, and then answers without it."""
@@ -146,34 +143,3 @@ def not_shown() -> Refusal:
 
 
 PARTS: web.AppKey[AppState] = web.AppKey("parts", AppState)
-
-
-async def read_body(request: web.Request, model: type[M]) -> M:
-    """The request's JSON object, validated.
-
-    Raises:
-        Refusal: 400 for what is not JSON, 422 naming each field at fault.
-    """
-    raw = await request.read()
-    try:
-        body = orjson.loads(raw or b"{}")
-    except orjson.JSONDecodeError:
-        raise Refusal(400, "malformed-json", "the body is not JSON: send one object") from None
-    if not isinstance(body, dict):
-        raise invalid([("body", "must be a JSON object")])
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise unfit(error) from None
-
-
-def idempotency_key(request: web.Request) -> str | None:
-    """The `Idempotency-Key` header, verbatim.
-
-    Raises:
-        Refusal: 422 for a blank or overlong one.
-    """
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not 0 < len(key.strip()) <= 255:
-        raise invalid([("Idempotency-Key", "must have 1 to 255 characters")])
-    return key

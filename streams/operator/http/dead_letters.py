@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, AppState, idempotency_key, read_body
+from streams.operator.http.app_state import PARTS, AppState
 from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest
+from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.replay.fitness import Unfit, unfit
 from streams.operator.replay.jobs import JobReplay, replayed, unknown_letter
 from streams.operator.replay.producer import NotTaken

@@ -6,14 +6,14 @@ import sqlite3
 from typing import Annotated, Literal, Self
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
-from streams.operator.http.job_request import Writable, stored_json
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.http.fields import Body, Writable, noted, stored_json
 from streams.operator.http.jobs import known_job, shown_job
-from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, unknown
+from streams.operator.http.request_body import read_body
 from streams.operator.resources.effects import effect
 from streams.serde.records import Job, LedgerEntry, Settle
 
@@ -24,10 +24,8 @@ MAX_RESULT_BYTES = 256 * 1024
 _UNSETTLED = ("claimed", "unknown", "review")
 
 
-class SettleRequest(BaseModel):
+class SettleRequest(Body):
     """Body of a settlement; `result` is any JSON, what the handler then gets of its effect."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     status: Literal["done", "not_done"]
     result: Writable = None

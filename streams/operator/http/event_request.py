@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from streams.event_admission import NewEvent
-from streams.operator.http.job_request import milliseconds
+from streams.operator.http.fields import Body, Moment, milliseconds
 from streams.tenants.settings import NAME
 
 MAX_EVENTS = 500
@@ -21,33 +21,22 @@ Key = Annotated[str, Field(min_length=1, max_length=512, pattern=_NAMED)]
 Text = Annotated[str, Field(max_length=512)]
 
 
-class BatchRequest(BaseModel):
+class BatchRequest(Body):
     """The whole request; its events are judged one by one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     events: Annotated[list[Any], Field(min_length=1, max_length=MAX_EVENTS)]
 
 
-class EventRequest(BaseModel):
+class EventRequest(Body):
     """One event; `occurred_at` is RFC 3339, `payload` any JSON, kept sealed as its body."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     source: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     event_type: Annotated[str, Field(min_length=1, max_length=200, pattern=_NAMED)]
     dedup_key: Key | None = None
     subject: Key | None = None
-    occurred_at: str | None = None
+    occurred_at: Moment | None = None
     attributes: Annotated[dict[Key, Text], Field(max_length=64)] = Field(default_factory=dict)
     payload: Any = None
-
-    @field_validator("occurred_at")
-    @classmethod
-    def _moment(cls, text: str | None) -> str | None:
-        if text is not None:
-            milliseconds(text)
-        return text
 
     @field_validator("payload")
     @classmethod

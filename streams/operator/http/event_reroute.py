@@ -6,11 +6,12 @@ import sqlite3
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown, read_body
-from streams.operator.http.notes import noted
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown
+from streams.operator.http.fields import Body, noted
+from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
@@ -22,10 +23,8 @@ routes = web.RouteTableDef()
 Text = Annotated[str, Field(min_length=1, max_length=512)]
 
 
-class RouteRequest(BaseModel):
+class RouteRequest(Body):
     """Body of `POST /v1/tenants/{t}/events:route`: the event's source and dedup key."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     source: Text
     dedup_key: Text

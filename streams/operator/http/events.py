@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-from pydantic import ValidationError
 
 from streams.errors import Erased, KafkaUnavailable
 from streams.event_admission import Admission
-from streams.http.problem import problem_json
-from streams.operator.http.app_state import PARTS, read_body
+from streams.operator.http.app_state import PARTS
 from streams.operator.http.event_request import BatchRequest, EventRequest
 from streams.operator.http.jobs import traceparent
-from streams.operator.http.refusal import Refusal, invalid, unfit
+from streams.operator.http.refusal import Refusal
+from streams.operator.http.request_body import read_body, validated
 from streams.operator.resources import tenants
 from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
@@ -59,25 +58,16 @@ class _Batch:
 
 async def _result(batch: _Batch, item: Any) -> Json:
     try:
-        return await _submitted(batch, _validated(item))
+        return await _submitted(batch, validated(item, EventRequest))
     except Refusal as refusal:
-        told = problem_json(refusal.status, refusal.name, refusal.detail, **refusal.extra)
+        problem = refusal
     except Erased as error:
-        told = problem_json(410, "tenant-erased", str(error))
+        problem = Refusal(410, "tenant-erased", str(error))
     except KafkaUnavailable:
-        told = problem_json(
+        problem = Refusal(
             503, "kafka-unavailable", "not acknowledged by Kafka: send it again, with its dedup_key"
         )
-    return {"status": "refused", "problem": told}
-
-
-def _validated(item: Any) -> EventRequest:
-    if not isinstance(item, dict):
-        raise invalid([("body", "must be a JSON object")])
-    try:
-        return EventRequest.model_validate(item)
-    except ValidationError as error:
-        raise unfit(error) from None
+    return {"status": "refused", "problem": problem.json()}
 
 
 async def _submitted(batch: _Batch, wanted: EventRequest) -> Json:

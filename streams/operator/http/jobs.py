@@ -7,20 +7,16 @@ import sqlite3
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
 from streams.operator.command_results import outstanding, told
-from streams.operator.http.app_state import (
-    PARTS,
-    SUBMITTED_BY,
-    AppState,
-    idempotency_key,
-    read_body,
-)
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.http.bodies import attachment, open_body
+from streams.operator.http.fields import Body, bounded
 from streams.operator.http.job_request import JobRequest
 from streams.operator.http.listing import list_answer, page_query
-from streams.operator.http.notes import bounded
 from streams.operator.http.refusal import Refusal, unknown
+from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
 from streams.operator.resources.job_view import Around, job_json
@@ -36,10 +32,8 @@ routes = web.RouteTableDef()
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class CancelRequest(BaseModel):
+class CancelRequest(Body):
     """Body of `POST /v1/jobs/{id}/cancel`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     reason: Annotated[str, AfterValidator(bounded)] = ""
 
@@ -65,6 +59,18 @@ async def submit_job(request: web.Request) -> web.Response:
 async def get_job(request: web.Request) -> web.Response:
     """A job with its effects, steps and progress."""
     return web.json_response(await shown_job(request.app[PARTS], request.match_info["job_id"]))
+
+
+@routes.get("/v1/jobs/{job_id}/payload")
+async def get_payload(request: web.Request) -> web.Response:
+    """Answer the raw body of the event that gave the job, exactly as its vendor signed it."""
+    state, job_id = request.app[PARTS], request.match_info["job_id"]
+    job = await known_job(state, job_id)
+    ref, event = job.payload_ref, job.event
+    if ref is None or event is None:
+        raise Refusal(404, "payload-none", f"job {job_id} has no payload: it was submitted "
+                      "directly")  # fmt: skip
+    return attachment(await open_body(state, job.tenant_id, event.event_id, ref))
 
 
 @routes.get("/v1/jobs")

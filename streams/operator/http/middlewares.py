@@ -45,17 +45,15 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except Refusal as refusal:
-        return problem(
-            refusal.status, refusal.name, refusal.detail, headers=refusal.headers, **refusal.extra
-        )
+        return refusal.response()
     except web.HTTPException as error:
         return _of_http(error)
     except KafkaUnavailable as error:
-        return _busy("kafka-unavailable", f"not acknowledged by Kafka ({error}): send it again "
-                     "with the same Idempotency-Key")  # fmt: skip
+        detail = f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"
+        return Refusal(503, "kafka-unavailable", detail).response()
     except sqlite3.Error as error:
         log.warning("read model does not answer", error=str(error))
-        return _busy("not-ready", "the read model is being rebuilt: ask again")
+        return Refusal(503, "not-ready", "the read model is being rebuilt: ask again").response()
     except Exception:
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
@@ -82,18 +80,18 @@ def authenticated(token: str) -> Middleware:
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
     if request.path not in OPEN_PATHS and not request.app[PARTS].follower.ready:
-        return _busy("not-ready", "the read model has not caught up with the topics yet: ask again")
+        late = "the read model has not caught up with the topics yet: ask again"
+        raise Refusal(503, "not-ready", late)
     return await handler(request)
 
 
 def _unauthorized(*, sent: bool) -> web.Response:
     """RFC 6750, section 3.1: an error code only for who sent a token."""
     challenge = 'Bearer realm="tidegate"'
-    if not sent:
-        detail = "send the admin token as `Authorization: Bearer TOKEN`"
-        return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
-    detail = "the token sent is not this operator's: send the one it was started with"
-    challenge += ', error="invalid_token"'
+    detail = "send the admin token as `Authorization: Bearer TOKEN`"
+    if sent:
+        detail = "the token sent is not this operator's: send the one it was started with"
+        challenge += ', error="invalid_token"'
     return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
 
 
@@ -103,7 +101,3 @@ def _of_http(error: web.HTTPException) -> web.StreamResponse:
         name, detail = "body-too-large", f"{error.text} Store it and send a link"
     allow = {"Allow": error.headers[hdrs.ALLOW]} if hdrs.ALLOW in error.headers else None
     return problem(error.status, name, detail, headers=allow)
-
-
-def _busy(name: str, detail: str) -> web.Response:
-    return problem(503, name, detail, headers={hdrs.RETRY_AFTER: "2"})

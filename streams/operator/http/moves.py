@@ -7,15 +7,15 @@ import sqlite3
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
-from streams.operator.http.job_request import Name
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.http.fields import Body, Name, noted
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.listing import cursor_in
-from streams.operator.http.notes import noted
 from streams.operator.http.refusal import Refusal, invalid
+from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs, waiting_jobs
 from streams.operator.resources.waiting_jobs import Waiting
 from streams.serde.records import TERMINAL, Job, Move
@@ -25,10 +25,8 @@ routes = web.RouteTableDef()
 Note = Annotated[str, noted("must say why it is moved")]
 
 
-class MoveRequest(BaseModel):
+class MoveRequest(Body):
     """Body of `POST /v1/jobs/{id}/move`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     pool: Name
     note: Note

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict
 
 from streams.errors import Erased, Misfit
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, read_body
+from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
 from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
-from streams.operator.http.notes import noted
+from streams.operator.http.fields import Body, noted
 from streams.operator.http.refusal import Refusal, unknown
+from streams.operator.http.request_body import read_body
 from streams.operator.resources import quarantine, tenants
 from streams.operator.resources.quarantine import quarantined_json
 from streams.operator.tenant_guards import enabled_tenant
@@ -30,10 +30,8 @@ from streams.tenants.settings import SourceSettings, source_settings
 routes = web.RouteTableDef()
 
 
-class ReleaseRequest(BaseModel):
+class ReleaseRequest(Body):
     """Body of `POST /v1/quarantine/{id}/release`: what was mended is always written down."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     note: Annotated[str, noted("must say what was mended")]
 

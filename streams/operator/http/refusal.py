@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aiohttp import web
 from pydantic import ValidationError
+
+from streams.http.problem import problem, problem_json
 
 _PLAIN = {
     "extra_forbidden": "there is no such field",
@@ -29,6 +32,13 @@ class Refusal(Exception):
         self.extra = extra
         self.headers: dict[str, str] = {"Retry-After": "2"} if status == 503 else {}
 
+    def response(self) -> web.Response:
+        return problem(self.status, self.name, self.detail, headers=self.headers, **self.extra)
+
+    def json(self) -> dict[str, Any]:
+        """Return the problem alone, for an answer that contains several."""
+        return problem_json(self.status, self.name, self.detail, **self.extra)
+
 
 def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
     """422 that names every field at fault: (field, message)."""
@@ -37,7 +47,7 @@ def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
     return Refusal(422, "invalid-request", text, errors=named)
 
 
-def unfit(error: ValidationError) -> Refusal:
+def invalid_model(error: ValidationError) -> Refusal:
     """422 from a model's errors; the values themselves are never repeated: one may be a secret."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
     return invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])

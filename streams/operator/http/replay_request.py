@@ -6,10 +6,9 @@ import hashlib
 from typing import Annotated, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from streams.operator.http.job_request import Name, milliseconds
-from streams.operator.http.notes import noted
+from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
 from streams.operator.http.refusal import Refusal, invalid
 from streams.operator.resources.record_letters import Wanted
 
@@ -20,10 +19,8 @@ Note = Annotated[str, noted("must say why it may run again")]
 Action = Annotated[str, Field(min_length=1, max_length=1_024)]
 
 
-class ReplayRequest(BaseModel):
+class ReplayRequest(Body):
     """Body of `POST /v1/dlq/{id}/replay`: why it is safe to run again is always written down."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     incident_note: Note
     fresh_scope: bool = False
@@ -58,27 +55,18 @@ class ReplayRequest(BaseModel):
             raise invalid(faults)
 
 
-class BulkReplayRequest(BaseModel):
+class BulkReplayRequest(Body):
     """Body of `POST /v1/dlq:replay`: records that were not sent in again; times are RFC 3339."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     incident_note: Note
     stage: str | None = None
     reason: str | None = None
     topic: str | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 500
     cursor: str | None = None
     dry_run: bool = False
-
-    @field_validator("since", "until")
-    @classmethod
-    def _moment(cls, text: str | None) -> str | None:
-        if text is not None:
-            milliseconds(text)
-        return text
 
     def wanted(self) -> Wanted:
         """Which letters are meant."""

@@ -14,7 +14,6 @@ from streams.operator.http import (
     events,
     jobs,
     moves,
-    payloads,
     quarantine,
     tenants,
     vault,
@@ -23,7 +22,7 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, vault, jobs, moves, effects, payloads, events, event_reroute, dead_letters, quarantine,
+    tenants, vault, jobs, moves, effects, events, event_reroute, dead_letters, quarantine,
 )  # fmt: skip
 
 

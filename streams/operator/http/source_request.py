@@ -23,7 +23,7 @@ from pydantic import (
 from ingress.schemes import SCHEMES, check_secret
 from ingress.schemes.options import parse
 from streams.errors import SignatureError
-from streams.operator.http.links import web_link
+from streams.operator.http.fields import WebLink
 from streams.operator.http.refusal import invalid
 from streams.tenants.secret_reference import check_reference
 from streams.tenants.settings import SourceSettings
@@ -89,6 +89,8 @@ class SourceRequest(SourceSettings, NewSecret):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    callback_url: WebLink | None = None
+
     @field_validator("scheme")
     @classmethod
     def _known(cls, scheme: str) -> str:
@@ -114,11 +116,6 @@ class SourceRequest(SourceSettings, NewSecret):
             except SignatureError as error:
                 raise ValueError(str(error)) from None
         return options
-
-    @field_validator("callback_url")
-    @classmethod
-    def _link(cls, url: str | None) -> str | None:
-        return web_link(url)
 
     def settings(self) -> SourceSettings:
         """The settings without the secret, as they are stored."""

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, AppState, not_shown, read_body, replacing
+from streams.operator.http.app_state import PARTS, AppState, not_shown, replacing
 from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.refusal import Refusal, invalid, unknown
+from streams.operator.http.request_body import read_body
 from streams.operator.http.source_request import RotateRequest, SourceRequest
 from streams.operator.resources import tenants
 from streams.operator.resources.json_values import rfc3339

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict
 
 from streams.operator.erasure import erase
-from streams.operator.http.app_state import PARTS, read_body
-from streams.operator.http.notes import noted
+from streams.operator.http.app_state import PARTS
+from streams.operator.http.fields import Body, noted
+from streams.operator.http.request_body import read_body
 from streams.operator.resources.json_values import rfc3339
 from streams.operator.rewrap import rewrap
 from streams.operator.tenant_guards import known_tenant
@@ -17,10 +17,8 @@ from streams.operator.tenant_guards import known_tenant
 routes = web.RouteTableDef()
 
 
-class ErasureRequest(BaseModel):
+class ErasureRequest(Body):
     """Body of `POST /v1/tenants/{t}/erase`: why is always written down, for good."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     note: Annotated[str, noted("must say why the tenant is erased; name nobody in it")]
 

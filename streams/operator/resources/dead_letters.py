@@ -10,7 +10,7 @@ from dataclasses import asdict
 from streams.operator.resources.jobs import MadeJob
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Listing
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -21,8 +21,7 @@ _MOST_REPLAYS = 100
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
     """Return one dead letter, by job id or by stage:topic:partition:offset."""
-    row = connection.execute("SELECT record FROM dead_letters WHERE id = ?", (id_,)).fetchone()
-    return None if row is None else DEAD_LETTER.decode(row[0])
+    return find(connection, DEAD_LETTER, "dead_letters", id=id_)
 
 
 def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from streams.operator.resources.json_values import Json, parsed, rfc3339
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.records import Job, LedgerEntry
@@ -43,11 +43,8 @@ def effects_of(connection: sqlite3.Connection, job: Job) -> tuple[LedgerEntry, .
 
 def effect(connection: sqlite3.Connection, job: Job, action: str) -> LedgerEntry | None:
     """Return one effect of the job's scope."""
-    row = connection.execute(
-        "SELECT record FROM effects WHERE tenant_id = ? AND scope = ? AND action = ?",
-        (job.tenant_id, job.scope, action),
-    ).fetchone()
-    return None if row is None else LEDGER_ENTRY.decode(row[0])
+    key = {"tenant_id": job.tenant_id, "scope": job.scope, "action": action}
+    return find(connection, LEDGER_ENTRY, "effects", **key)
 
 
 def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]:

@@ -17,7 +17,7 @@ from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
 from streams.serde.records import TERMINAL, Job, JobStatus
@@ -46,8 +46,7 @@ class Counts:
 
 def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
     """Return the newest state of a job."""
-    row = connection.execute("SELECT record FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-    return None if row is None else JOB.decode(row[0])
+    return find(connection, JOB, "jobs", job_id=job_id)
 
 
 def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Listing
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import QUARANTINED
 from streams.serde.records import Quarantined
@@ -17,8 +17,7 @@ _WAITING, _RELEASED = "waiting", "released"
 
 def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
     """Return one quarantined body, by its event's id."""
-    row = connection.execute("SELECT record FROM quarantine WHERE id = ?", (id_,)).fetchone()
-    return None if row is None else QUARANTINED.decode(row[0])
+    return find(connection, QUARANTINED, "quarantine", id=id_)
 
 
 def quarantined_json(kept: Quarantined) -> Json:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.serde import keys
+from streams.serde.codec import Codec
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 RowKey = tuple[str, Row]
 """Table and primary key of a row."""
@@ -79,6 +82,16 @@ class Table:
     @property
     def _columns(self) -> str:
         return f"{self.key}, {self.columns}"
+
+
+def find(connection: sqlite3.Connection, codec: Codec[T], table: str, **columns: str) -> T | None:
+    """Return the record of the row that has these values in these columns."""
+    wanted = " AND ".join(f"{name} = ?" for name in columns)
+    row = connection.execute(
+        f"SELECT record FROM {table} WHERE {wanted}",  # noqa: S608  names are constants
+        tuple(columns.values()),
+    ).fetchone()
+    return None if row is None else codec.decode(row[0])
 
 
 def _names(definitions: str) -> list[str]:

@@ -9,7 +9,7 @@ import orjson
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import Page, PageQuery
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
@@ -68,11 +68,7 @@ def setting(
     connection: sqlite3.Connection, tenant_id: str, kind: str, id_: str
 ) -> TenantRecord | None:
     """Return a record of `tenants` by its whole key."""
-    row = connection.execute(
-        "SELECT record FROM tenants WHERE tenant_id = ? AND kind = ? AND id = ?",
-        (tenant_id, kind, id_),
-    ).fetchone()
-    return None if row is None else TENANT.decode(row[0])
+    return find(connection, TENANT, "tenants", tenant_id=tenant_id, kind=kind, id=id_)
 
 
 def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantRecord]:

@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 from support.operator_cluster import make_job
 
+from streams.operator.http.fields import MAX_NOTE_BYTES
 from streams.operator.http.job_request import MAX_INPUT_BYTES, JobRequest
 from streams.operator.http.jobs import CancelRequest
-from streams.operator.http.notes import MAX_NOTE_BYTES
-from streams.operator.http.refusal import Refusal, unfit
+from streams.operator.http.refusal import Refusal, invalid_model
 from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.http.source_request import RotateRequest, SourceRequest
 from streams.operator.replay.jobs import require_same
@@ -191,7 +191,7 @@ def test_a_wrong_source_is_refused_by_name(body: dict[str, Any], fault: str) -> 
 def test_a_refusal_names_every_fault_and_repeats_no_value() -> None:
     with pytest.raises(ValidationError) as caught:
         source(secret=12345678, scheme="md5", colour="top-secret-value")
-    refusal = unfit(caught.value)
+    refusal = invalid_model(caught.value)
     fields = [each["field"] for each in refusal.extra["errors"]]
     assert sorted(fields) == ["colour", "scheme", "secret"]
     assert "top-secret-value" not in refusal.detail
@@ -212,7 +212,7 @@ def test_a_refusal_speaks_of_json_and_not_of_how_it_was_validated(
 ) -> None:
     with pytest.raises(ValidationError) as caught:
         source(**body)
-    assert unfit(caught.value).detail == told
+    assert invalid_model(caught.value).detail == told
 
 
 def test_a_body_has_25_mib_at_most() -> None:

@@ -1,0 +1,118 @@
+"""Fields that several calls have in their bodies: names, notes, times, links and stored JSON."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from streams.operator.http.refusal import Refusal
+
+MAX_NOTE_BYTES = 4_096
+_MAX_LINK_CHARACTERS = 2_048
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond that RFC 3339 can write."""
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
+
+
+class Body(BaseModel):
+    """The JSON object of a request; unknown fields and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def bounded(note: str) -> str:
+    """Return the note; it is bounded because it is part of records that must fit a message.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if (size := len(note.encode())) > MAX_NOTE_BYTES:
+        raise ValueError(f"has {size} bytes, at most {MAX_NOTE_BYTES} are kept")
+    return note
+
+
+def noted(must: str) -> AfterValidator:
+    """Return a validator that strips a note; `must` is the error for a blank one."""
+
+    def check(note: str) -> str:
+        if not note.strip():
+            raise ValueError(must)
+        return bounded(note.strip())
+
+    return AfterValidator(check)
+
+
+def milliseconds(text: str) -> int:
+    """Return an RFC 3339 time; the fraction is rounded up, so that nothing fires early (G4).
+
+    Raises:
+        ValueError: it is not such a time.
+    """
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("must be an RFC 3339 time with an offset, as 2026-11-21T09:00:00Z")
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"no such time: {error}") from None
+    whole, micros = int(moment.replace(microsecond=0).timestamp()), moment.microsecond
+    found = whole * 1000 + -(-micros // 1000)
+    if not 0 <= found <= _LATEST_MS:
+        raise ValueError("must lie between the years 1970 and 9999, in UTC")
+    return found
+
+
+def _moment(text: str) -> str:
+    milliseconds(text)
+    return text
+
+
+def _web_link(url: str) -> str:
+    parts = urlsplit(url)
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or len(url) > _MAX_LINK_CHARACTERS
+    ):
+        raise ValueError("must be an absolute http or https link")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not carry a user or password")
+    return url
+
+
+def _writable(value: Any) -> Any:
+    try:
+        orjson.dumps([[value]])
+    except orjson.JSONEncodeError:
+        raise ValueError("is nested too deep") from None
+    return value
+
+
+Moment = Annotated[str, AfterValidator(_moment)]
+"""An RFC 3339 time as text; `milliseconds` reads it."""
+WebLink = Annotated[str, AfterValidator(_web_link)]
+"""A link for later use: its host is checked when the link is dialled."""
+Writable = Annotated[Any, AfterValidator(_writable)]
+"""JSON that can also be written inside the object that holds it."""
+
+
+def stored_json(value: Any, field: str, most: int) -> str:
+    """Return a value as the JSON text that is kept, which can be longer than the text sent.
+
+    Raises:
+        Refusal: 413, it has more than `most` bytes.
+    """
+    text = orjson.dumps(value)
+    if len(text) > most:
+        raise Refusal(413, "body-too-large", f"{field} has {len(text)} bytes as JSON that is kept, "
+                      f"at most {most} are taken: store it and send a link")  # fmt: skip
+    return text.decode()
