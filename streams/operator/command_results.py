@@ -10,7 +10,7 @@ from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.resources import dead_letters
 from streams.operator.resources.table import RowKey
-from streams.operator.turns import Asked, Subject
+from streams.operator.sent_commands import SentCommand, Subject
 from streams.serde.records import CommandBody, DeadLetter
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 _COMMANDS = "jobs.commands"
 
 
-async def told(
+async def run_command(
     state: AppState,
     tenant_id: str,
     job_id: str,
@@ -26,53 +26,53 @@ async def told(
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
 ) -> T | None:
-    """Send a command; returns what `shown` finds of its effect, None if the read model is late.
+    """Send a command and return what `shown` finds of its effect; None if the read model is late.
 
     Raises:
-        Refusal: 409, for the reason that the dispatcher gave.
+        Refusal: 409 with the reason that the dispatcher gave.
         KafkaUnavailable: the command was not acknowledged; it may still be written.
     """
     offset = await state.command(tenant_id, job_id, body)
-    return await verdict(state, letters(state, tenant_id, offset), row, shown)
+    return await command_result(state, letter_ids(state, tenant_id, offset), row, shown)
 
 
-async def verdict(
+async def command_result(
     state: AppState,
-    letter_ids: Sequence[str],
+    letters: Sequence[str],
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
 ) -> T | None:
-    """The result of a durable command; see `told`."""
+    """Return what `run_command` returns, for a command whose dead letter has one of `letters`."""
 
     def look(connection: sqlite3.Connection) -> tuple[T | None, DeadLetter | None] | None:
         found = shown(connection)
-        refused = None if found is not None else refusing(connection, letter_ids)
+        refused = None if found is not None else refusal_letter(connection, letters)
         return None if found is None and refused is None else (found, refused)
 
-    rows = [("dead_letters", (id_,)) for id_ in letter_ids]
-    found, refused = await state.once(row, look, rows) or (None, None)
+    rows = [("dead_letters", (id_,)) for id_ in letters]
+    found, refused = await state.wait_for(row, look, rows) or (None, None)
     if refused is not None:
         raise Refusal(409, refused.reason.replace("_", "-"), refused.detail, letter=refused.id)
     return found
 
 
-def letters(state: AppState, tenant_id: str, offset: int) -> tuple[str, ...]:
-    """Ids that the dead letter of a command can have."""
+def letter_ids(state: AppState, tenant_id: str, offset: int) -> tuple[str, ...]:
+    """Return the ids that the dead letter of a command can have."""
     home = state.home(tenant_id)
     readers = [s.name for s in state.topology.stages.values() if _COMMANDS in s.reads]
     return tuple(f"{name}:{_COMMANDS}:{home}:{offset}" for name in readers)
 
 
-async def outstanding(state: AppState, subject: Subject) -> Asked | None:
-    """The command that was sent before, unless the dispatcher has refused it."""
-    asked = state.turns.asked(subject)
-    if asked is None or await state.ask(lambda db: refusing(db, asked.letters)) is None:
-        return asked
-    state.turns.forget(subject)
+async def outstanding(state: AppState, subject: Subject) -> SentCommand | None:
+    """Return the command that was sent before, unless the dispatcher has refused it."""
+    sent = state.sent_commands.last(subject)
+    if sent is None or await state.query(lambda db: refusal_letter(db, sent.letters)) is None:
+        return sent
+    state.sent_commands.forget(subject)
     return None
 
 
-def refusing(connection: sqlite3.Connection, letter_ids: Sequence[str]) -> DeadLetter | None:
-    """The dead letter of a command, or None."""
-    found = (dead_letters.dead_letter(connection, id_) for id_ in letter_ids)
+def refusal_letter(connection: sqlite3.Connection, ids: Sequence[str]) -> DeadLetter | None:
+    """Return the dead letter of a command that has one of these ids."""
+    found = (dead_letters.dead_letter(connection, id_) for id_ in ids)
     return next((letter for letter in found if letter is not None), None)

@@ -1,6 +1,6 @@
 """Erases a tenant: writes a permanent mark, then deletes the tenant's keys and secrets.
 
-Every process that reads the mark refuses all data keys of the tenant behind it on the topic. So
+A process that reads the mark refuses all data keys of the tenant that follow it on the topic. So
 once the read model shows the mark, it shows every key that can have sealed a body, and those keys
 are deleted.
 """
@@ -25,13 +25,13 @@ from streams.tenants.settings import TenantSettings
 log = structlog.get_logger(__name__)
 
 _SEGMENT_SECONDS = 1.1
-"""Just over `segment.ms` of `tenants`. Kafka compacts closed segments only, and closes one when
-a record comes after its time: the second mark is that record."""
+"""Just over `segment.ms` of `tenants`. Kafka compacts only closed segments, and closes one when a
+record arrives after that time: the second mark is that record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """Body of the mark; `at` is in milliseconds. The counts say how much was deleted so far."""
+    """Body of the mark; `at` is in milliseconds, the counts are of all records deleted so far."""
 
     note: str
     by: str
@@ -41,11 +41,11 @@ class Erasure:
 
 
 async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
-    """Erase a known tenant; asked again, it finishes what was left, under the first note.
+    """Erase a known tenant; a repeated call deletes what is left and keeps the first note.
 
     Raises:
-        Refusal: 503, the read model does not follow: ask again.
-        KafkaUnavailable: a record was not acknowledged: ask again.
+        Refusal: 503, the read model is late: call again.
+        KafkaUnavailable: a record was not acknowledged: call again.
     """
     async with state.tenant_writes:
         erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
@@ -64,16 +64,16 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
 
 
 async def destroy_erased(state: AppState) -> list[Row]:
-    """Delete what is left of all erased tenants; returns the keys of the deleted records.
+    """Delete what is left of all erased tenants; return the keys of the deleted records.
 
     Raises:
-        Refusal: 503, the read model does not follow.
+        Refusal: 503, the read model is late.
         KafkaUnavailable: a deletion was not acknowledged.
     """
-    left: list[Row] = await state.ask(tenants.undestroyed)
+    left: list[Row] = await state.query(tenants.undestroyed)
     await asyncio.gather(*(state.set_tenant(key, None) for key in left))
     for key in left:
-        await state.shown(("tenants", key), partial(_is_gone, key=key))
+        await state.wait_until(("tenants", key), partial(_is_gone, key=key))
     return left
 
 
@@ -82,7 +82,7 @@ def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
 
 
 async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
-    record = await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
+    record = await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
     return None if record is None else Erasure(**orjson.loads(record.body))
 
 
@@ -95,7 +95,7 @@ async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
         found = tenants.setting(connection, *_mark_key(tenant_id))
         return found is not None and found.updated_at >= record.updated_at
 
-    await state.shown(("tenants", _mark_key(tenant_id)), stands)
+    await state.wait_until(("tenants", _mark_key(tenant_id)), stands)
 
 
 def _mark_key(tenant_id: str) -> Row:
@@ -103,7 +103,7 @@ def _mark_key(tenant_id: str) -> Row:
 
 
 async def _forget_settings(state: AppState, tenant_id: str) -> None:
-    """Disable the tenant, and keep none of its own settings."""
+    """Disable the tenant and delete its own settings."""
     body = TenantSettings().model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=wall_ms())
     await state.set_tenant((tenant_id, "tenant", ""), record)

@@ -20,7 +20,7 @@ from streams.operator.resources import jobs
 from streams.serde.records import JobStatus
 
 _COUNTED_EVERY_SECONDS = 1.0
-"""Counting walks whole indexes, and scrapes need no token."""
+"""How often rows are counted: counting reads whole indexes, and a scrape needs no token."""
 
 
 class ReadModelCollector(Collector):
@@ -35,7 +35,7 @@ class ReadModelCollector(Collector):
         self._counted: tuple[float, jobs.Counts] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Empty, so that registering asks the read model nothing."""
+        """Return nothing, so that registering does not query the read model."""
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -46,7 +46,7 @@ class ReadModelCollector(Collector):
         try:
             found = self._counts()
         except sqlite3.Error:
-            # It is being rebuilt; a scrape must still show the process's other metrics.
+            # The file is being rebuilt; a scrape must still show the process's other metrics.
             return
         yield from _of_counts(found)
 

@@ -1,4 +1,4 @@
-"""A job that is durable but that the read model does not show yet, as it will first appear."""
+"""Jobs whose command is durable, as the read model will first show them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NEW: dict[str, Any] = {
     "worker_id": None, "next_retry_at": None, "last_error": None, "result": None,
     "cancel_requested": False,
 }  # fmt: skip
-"""What every new job begins with."""
+"""The same in every new job."""
 
 
 def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology, now: int) -> Job:
-    """The job of a submission that is on its way to the dispatcher; `now` in milliseconds."""
+    """Return the job of a submission that the dispatcher has yet to read; `now` in milliseconds."""
     declared = topology.job_type(submit.type)
     due = now + submit.delay_ms if submit.delay_ms is not None else submit.run_at
     return Job(
@@ -53,7 +53,7 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
 
 
 def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, now: int) -> Job:
-    """The replay of `job` that is on its way to the dispatcher; `now` in milliseconds."""
+    """Return the replay of `job` that the dispatcher has yet to make; `now` in milliseconds."""
     route = topology.route(job.event.source, job.event.event_type) if job.event else None
     type_ = replay.type or (route.job if route else job.type)
     return replace(

@@ -1,7 +1,7 @@
-"""Seals every secret on `tenants` anew under the vault's first key, a rotation's last step but one.
+"""Seals every secret on `tenants` again, under the vault's first key.
 
-Secrets that are already sealed under the first key are left alone, so it is safe to repeat this.
-Afterwards no record needs an older key.
+This is the last step of a key rotation but one: afterwards no record needs an older key. Secrets
+that are already sealed under the first key stay as they are, so a repetition is safe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAGE = 100
 
 @dataclass(slots=True)
 class Rewrapped:
-    """How many records were sealed anew under `key_id`, and which no known key opens."""
+    """How many records were sealed again under `key_id`, and which ones no known key opens."""
 
     key_id: str
     data_keys: int = 0
@@ -33,7 +33,7 @@ class Rewrapped:
     unreadable: list[str] = field(default_factory=list)
 
     def count(self, before: TenantRecord, after: TenantRecord | None) -> None:
-        """Note what became of one record; None could not be opened."""
+        """Count one record; `after` is None if no key opened it."""
         if after is None:
             self.unreadable.append("/".join((before.tenant_id, before.kind, before.id)))
         elif after == before:
@@ -45,20 +45,20 @@ class Rewrapped:
 
 
 async def rewrap(state: AppState) -> Rewrapped:
-    """Rewrap all there is, page by page.
+    """Rewrap all secrets, page by page.
 
     Raises:
-        Refusal: 503, the read model does not follow: ask again.
-        KafkaUnavailable: a record was not acknowledged: ask again.
+        Refusal: 503, the read model is late: call again.
+        KafkaUnavailable: a record was not acknowledged: call again.
     """
     done, last = Rewrapped(state.vault.key_id), ("", "", "")
     while True:
         async with state.tenant_writes:
-            page = await state.ask(partial(tenants.sealed_settings, after=last, limit=_PAGE))
+            page = await state.query(partial(tenants.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done
             await _rewrap(state, [state.newest(_key(each), each) or each for each in page], done)
-            # Another operator may have erased a tenant meanwhile: its key must not come back.
+            # Another operator may have erased a tenant meanwhile: delete what was written back.
             await destroy_erased(state)
         last = _key(page[-1])
 
@@ -71,7 +71,7 @@ async def _rewrap(state: AppState, page: list[TenantRecord], done: Rewrapped) ->
     changed = [new for old, new in pairs if new is not None and new != old]
     await asyncio.gather(*(state.set_tenant(_key(record), record) for record in changed))
     for record in changed:
-        await state.shown(("tenants", _key(record)), partial(_stands, record=record))
+        await state.wait_until(("tenants", _key(record)), partial(_stands, record=record))
 
 
 def _again(state: AppState, record: TenantRecord) -> TenantRecord | None:

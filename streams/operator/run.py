@@ -1,4 +1,4 @@
-"""The operator's process: it follows the topics, serves the API and ends in order."""
+"""The operator's process: it follows the topics and serves the API until it is told to stop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.event_admission import Admissions
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
-from streams.operator.http.app_state import PARTS, AppState
+from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
 from streams.operator.http.routes import routes
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
-from streams.operator.read_model.read_barrier import Recency
+from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.process.shutdown import ProcessEnd
@@ -36,7 +36,7 @@ from streams.vault.keyring import DataKeyring
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = MAX_INPUT_BYTES + 16 * 1024
-"""The limit of a request: the largest input and the JSON around it."""
+"""The limit of a request: the largest input, and the JSON around it."""
 
 SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
 
@@ -49,7 +49,7 @@ def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
 
     Raises:
         ConfigError: no admin token, no vault key, or the port is taken.
-        StageFailed: a thread that the answers depend on has ended.
+        StageFailed: a thread that the answers depend on has failed.
     """
     uvloop.run(_serve(settings, topology, admissions))
 
@@ -60,7 +60,7 @@ def build(
     admissions: Admissions,
     failed: Failed = lambda _: None,
 ) -> web.Application:
-    """The application; it follows the topics from its start-up to its clean-up.
+    """Return the application; it follows the topics from its start-up to its clean-up.
 
     `failed` is called, from any thread, with an error that must end the process.
 
@@ -74,7 +74,7 @@ def build(
 
     async def state(app: web.Application) -> AsyncIterator[None]:
         async for each in _state(settings, topology, vault, admissions, failed):
-            app[PARTS] = each
+            app[STATE] = each
             yield
 
     app.cleanup_ctx.append(state)
@@ -111,7 +111,7 @@ async def _state(
     yield AppState(
         topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
-        Recency(settings, follower, notifier), RecordReplays(settings),
+        ReadBarrier(settings, follower, notifier), RecordReplays(settings),
     )  # fmt: skip
     closed.set()
     await asyncio.to_thread(tenants.stop)
@@ -122,15 +122,15 @@ async def _state(
 
 
 def _read_payloads(payloads: PayloadReader, closed: threading.Event, failed: Failed) -> None:
-    """Run the reader, and report its failure: without it, requests for bodies would never end."""
+    """Run the reader and report its failure; otherwise requests for bodies would never end."""
     try:
         payloads.run(closed)
     except Exception as error:
-        log.exception("payloads are read no more")
+        log.exception("the reader of payloads failed")
         failed(
             StageFailed(
                 f"no body can be read any more ({type(error).__name__}: {error}): the process "
-                "ends, and whoever started it starts it again"
+                "ends, and its supervisor must start it again"
             )
         )
 
@@ -154,7 +154,7 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "
-            "choose another with --port, or end what holds it"
+            "choose another with --port, or end the process that holds it"
         ) from error
     log.info("operator listens", host=settings.host, port=runner.addresses[0][1])
 
@@ -174,7 +174,7 @@ async def _healthz(_: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    ready = request.app[PARTS].follower.ready
+    ready = request.app[STATE].follower.ready
     return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
@@ -186,4 +186,4 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 def _passed_over(message: Message, error: PoisonRecord) -> None:
-    """Skip an unusable record of `tenants`, since every ingress makes a dead letter of it."""
+    """Skip an unusable record of `tenants`: every ingress makes a dead letter of it."""

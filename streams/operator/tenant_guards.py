@@ -1,4 +1,4 @@
-"""How a tenant stands: known, enabled, erased; what calls on its behalf ask first."""
+"""Checks that a tenant is known, enabled and not erased, before a call does work for it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from streams.serde.records import TenantRecord
 
 
 async def known_tenant(state: AppState, tenant_id: str) -> TenantRecord:
-    """The tenant's record.
+    """Return the tenant's record.
 
     Raises:
-        Refusal: 404.
+        Refusal: 404, the tenant is unknown.
     """
-    record = await state.ask(lambda db: tenants.tenant(db, tenant_id))
+    record = await state.query(lambda db: tenants.tenant(db, tenant_id))
     if record is None:
         raise unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
     return record
 
 
 async def enabled_tenant(state: AppState, tenant_id: str) -> TenantRecord:
-    """The record of a tenant that may have work done.
+    """Return the record of a tenant for which work may be done.
 
     Raises:
         Refusal: 404 unknown, 409 erased, 403 disabled.
@@ -35,11 +35,11 @@ async def enabled_tenant(state: AppState, tenant_id: str) -> TenantRecord:
 
 
 async def refuse_erased(state: AppState, tenant_id: str) -> None:
-    """Let no erased tenant come back: the ids of its events and jobs still stand on the topics.
+    """Check that a tenant was not erased: ids of its events and jobs are still on the topics.
 
     Raises:
-        Refusal: 409.
+        Refusal: 409, it was erased.
     """
-    if await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
+    if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
         raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: its id is not "
                       "given again, choose another")  # fmt: skip

@@ -27,7 +27,7 @@ from support.operator_cluster import (
 )
 
 from streams.cli.api_client import CallFailed
-from streams.operator.http import app_state as parts
+from streams.operator.http import app_state
 from streams.operator.read_model.fold_session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
@@ -133,11 +133,11 @@ def test_a_used_key_is_a_conflict_however_late_the_read_model_is(
     assert stalled.wait(30)
     # Another operator's submission, of which this one has read nothing.
     cluster.write(make_job(ids.submitted_job_id("acme", "k"), request_hash=b"\2" * 32))
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": "k"}
     status, text = operator.plain(JOBS, "POST", headers, b'{"type": "t"}')
     assert (status, json.loads(text)["type"]) == (503, "urn:tidegate:problem:not-ready")
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 30.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 30.0)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(operator.plain, JOBS, "POST", headers, b'{"type": "t"}')
         following.set()
@@ -195,7 +195,7 @@ def test_a_tenant_s_commands_and_settings_lie_in_its_partition(
 def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_pending(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     job = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
     assert (job["status"], job["type"], job["attempts"]) == ("pending", "t", 0)
     assert job["job_id"] == ids.submitted_job_id("acme", "k")

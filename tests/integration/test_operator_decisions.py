@@ -26,7 +26,7 @@ from support.operator_cluster import (
     running,
 )
 
-from streams.operator.http import app_state as parts
+from streams.operator.http import app_state
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND
 from streams.serde.records import Attempt, Command, Held, Move, Replay, Reroute, Settle
@@ -131,7 +131,7 @@ def test_a_replay_that_no_dispatcher_has_taken_yet_counts(
 ) -> None:
     cluster.write(DEAD, make_letter(DEAD))
     operator.shows("/v1/dlq/job_dead", kind="job")
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     status, _, pending = asked(operator, REPLAY, NOTE, "k")
     assert (status, pending["status"], pending["replay_of"]) == (202, "pending", "job_dead")
     assert asked(operator, REPLAY, NOTE, "k")[2]["job_id"] == pending["job_id"]
@@ -140,7 +140,7 @@ def test_a_replay_that_no_dispatcher_has_taken_yet_counts(
     assert (status, name) == (409, "already-replayed")
     assert pending["job_id"] in answer["detail"]
     # What it is, is no more in doubt once the dispatcher has turned it down.
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 30.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 30.0)
     with obeying(cluster, refusing("not_replayable", "job job_dead is running")):
         status, name, answer = asked(operator, REPLAY, NOTE, "k")
         assert (status, name, answer["detail"]) == (
@@ -357,7 +357,7 @@ def test_an_event_without_a_job_gets_one_once_a_route_matches(
 def test_no_answer_names_a_job_of_which_nobody_knows_yet(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SHOWN_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     status, name, answer = asked(operator, ROUTE, EVENT)
     assert (status, name) == (503, "not-shown")
     assert "job_" not in json.dumps(answer)

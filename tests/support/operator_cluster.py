@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from ingress.receive.admission import DirectAdmission
 from streams.cli.api_client import CallFailed, call
 from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
-from streams.operator.http import app_state as parts
+from streams.operator.http import app_state
 from streams.operator.run import build
 from streams.serde import ids, keys
 from streams.serde.codec import (
@@ -313,7 +313,7 @@ def running(
         if ready:
             eventually(lambda: _answers(operator), 30, what="the operator is ready")
         # On a busy machine the operator's own bound passes, and calls answer without their effect.
-        with patch.object(parts, "SHOWN_WITHIN_SECONDS", 30.0):
+        with patch.object(app_state, "SHOWN_WITHIN_SECONDS", 30.0):
             yield operator
     finally:
         loop.call_soon_threadsafe(stop.set)

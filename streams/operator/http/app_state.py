@@ -17,11 +17,11 @@ from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.positions import PartitionKey
-from streams.operator.read_model.read_barrier import Recency
+from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.resources.table import Row, RowKey
-from streams.operator.turns import Turns
+from streams.operator.sent_commands import SentCommands
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
@@ -32,15 +32,15 @@ from streams.vault.key_encryption import Vault
 T = TypeVar("T")
 
 SHOWN_WITHIN_SECONDS = 5.0
-"""A call waits this long for the read model to show its effect, and then answers without it."""
+"""How long a call waits for the read model to show its effect; then it answers without it."""
 
 SUBMITTED_BY = "operator"
-"""The author of every call: any bearer of the one admin token."""
+"""The author of every call: whoever has the admin token."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The parts of the running operator, shared by all requests."""
+    """The parts of the running operator that all requests share."""
 
     topology: Topology
     vault: Vault
@@ -50,59 +50,63 @@ class AppState:
     producer: AwaitedProducer
     payloads: PayloadReader
     admission: Admission
-    recency: Recency
+    barrier: ReadBarrier
     records: RecordReplays
-    turns: Turns = field(default_factory=Turns)
+    sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """This lock is held from reading a record of `tenants` until its replacement is durable."""
+    """Held from the reading of a record of `tenants` until its replacement is durable."""
     unshown: dict[Row, TenantRecord] = field(default_factory=dict)
     """Records written to `tenants` that the read model does not show yet. The next change of the
     same record must start from them, or it would bring back what they removed."""
 
     def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
-        """A record of `tenants` to change: as the read model shows it, or as it was written."""
+        """Return the newer of a record of `tenants` in the read model and the one written here."""
         ours = self.unshown.get(key)
         return ours if ours and (not shown or ours.updated_at >= shown.updated_at) else shown
 
-    async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
+    async def query(self, look: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""
-        return await asyncio.to_thread(self.database.read, query)
+        return await asyncio.to_thread(self.database.read, look)
 
-    async def once(
+    async def wait_for(
         self,
         row: RowKey,
-        query: Callable[[sqlite3.Connection], T | None],
+        look: Callable[[sqlite3.Connection], T | None],
         others: Sequence[RowKey] = (),
     ) -> T | None:
-        """The query's first answer that is not None, within `SHOWN_WITHIN_SECONDS`.
+        """Return the query's first result that is not None; None after `SHOWN_WITHIN_SECONDS`.
 
-        It is asked again after each change of the row, or of one of the others.
+        The query runs again after each change of the row or of one of the others.
         """
-        return await self.notifier.until(row, lambda: self.ask(query), SHOWN_WITHIN_SECONDS, others)
+        return await self.notifier.until(
+            row, lambda: self.query(look), SHOWN_WITHIN_SECONDS, others
+        )
 
-    async def recent(self, *places: PartitionKey) -> None:
+    async def read_barrier(self, *places: PartitionKey) -> None:
         """Return once the rows of these partitions are as new as this call.
 
         Raises:
-            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+            Refusal: 503, this took longer than `SHOWN_WITHIN_SECONDS`.
         """
-        await asyncio.gather(*(self.recency.of(p, SHOWN_WITHIN_SECONDS) for p in places))
+        await asyncio.gather(*(self.barrier.wait(p, SHOWN_WITHIN_SECONDS) for p in places))
 
     def home(self, tenant_id: str) -> int:
-        """The partition of a tenant on every topic that is partitioned by tenant."""
+        """Return a tenant's partition on every topic that is partitioned by tenant."""
         return ids.partition_for(tenant_id, self.topology.partitions)
 
-    async def shown(self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]) -> None:
-        """Return once the read model fulfils a condition on a row.
+    async def wait_until(
+        self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]
+    ) -> None:
+        """Return once a condition on a row holds in the read model.
 
         Raises:
-            Refusal: 503, not within `SHOWN_WITHIN_SECONDS`.
+            Refusal: 503, this took longer than `SHOWN_WITHIN_SECONDS`.
         """
-        if await self.once(row, lambda db: condition(db) or None) is None:
+        if await self.wait_for(row, lambda db: condition(db) or None) is None:
             raise not_shown()
 
     async def set_tenant(self, key: Row, record: TenantRecord | None) -> None:
-        """Write a record of `tenants` by its whole key, or delete it; returns once it is durable.
+        """Write a record of `tenants`, or delete it, and return once that is durable.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
@@ -115,7 +119,7 @@ class AppState:
         )
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        """Ask the dispatcher; returns the command's offset once it is durable.
+        """Send a command to the dispatcher; return its offset once it is durable.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
@@ -130,16 +134,18 @@ class AppState:
 
 
 def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:
-    """A record of `tenants` that is of later than the one it replaces, whatever the clocks say:
-    by its time it is told whether the read model shows it."""
+    """Return a record of `tenants` with a later time than the one it replaces, on any clock.
+
+    The time tells whether the read model shows the record.
+    """
     earliest = 0 if before is None else before.updated_at + 1
     return replace(record, updated_at=max(wall_ms(), earliest))
 
 
 def not_shown() -> Refusal:
-    """The refusal for a write that is durable while the read model is late."""
+    """Return the refusal for a durable write that the read model does not show in time."""
     late = "what was written is durable, but the read model does not show it: send the call again"
     return Refusal(503, "not-shown", late)
 
 
-PARTS: web.AppKey[AppState] = web.AppKey("parts", AppState)
+STATE: web.AppKey[AppState] = web.AppKey("state", AppState)

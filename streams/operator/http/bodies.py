@@ -49,7 +49,7 @@ async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
     Raises:
         Refusal: 410, its tenant was erased.
     """
-    if await state.ask(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
+    if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
         raise _erased(tenant_id)
 
 
@@ -62,7 +62,7 @@ async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
         return tenants.setting(connection, *place)
 
     # The read model may show a body a moment before its key, which is on another topic.
-    record = await state.once(("tenants", place), known)
+    record = await state.wait_for(("tenants", place), known)
     if isinstance(record, TenantRecord):
         return DataKey(state.vault, record)
     if record is False:

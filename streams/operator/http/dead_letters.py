@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, AppState
+from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest
@@ -24,24 +24,24 @@ routes = web.RouteTableDef()
 @routes.get("/v1/dlq/{id}")
 async def get_dead_letter(request: web.Request) -> web.Response:
     """A dead letter with its job and what became of that, or with the bytes of its record."""
-    state, id_ = request.app[PARTS], request.match_info["id"]
-    letter = await state.ask(lambda db: dead_letters.dead_letter(db, id_))
+    state, id_ = request.app[STATE], request.match_info["id"]
+    letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None:
         raise unknown_letter(id_)
-    shown = await state.ask(lambda db: dead_letters.shown_letter(db, letter))
+    shown = await state.query(lambda db: dead_letters.shown_letter(db, letter))
     if letter.kind == "record":
         return web.json_response(shown | dead_record_json(letter))
-    job = await state.ask(lambda db: jobs.shown_job(db, id_))
+    job = await state.query(lambda db: jobs.shown_job(db, id_))
     return web.json_response(shown | {"job": job})
 
 
 @routes.post("/v1/dlq/{id}/replay")
 async def replay(request: web.Request) -> web.Response:
     """Run a dead job, or one in review, again as a new job; send a dead record in again."""
-    state, id_ = request.app[PARTS], request.match_info["id"]
+    state, id_ = request.app[STATE], request.match_info["id"]
     wanted = await read_body(request, ReplayRequest)
     key = idempotency_key(request)
-    letter = await state.ask(lambda db: dead_letters.dead_letter(db, id_))
+    letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None or letter.kind == "job":
         return web.json_response(await replayed(state, JobReplay(id_, wanted, key)), status=202)
     wanted.require_record()
@@ -51,9 +51,9 @@ async def replay(request: web.Request) -> web.Response:
 @routes.post("/v1/dlq:replay")
 async def replay_in_bulk(request: web.Request) -> web.Response:
     """Send dead records in again, in the order of their offsets, a page at a time."""
-    state, wanted = request.app[PARTS], await read_body(request, BulkReplayRequest)
+    state, wanted = request.app[STATE], await read_body(request, BulkReplayRequest)
     cursor = cursor_in(wanted.cursor)
-    found = await state.ask(
+    found = await state.query(
         lambda db: record_letters.selected(db, wanted.wanted(), wanted.limit, cursor)
     )
     sent, left_out = 0, list[tuple[str, Unfit]]()
@@ -76,7 +76,7 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
 
 
 async def _unfit(state: AppState, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
-    kept = await state.ask(lambda db: record_letters.kept(db, ids))
+    kept = await state.query(lambda db: record_letters.kept(db, ids))
     judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
     return [(id_, reason) for id_, reason in judged if reason is not None]
 

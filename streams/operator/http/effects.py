@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 from aiohttp import web
 from pydantic import model_validator
 
-from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.command_results import run_command
+from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Writable, noted, stored_json
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
@@ -41,7 +41,7 @@ class SettleRequest(Body):
 @routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
     """Settle one effect of a job in review; the job goes on once none is left."""
-    state, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
     job = await _current(state, job_id)
@@ -59,14 +59,14 @@ async def settle(request: web.Request) -> web.Response:
         return None if found in (None, entry) else True
 
     row = ("effects", (job.tenant_id, job.scope, action))
-    await told(state, job.tenant_id, job_id, command, row, settled)
+    await run_command(state, job.tenant_id, job_id, command, row, settled)
     return web.json_response(await shown_job(state, job_id), status=202)
 
 
 async def _current(state: AppState, job_id: str) -> Job:
     """The job once it and its effects are shown as they are now."""
     home = state.home((await known_job(state, job_id)).tenant_id)
-    await state.recent(("jobs", home), ("ledger", home))
+    await state.read_barrier(("jobs", home), ("ledger", home))
     return await known_job(state, job_id)
 
 
@@ -76,7 +76,7 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     Raises:
         Refusal: 404.
     """
-    entry = await state.ask(lambda db: effect(db, job, action))
+    entry = await state.query(lambda db: effect(db, job, action))
     if entry is None:
         raise unknown(
             "effect", action,

@@ -8,8 +8,8 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState, not_shown
+from streams.operator.command_results import run_command
+from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState, not_shown
 from streams.operator.http.fields import Body, noted
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs
@@ -34,12 +34,12 @@ class RouteRequest(Body):
 @routes.post("/v1/tenants/{tenant_id}/events:route")
 async def route_event(request: web.Request) -> web.Response:
     """Give an event its job; answers the job, the one that is there if it has one already."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, RouteRequest)
     await enabled_tenant(state, tenant_id)
     job_id = ids.event_job_id(tenant_id, wanted.source, wanted.dedup_key)
-    await state.recent(("jobs", state.home(tenant_id)))
-    before = await state.ask(lambda db: jobs.job(db, job_id))
+    await state.read_barrier(("jobs", state.home(tenant_id)))
+    before = await state.query(lambda db: jobs.job(db, job_id))
     if before is None or before.status in TERMINAL:
         await _route(state, tenant_id, job_id, wanted, before)
     return web.json_response(await _shown(state, job_id), status=202)
@@ -56,11 +56,11 @@ async def _route(
         found = jobs.job(connection, job_id)
         return None if found is None or found.incarnation <= after else True
 
-    await told(state, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
+    await run_command(state, tenant_id, job_id, command, ("jobs", (job_id,)), newer)
 
 
 async def _shown(state: AppState, job_id: str) -> Json:
-    shown = await state.ask(lambda db: jobs.shown_job(db, job_id))
+    shown = await state.query(lambda db: jobs.shown_job(db, job_id))
     if shown is None:
         raise not_shown()
     return shown

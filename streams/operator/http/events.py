@@ -15,7 +15,7 @@ from aiohttp import web
 
 from streams.errors import Erased, KafkaUnavailable
 from streams.event_admission import Admission
-from streams.operator.http.app_state import PARTS
+from streams.operator.http.app_state import STATE
 from streams.operator.http.event_request import BatchRequest, EventRequest
 from streams.operator.http.jobs import traceparent
 from streams.operator.http.refusal import Refusal
@@ -34,11 +34,11 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 @routes.post("/v1/tenants/{tenant_id}/events:batch")
 async def submit_events(request: web.Request) -> web.Response:
     """Up to 500 events: `accepted`, `duplicate` or `refused`, in their order."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
     await enabled_tenant(state, tenant_id)
-    known = await state.ask(lambda db: tenants.sources(db, tenant_id))
+    known = await state.query(lambda db: tenants.sources(db, tenant_id))
     batch = _Batch(state.admission, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)

@@ -9,8 +9,8 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import AfterValidator
 
-from streams.operator.command_results import outstanding, told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.command_results import outstanding, run_command
+from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.bodies import attachment, open_body
 from streams.operator.http.fields import Body, bounded
 from streams.operator.http.job_request import JobRequest
@@ -19,7 +19,7 @@ from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
-from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
@@ -41,7 +41,7 @@ class CancelRequest(Body):
 @routes.post("/v1/tenants/{tenant_id}/jobs")
 async def submit_job(request: web.Request) -> web.Response:
     """Submit a job; the same key with the same body answers the same job, however often."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
     await enabled_tenant(state, tenant_id)
@@ -51,20 +51,20 @@ async def submit_job(request: web.Request) -> web.Response:
     shown = await submitted(state, asked, now)
     if shown is None:
         pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
-        shown = job_json(pending, Around())
+        shown = job_json(pending, JobDetails())
     return web.json_response(shown, status=202)
 
 
 @routes.get("/v1/jobs/{job_id}")
 async def get_job(request: web.Request) -> web.Response:
     """A job with its effects, steps and progress."""
-    return web.json_response(await shown_job(request.app[PARTS], request.match_info["job_id"]))
+    return web.json_response(await shown_job(request.app[STATE], request.match_info["job_id"]))
 
 
 @routes.get("/v1/jobs/{job_id}/payload")
 async def get_payload(request: web.Request) -> web.Response:
     """Answer the raw body of the event that gave the job, exactly as its vendor signed it."""
-    state, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[STATE], request.match_info["job_id"]
     job = await known_job(state, job_id)
     ref, event = job.payload_ref, job.event
     if ref is None or event is None:
@@ -77,14 +77,14 @@ async def get_payload(request: web.Request) -> web.Response:
 async def list_jobs(request: web.Request) -> web.Response:
     """Jobs newest first, by tenant, status and type."""
     query = page_query(request, jobs.FILTERS)
-    page = await request.app[PARTS].ask(lambda db: jobs.jobs_page(db, query))
+    page = await request.app[STATE].query(lambda db: jobs.jobs_page(db, query))
     return list_answer("jobs", page)
 
 
 @routes.post("/v1/jobs/{job_id}/cancel")
 async def cancel_job(request: web.Request) -> web.Response:
     """Ask for a job's end: at once unless it runs, else as soon as its handler lets go."""
-    state, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted = await read_body(request, CancelRequest)
     job = await known_job(state, job_id)
     if job.status in TERMINAL:
@@ -97,7 +97,7 @@ async def cancel_job(request: web.Request) -> web.Response:
             return job
         return found if found.cancel_requested or found.status in TERMINAL else None
 
-    await told(state, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
+    await run_command(state, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
     return web.json_response(await shown_job(state, job_id), status=202)
 
 
@@ -107,7 +107,7 @@ async def known_job(state: AppState, job_id: str) -> Job:
     Raises:
         Refusal: 404.
     """
-    job = await state.ask(lambda db: jobs.job(db, job_id))
+    job = await state.query(lambda db: jobs.job(db, job_id))
     if job is None:
         raise _unknown(job_id)
     return job
@@ -125,7 +125,7 @@ async def shown_job(state: AppState, job_id: str) -> Json:
     Raises:
         Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
     """
-    shown = await state.ask(lambda db: jobs.shown_job(db, job_id))
+    shown = await state.query(lambda db: jobs.shown_job(db, job_id))
     if shown is not None:
         return shown
     if await outstanding(state, ("job", job_id)) is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from streams.operator.http.app_state import PARTS
+from streams.operator.http.app_state import STATE
 from streams.operator.http.refusal import invalid
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.paging import Filters, Listing, Page, PageQuery
@@ -22,13 +22,13 @@ def lister(listing: Listing) -> Handler:
     """Return the handler of a list; below a tenant's path it shows that tenant's rows alone."""
 
     async def handle(request: web.Request) -> web.Response:
-        state, path = request.app[PARTS], dict(request.match_info)
+        state, path = request.app[STATE], dict(request.match_info)
         filters = {name: values for name, values in listing.filters.items() if name not in path}
         query = page_query(request, filters)
         if "tenant_id" in path:
             await known_tenant(state, path["tenant_id"])
         query = replace(query, filters={**query.filters, **path})
-        page = await state.ask(lambda db: listing.page(db, query))
+        page = await state.query(lambda db: listing.page(db, query))
         return list_answer(listing.name, page)
 
     return handle

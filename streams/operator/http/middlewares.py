@@ -13,7 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from streams.errors import KafkaUnavailable
 from streams.http.problem import problem
-from streams.operator.http.app_state import PARTS
+from streams.operator.http.app_state import STATE
 from streams.operator.http.refusal import Refusal
 
 log = structlog.get_logger(__name__)
@@ -79,7 +79,7 @@ def authenticated(token: str) -> Middleware:
 @web.middleware
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
-    if request.path not in OPEN_PATHS and not request.app[PARTS].follower.ready:
+    if request.path not in OPEN_PATHS and not request.app[STATE].follower.ready:
         late = "the read model has not caught up with the topics yet: ask again"
         raise Refusal(503, "not-ready", late)
     return await handler(request)

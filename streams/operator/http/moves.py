@@ -9,8 +9,8 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from streams.operator.command_results import told
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.command_results import run_command
+from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Name, noted
 from streams.operator.http.jobs import known_job, shown_job
 from streams.operator.http.listing import cursor_in
@@ -45,7 +45,7 @@ class BulkMoveRequest(MoveRequest):
 @routes.post("/v1/jobs/{job_id}/move")
 async def move_job(request: web.Request) -> web.Response:
     """Let a job wait in another pool from now on; one that runs goes there when it waits again."""
-    state, job_id = request.app[PARTS], request.match_info["job_id"]
+    state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted = await read_body(request, MoveRequest)
     _require_pool(state, wanted.pool)
     job = await known_job(state, job_id)
@@ -58,17 +58,17 @@ async def move_job(request: web.Request) -> web.Response:
             return job
         return found if found.asked_pool == wanted.pool else None
 
-    await told(state, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
+    await run_command(state, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
     return web.json_response(await shown_job(state, job_id), status=202)
 
 
 @routes.post("/v1/jobs:move")
 async def move_jobs(request: web.Request) -> web.Response:
     """Let all jobs of a type that wait do so in another pool; answers once it is asked for."""
-    state, wanted = request.app[PARTS], await read_body(request, BulkMoveRequest)
+    state, wanted = request.app[STATE], await read_body(request, BulkMoveRequest)
     _require_pool(state, wanted.pool)
     cursor, asked = cursor_in(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
-    found = await state.ask(lambda db: waiting_jobs.selected(db, asked, wanted.limit, cursor))
+    found = await state.query(lambda db: waiting_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
         move = _move(wanted)
         await asyncio.gather(*(state.command(tenant, id_, move) for id_, tenant in found.jobs))

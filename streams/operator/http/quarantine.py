@@ -13,7 +13,7 @@ from typing import Annotated
 from aiohttp import web
 
 from streams.errors import Erased, Misfit
-from streams.operator.http.app_state import PARTS, SUBMITTED_BY, AppState
+from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.http.fields import Body, noted
 from streams.operator.http.refusal import Refusal, unknown
@@ -39,21 +39,21 @@ class ReleaseRequest(Body):
 @routes.get("/v1/quarantine/{id}")
 async def get_quarantined(request: web.Request) -> web.Response:
     """One quarantined body: why it is there, and what became of it; not the body itself."""
-    record = await _known(request.app[PARTS], request.match_info["id"])
+    record = await _known(request.app[STATE], request.match_info["id"])
     return web.json_response(quarantined_json(record))
 
 
 @routes.get("/v1/quarantine/{id}/payload")
 async def get_payload(request: web.Request) -> web.Response:
     """The raw body, exactly as its vendor signed it, to see what its mapping has to find."""
-    state = request.app[PARTS]
+    state = request.app[STATE]
     return attachment(await _body(state, await _known(state, request.match_info["id"])))
 
 
 @routes.post("/v1/quarantine/{id}/release")
 async def release(request: web.Request) -> web.Response:
     """Normalize a body again under its source's mapping of now, and let it in as an event."""
-    state, id_ = request.app[PARTS], request.match_info["id"]
+    state, id_ = request.app[STATE], request.match_info["id"]
     wanted = await read_body(request, ReleaseRequest)
     record = await _known(state, id_)
     if record.released_at is None:
@@ -100,7 +100,7 @@ async def _write(state: AppState, record: Quarantined) -> None:
         return found if found is not None and found.released_at is not None else None
 
     row = (record.tenant_id, record.source, record.payload_hash.hex())
-    await state.once(("quarantine", row), shown)
+    await state.wait_for(("quarantine", row), shown)
 
 
 async def _body(state: AppState, record: Quarantined) -> bytes:
@@ -108,7 +108,7 @@ async def _body(state: AppState, record: Quarantined) -> bytes:
 
 
 async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
-    found = await state.ask(
+    found = await state.query(
         lambda db: tenants.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
@@ -119,7 +119,7 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
 
 
 async def _known(state: AppState, id_: str) -> Quarantined:
-    record = await state.ask(lambda db: quarantine.quarantined(db, id_))
+    record = await state.query(lambda db: quarantine.quarantined(db, id_))
     if record is None:
         raise unknown("quarantined body", id_, "see GET /v1/quarantine for those there are")
     return record

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.operator.http.app_state import PARTS, AppState, not_shown, replacing
+from streams.operator.http.app_state import STATE, AppState, not_shown, replacing
 from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.request_body import read_body
@@ -37,23 +37,23 @@ async def put_tenant(request: web.Request) -> web.Response:
     tenant_id = _name(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
     body = settings.model_dump_json()
-    async with _changing(request.app[PARTS], tenant_id):
+    async with _changing(request.app[STATE], tenant_id):
         record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=wall_ms())
-        return await _set_tenant(request.app[PARTS], record)
+        return await _set_tenant(request.app[STATE], record)
 
 
 @routes.get("/v1/tenants")
 async def list_tenants(request: web.Request) -> web.Response:
     """Tenants by their ids, disabled and erased ones too."""
     query = page_query(request, {})
-    page = await request.app[PARTS].ask(lambda db: tenants.tenants_page(db, query))
+    page = await request.app[STATE].query(lambda db: tenants.tenants_page(db, query))
     return list_answer("tenants", page)
 
 
 @routes.get(_TENANT)
 async def get_tenant(request: web.Request) -> web.Response:
     """A tenant and its sources' names."""
-    state = request.app[PARTS]
+    state = request.app[STATE]
     record = await known_tenant(state, request.match_info["tenant_id"])
     return await _tenant_answer(state, record)
 
@@ -61,7 +61,7 @@ async def get_tenant(request: web.Request) -> web.Response:
 @routes.delete(_TENANT)
 async def disable_tenant(request: web.Request) -> web.Response:
     """Disable a tenant: its hooks and submissions are refused, what it has stays."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     async with _changing(state, tenant_id):
         shown = await known_tenant(state, tenant_id)
         record = state.newest((tenant_id, "tenant", ""), shown) or shown
@@ -71,7 +71,7 @@ async def disable_tenant(request: web.Request) -> web.Response:
 @routes.put(_SOURCE)
 async def put_source(request: web.Request) -> web.Response:
     """Set a source and its signing secret, replacing what it had; see `SourceRequest`."""
-    state = request.app[PARTS]
+    state = request.app[STATE]
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
     secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
@@ -87,7 +87,7 @@ async def put_source(request: web.Request) -> web.Response:
 @routes.post(_SOURCE + "/rotate")
 async def rotate_secret(request: web.Request) -> web.Response:
     """Set a source's new secret; the old one verifies until the overlap is over."""
-    state = request.app[PARTS]
+    state = request.app[STATE]
     wanted = await read_body(request, RotateRequest)
     async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
@@ -97,9 +97,9 @@ async def rotate_secret(request: web.Request) -> web.Response:
 @routes.get(_TENANT + "/sources")
 async def list_sources(request: web.Request) -> web.Response:
     """A tenant's sources by name, disabled ones too."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     await known_tenant(state, tenant_id)
-    found, now = await state.ask(lambda db: tenants.sources(db, tenant_id)), wall_ms()
+    found, now = await state.query(lambda db: tenants.sources(db, tenant_id)), wall_ms()
     shown = tuple(source_json(found[name], now) for name in sorted(found))
     return list_answer("sources", Page(shown))
 
@@ -113,7 +113,7 @@ async def get_source(request: web.Request) -> web.Response:
 @routes.delete(_SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and forget its secrets; a PUT sets it up again."""
-    state = request.app[PARTS]
+    state = request.app[STATE]
     async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
         gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=wall_ms())
@@ -122,7 +122,7 @@ async def disable_source(request: web.Request) -> web.Response:
 
 async def _known_source(request: web.Request) -> TenantRecord:
     tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
-    record = await _newest(request.app[PARTS], (tenant_id, "source", name))
+    record = await _newest(request.app[STATE], (tenant_id, "source", name))
     if record is None:
         where = f"/v1/tenants/{tenant_id}/sources/{name}"
         raise unknown("source", name, f"create it with PUT {where}")
@@ -165,7 +165,7 @@ def _rotated(
 
 
 async def _newest(state: AppState, key: Row) -> TenantRecord | None:
-    return state.newest(key, await state.ask(lambda db: tenants.setting(db, *key)))
+    return state.newest(key, await state.query(lambda db: tenants.setting(db, *key)))
 
 
 async def _set_source(state: AppState, record: TenantRecord) -> web.Response:
@@ -181,7 +181,7 @@ async def _set_tenant(state: AppState, record: TenantRecord) -> web.Response:
 
 
 async def _tenant_answer(state: AppState, record: TenantRecord) -> web.Response:
-    return web.json_response(await state.ask(lambda db: tenants.shown_tenant(db, record)))
+    return web.json_response(await state.query(lambda db: tenants.shown_tenant(db, record)))
 
 
 @asynccontextmanager
@@ -212,7 +212,7 @@ async def _write(state: AppState, record: TenantRecord) -> TenantRecord:
 
     await state.set_tenant(key, record)
     state.unshown[key] = record
-    found = await state.once(("tenants", key), shown)
+    found = await state.wait_for(("tenants", key), shown)
     if found is None:
         raise not_shown()
     del state.unshown[key]

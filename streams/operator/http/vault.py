@@ -7,7 +7,7 @@ from typing import Annotated
 from aiohttp import web
 
 from streams.operator.erasure import erase
-from streams.operator.http.app_state import PARTS
+from streams.operator.http.app_state import STATE
 from streams.operator.http.fields import Body, noted
 from streams.operator.http.request_body import read_body
 from streams.operator.resources.json_values import rfc3339
@@ -26,7 +26,7 @@ class ErasureRequest(Body):
 @routes.post("/v1/vault/rewrap")
 async def rewrap_all(request: web.Request) -> web.Response:
     """Seal every data key and source's secret anew under the first key-encryption key."""
-    done = await rewrap(request.app[PARTS])
+    done = await rewrap(request.app[STATE])
     return web.json_response({
         "key_id": done.key_id, "data_keys": done.data_keys, "sources": done.sources,
         "unchanged": done.unchanged, "unreadable": done.unreadable,
@@ -36,7 +36,7 @@ async def rewrap_all(request: web.Request) -> web.Response:
 @routes.post("/v1/tenants/{tenant_id}/erase")
 async def erase_tenant(request: web.Request) -> web.Response:
     """Destroy a tenant's data keys and secrets, for good; its bodies open no more."""
-    state, tenant_id = request.app[PARTS], request.match_info["tenant_id"]
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, ErasureRequest)
     await known_tenant(state, tenant_id)
     erasure = await erase(state, tenant_id, wanted.note)

@@ -1,1 +1,1 @@
-"""The read model: topics folded into tables, and the questions asked of them."""
+"""The read model: the file that holds the tables, and the thread that folds the topics into it."""

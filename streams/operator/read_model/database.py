@@ -1,7 +1,7 @@
 """The read model's file: SQLite in WAL mode, written by one thread, read by many.
 
-It holds nothing that the topics do not: a file of another schema version, a damaged one or one
-that is too old is thrown away and folded again (G6).
+It holds nothing that the topics do not. So a file with another schema version, a damaged one or one
+that is too old is deleted and folded again (G6).
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at IN
 )
 _NAMES = {table.name for table in TABLES} | {"positions", "freshness"}
 _ROW_VERSION = 1
-"""Raise this when rows get other values under the same schema: files are then built anew."""
+"""Raise this when rows get other values in the same columns: files are then built anew."""
 SCHEMA_VERSION = zlib.crc32(f"{_ROW_VERSION}{_SCHEMA}".encode()) >> 1
-"""Changes with every declaration of a table; SQLite's `user_version` has 31 bits without a sign."""
+"""Differs whenever a table's declaration does; `>> 1` because `user_version` is signed."""
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error says that the file itself is broken, not that it is busy or full."""
+    """Return whether an error means that the file is broken, not that it is busy or full."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in _DAMAGE
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All statements inside become true together, or none does."""
+    """Commit all statements inside together, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        # The cause matters more than a rollback that fails on a broken file.
+        # Report the cause, not a rollback that fails on a broken file.
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
@@ -71,7 +71,7 @@ class Database:
         self._readers: list[sqlite3.Connection] = []
 
     def open_writer(self) -> sqlite3.Connection:
-        """A connection to a sound file of this schema; anything else is rebuilt empty."""
+        """Return a connection to a sound file of this schema; rebuild any other file empty."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self.path.exists():
             return self._create()
@@ -88,12 +88,12 @@ class Database:
         return connection
 
     def in_place(self) -> bool:
-        """Whether the file that the writer opened still stands at its path."""
+        """Return whether the file that the writer opened is still at its path."""
         return self._opened is not None and self._identity() == self._opened
 
     @property
     def damaged(self) -> bool:
-        """Whether a query found the file broken: the writer may never come to that page."""
+        """Whether a query found the file broken: the writer may never read the broken page."""
         return self._damaged == self._generation
 
     def _identity(self) -> tuple[int, int] | None:
@@ -104,7 +104,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def rebuild(self, reason: str) -> sqlite3.Connection:
-        """Throw the file away and begin an empty one."""
+        """Delete the file and begin an empty one."""
         log.warning("read model is rebuilt from the topics", reason=reason, path=str(self.path))
         return self._create()
 
@@ -122,12 +122,12 @@ class Database:
             connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Close every thread's reading connection; nothing may be read after."""
+        """Close every thread's reading connection; do not read afterwards."""
         while self._readers:
             self._readers.pop().close()
 
     def _reader(self) -> tuple[int, sqlite3.Connection]:
-        """This thread's connection, and the generation of the file that it reads."""
+        """Return this thread's connection, and the generation of the file that it reads."""
         held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
         if held is not None and held[0] == self._generation:
             return held
@@ -142,7 +142,7 @@ class Database:
     def _create(self) -> sqlite3.Connection:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-        # Before the new file is there: who still reads an unlinked one must open anew.
+        # Raise this before the new file exists: readers of the deleted one must reconnect.
         self._generation += 1
         connection = self._connect()
         self._opened = self._identity()
@@ -156,9 +156,9 @@ class Database:
         )  # fmt: skip
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
-            # A lost power cut loses the last commits, rows and offsets alike: read again.
+            # A power cut loses the last commits, rows and offsets alike; they are read again.
             connection.execute("PRAGMA synchronous=NORMAL")
-            # A deleted row's bytes are overwritten: a destroyed key must not stay in free pages.
+            # Overwrite the bytes of deleted rows: a destroyed key must not stay in free pages.
             connection.execute("PRAGMA secure_delete=ON")
         return connection
 

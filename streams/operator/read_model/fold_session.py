@@ -1,4 +1,4 @@
-"""One stretch of following: from resuming at the stored offsets to the first error."""
+"""One session of following: from resuming at the stored offsets to the first error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streams.kafka.offsets import offsets_admin
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
-from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
 from streams.operator.read_model.positions import PartitionKey, Untrusted
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.read_model.undecodable import Undecodable
@@ -27,7 +27,7 @@ from streams.settings import Settings
 
 _BATCH = 5_000
 _POLL_SECONDS = 0.05
-"""Positions move past transaction markers without a message, and are noticed after this time."""
+"""How soon a position that moved past a transaction marker, without a message, is noticed."""
 _FATAL = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -39,7 +39,7 @@ _FATAL = (
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far the read model is behind its topics, by what the broker said at `heard_at` (ms)."""
+    """How far the read model is behind the ends that the broker gave at `heard_at` (ms)."""
 
     records: int
     seconds: float
@@ -47,10 +47,10 @@ class Lag:
 
 
 class FoldSession:
-    """A consumer with every followed partition assigned, and the file it is folded into.
+    """Folds every followed partition, from one consumer, into one file.
 
-    One SQLite transaction stores rows and the offsets behind them. After a kill, uncommitted
-    records are read again, and committed ones are not.
+    One SQLite transaction stores rows and the offsets behind them. So after a kill, only records
+    whose rows were not committed are read again.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class FoldSession:
         self._seen_at = dict.fromkeys(self._next, now)
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
-        self._question = EndsQuestion(admin, self._prefix, self._spans, outage)
-        # A group's name is demanded; with partitions assigned by hand there is no group.
+        self._ends_poll = EndOffsetsPoll(admin, self._prefix, self._spans, outage)
+        # The client demands a group's name; with partitions assigned by hand there is no group.
         config = {"auto.offset.reset": "error", "error_cb": self._noticed}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
         self._partitions = [
@@ -90,11 +90,11 @@ class FoldSession:
             self._outage.failed(error.str())
 
     def step(self) -> bool:
-        """Fold the next batch, or return after a moment without any; whether to go on at once.
+        """Fold the next batch, if there is one; return whether to continue at once.
 
         Raises:
-            Untrusted: the offsets to read on from are gone, or it was cut off for too long.
-            KafkaException: an error the client does not get over by itself.
+            Untrusted: the next offsets are gone, or the broker was out of reach for too long.
+            KafkaException: an error from which the client does not recover.
             KafkaUnavailable: a dead letter was not acknowledged.
         """
         self.freshness.require(wall_ms())
@@ -118,14 +118,14 @@ class FoldSession:
         self._announce((table, key) for table, c in batch.items() for key in c.rows)
 
     def caught_up(self) -> bool:
-        """Whether all that stood on the topics when the session began is folded."""
+        """Return whether every record that was on the topics when the session began is folded."""
         self.freshness.reached(self._positions())
         return all(at >= self._spans[key].high for key, at in self._next.items())
 
     def lag(self) -> Lag:
-        """Records behind the ends last heard of, and the seconds since they were not."""
+        """Return by how many records, and since how many seconds, the rows are behind."""
         records, seconds, now = 0, 0.0, wall_ms()
-        heard = self._question.answer(now)
+        heard = self._ends_poll.answer(now)
         if heard is not None:
             self.freshness.heard(heard)
         self.freshness.reached(self._positions())
@@ -142,11 +142,11 @@ class FoldSession:
 
     @property
     def folded(self) -> dict[PartitionKey, int]:
-        """Of each partition the offset before which all records are rows."""
+        """The offset of each partition before which all records are rows."""
         return self._next
 
     def _positions(self) -> dict[PartitionKey, int]:
-        # Unlike the messages, a position moves over the markers that end transactions.
+        # Unlike the last message, a position also moves past the markers that end transactions.
         for partition in self._consumer.position(self._partitions):
             if partition.offset >= 0:
                 key = (partition.topic.removeprefix(self._prefix), partition.partition)

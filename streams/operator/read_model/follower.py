@@ -1,4 +1,4 @@
-"""The thread that folds the topics into the read model, and keeps at it through every fault."""
+"""The thread that folds the topics into the read model, and continues after every fault."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 POSITIONS = "positions"
-"""The name under which, with a partition, newer rows of that partition are announced."""
+"""With a partition, the key under which newer rows of that partition are announced."""
 
 _RETRY_SECONDS = 1.0
 _GATHER_SECONDS = 0.05
-"""Records that come meanwhile are folded together, because each fold costs a commit."""
+"""Records that arrive within this time are folded together, because each fold costs a commit."""
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
-"""The broker is asked every second; an answer older than this no longer tells the lag."""
+"""The broker is asked every second; an answer older than this no longer shows the lag."""
 
 
 class Follower:
-    """Follows from `start` to `stop`; its other members and the database are for any thread."""
+    """Follows the topics from `start` to `stop`; any thread may use the other members."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Follower:
         self._database = database
         self._announce = announce
         self._stopping = threading.Event()
-        # The context carries what every log line of this process is bound to.
+        # The context carries the fields that every log line of this process has.
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._run,), name="follower", daemon=True
         )
@@ -76,22 +76,22 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the batch under way; a thread that waits for a broker ends with the process."""
+        """End after the current batch; a thread that waits for a broker ends with the process."""
         self._stopping.set()
         self._thread.join(3)
 
     @property
     def ready(self) -> bool:
-        """Whether the model once caught up with the topics since it began to follow them."""
+        """Whether the model has caught up with the topics since it last began to follow them."""
         return self._lag is not None
 
     @property
     def lag(self) -> Lag | None:
-        """None until the model has caught up since it last began to follow."""
+        """The lag; None until the model has caught up since it last began to follow."""
         return self._lag
 
     def folded(self, place: PartitionKey) -> int:
-        """The offset before which all records of a partition are rows; -1 while unknown."""
+        """Return the offset before which all records of a partition are rows; -1 while unknown."""
         return self._folded.get(place, -1)
 
     def _run(self) -> None:
@@ -106,7 +106,7 @@ class Follower:
             except (KafkaException, KafkaUnavailable) as error:
                 self._wait(error)
             except Exception as error:
-                # No unforeseen error may end this thread: the API would become stale unnoticed.
+                # An unforeseen error must not end this thread: the API would silently become stale.
                 log.exception("following failed")
                 self._wait(error)
 
@@ -123,7 +123,7 @@ class Follower:
                 self._lag = self._last = session.lag()
                 self._publish(session.folded)
                 if time.monotonic() >= due:
-                    self._keep_house(connection, session.freshness.at)
+                    self._housekeep(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
                 if not session.step():
                     self._stopping.wait(_GATHER_SECONDS)
@@ -151,18 +151,18 @@ class Follower:
         if self._database.damaged:
             raise Untrusted("damaged: a query found a page broken")
 
-    def _keep_house(self, connection: sqlite3.Connection, fresh_at: int) -> None:
+    def _housekeep(self, connection: sqlite3.Connection, fresh_at: int) -> None:
         now = wall_ms()
         with transaction(connection):
             for table, kept_ms in self._retention_ms.items():
                 if kept_ms is not None:
                     connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
             positions.store_freshness(connection, fresh_at)
-        # Empty the journal: deleted rows stay readable there until then.
+        # Empty the journal, in which deleted rows are readable until then.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rebuild(self, reason: str) -> None:
-        """Rebuild the file; if that fails, as on a full disk, the next opening does it."""
+        """Rebuild the file; if that fails, as on a full disk, the next opening rebuilds it."""
         self._lag, self._folded = None, {}
         try:
             self._database.rebuild(reason).close()
@@ -177,6 +177,6 @@ class Follower:
 
 
 def seconds_behind(lag: Lag, now: int) -> float:
-    """The lag at `now` (milliseconds); it is at least the time since an answer that is too old."""
+    """Return the lag at `now` (milliseconds): if the last answer is old, at least its age."""
     silent = (now - lag.heard_at) / 1000
     return max(lag.seconds, silent) if silent > _SILENCE_SECONDS else lag.seconds

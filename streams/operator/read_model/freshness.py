@@ -1,4 +1,4 @@
-"""Tracks up to which time the rows are complete; only a broker's answers can advance it."""
+"""Tracks up to which time the rows are complete; only answers of a broker advance it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ends:
 
 
 class Freshness:
-    """Every record that was on the topics at `at` (milliseconds) is known to be folded."""
+    """The time `at` (milliseconds): every record that was on the topics then is folded."""
 
     def __init__(self, at: int, ends: Ends) -> None:
         self.at = at
@@ -39,26 +39,26 @@ class Freshness:
         self.newest = ends
 
     def reached(self, positions: Mapping[PartitionKey, int]) -> None:
-        """Update `at`, after the rows up to these positions were stored."""
-        # Keep an older goal, too: under steady load the newest ends are always a little ahead.
+        """Update `at` once the rows up to these positions are stored."""
+        # Keep an older goal, too: under steady load the positions never reach the newest ends.
         for goal in (self._goal, self.newest):
             if all(positions[place] >= end for place, end in goal.offsets.items()):
                 self.at = max(self.at, goal.asked_at)
                 self._goal = self.newest
 
     def require(self, now: int) -> None:
-        """Stop a session that was cut off from the broker for too long.
+        """Stop a session that did not reach the broker for too long.
 
         Raises:
             Untrusted: deletions may have been compacted away since `at`.
         """
         if now - self.at > MAX_AGE_MS:
             raise Untrusted(
-                "it was cut off for so long that deletions may have been compacted away"
+                "no broker answered for so long that deletions may have been compacted away"
             )
 
 
-class EndsQuestion:
+class EndOffsetsPoll:
     """Asks a broker for end offsets about once a second, without waiting for the answers."""
 
     def __init__(
@@ -72,7 +72,7 @@ class EndsQuestion:
         self._open: dict[PartitionKey, Future[Any]] | None = None
 
     def answer(self, now: int) -> Ends | None:
-        """A new answer if there is one; also asks the next question if it is due at `now`."""
+        """Return a new answer if there is one; also send the next question if it is due at `now`."""
         found = self._collected()
         if self._open is None and not 0 <= now - self._asked_at < _EVERY_MS:
             self._asked_at = now

@@ -15,8 +15,8 @@ from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
 MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
-"""After a longer absence a tombstone may have been compacted away unread, and its row would remain
-for ever."""
+"""After a longer absence, a tombstone may have been compacted away unread; its row would stay for
+ever."""
 
 _TIMEOUT = 10
 
@@ -25,12 +25,12 @@ PartitionKey = tuple[str, int]
 
 
 class Untrusted(TidegateError):
-    """The read model does not continue what is on the topics: rebuild it."""
+    """The rows no longer match the topics: rebuild the read model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a partition holds now, by offset; `topic_id` is new when a topic is made anew."""
+    """The offsets that a partition holds now; a topic that was created again has a new id."""
 
     topic_id: str
     low: int
@@ -38,7 +38,7 @@ class Span:
 
 
 def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
-    """First and next offset of every followed partition.
+    """Return the first and the next offset of every followed partition.
 
     Raises:
         KafkaException: a topic does not exist, or no broker answered in time.
@@ -58,7 +58,7 @@ def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
 
 
 def stored(connection: sqlite3.Connection) -> dict[PartitionKey, tuple[str, int]]:
-    """Topic id and next offset by partition, as the rows' own transaction left them."""
+    """Return topic id and next offset by partition, as stored in the transaction of the rows."""
     rows = connection.execute("SELECT topic, part, topic_id, next_offset FROM positions")
     return {(topic, part): (topic_id, offset) for topic, part, topic_id, offset in rows}
 
@@ -66,14 +66,14 @@ def stored(connection: sqlite3.Connection) -> dict[PartitionKey, tuple[str, int]
 def resume(
     connection: sqlite3.Connection, found: dict[PartitionKey, Span], now: int
 ) -> dict[PartitionKey, int]:
-    """The next offset to read of every partition; `now` in milliseconds.
+    """Return the next offset to read of every partition; `now` in milliseconds.
 
     Raises:
-        Untrusted: another topic of that name, offsets that are gone, or rows that are too old.
+        Untrusted: a topic was created again, offsets are gone, or the rows are too old.
     """
     known = stored(connection)
     if not known:
-        # From the topics' starts every row will be as new as this moment.
+        # A fold from the topics' starts makes every row at least as new as this moment.
         store_freshness(connection, now)
     at = fresh_at(connection)
     if at is None or now - at > MAX_AGE_MS:
@@ -96,7 +96,7 @@ def store(
     found: dict[PartitionKey, Span],
     offsets: dict[PartitionKey, int],
 ) -> None:
-    """Set next offsets, inside the caller's transaction."""
+    """Store next offsets, inside the caller's transaction."""
     connection.executemany(
         "INSERT OR REPLACE INTO positions (topic, part, topic_id, next_offset) VALUES (?, ?, ?, ?)",
         [(*key, found[key].topic_id, offset) for key, offset in offsets.items()],
@@ -104,13 +104,13 @@ def store(
 
 
 def fresh_at(connection: sqlite3.Connection) -> int | None:
-    """When the rows are known to have been up to date (milliseconds); None: never."""
+    """Return the last time (milliseconds) at which the rows were surely up to date."""
     row = connection.execute("SELECT at FROM freshness").fetchone()
     return None if row is None else int(row[0])
 
 
 def store_freshness(connection: sqlite3.Connection, now: int) -> None:
-    """Note that the rows were up to date at `now` (milliseconds)."""
+    """Store that the rows were up to date at `now` (milliseconds)."""
     connection.execute("INSERT OR REPLACE INTO freshness (only_row, at) VALUES (1, ?)", (now,))
 
 

@@ -1,4 +1,4 @@
-"""Turns records into changes of rows."""
+"""SentCommands records into changes of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLES = {table.topic: table for table in TABLES}
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a batch does to one table, the last change of each row alone."""
+    """What a batch changes in one table: the last change of each row."""
 
     table: Table
     rows: dict[Row, Row | None]
@@ -30,7 +30,7 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
     """Add one record to a batch, by table; a record without a value deletes its row.
 
     Raises:
-        DecodeError: the record is not what its topic carries; the batch is unchanged.
+        DecodeError: the record is not of its topic's type; the batch is unchanged.
     """
     table = _TABLES[record.topic]
     row = None if record.value is None else table.row(record)

@@ -1,7 +1,6 @@
 """Waits until the read model shows every record that a partition held when the wait began.
 
-Only after this wait does a missing row mean that its record does not exist. The broker says where
-the partition ends.
+Only after this wait does a missing row mean that its record does not exist.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from streams.operator.read_model.row_notifier import RowNotifier
 from streams.settings import Settings
 
 
-class Recency:
-    """Belongs to one event loop."""
+class ReadBarrier:
+    """A barrier for the callers in one event loop."""
 
     def __init__(self, settings: Settings, follower: Follower, notifier: RowNotifier) -> None:
         self._admin = offsets_admin(settings)
@@ -27,11 +26,11 @@ class Recency:
         self._follower = follower
         self._notifier = notifier
 
-    async def of(self, place: PartitionKey, seconds: float) -> None:
+    async def wait(self, place: PartitionKey, seconds: float) -> None:
         """Return once the rows of a partition are as new as this call.
 
         Raises:
-            Refusal: 503, not within `seconds`: ask again.
+            Refusal: 503, this took longer than `seconds`: ask again.
         """
         end = await self._end(place, seconds)
 
@@ -43,10 +42,10 @@ class Recency:
 
     async def _end(self, place: PartitionKey, seconds: float) -> int:
         # Count uncommitted records, too: their transaction may be committed at this moment.
-        (asked,) = request_offsets(self._admin, self._prefix, (place,), latest(), seconds).values()
+        (end,) = request_offsets(self._admin, self._prefix, (place,), latest(), seconds).values()
         try:
-            await asyncio.wrap_future(asked)
-            return offset_in(asked)
+            await asyncio.wrap_future(end)
+            return offset_in(end)
         except KafkaException:
             raise _late() from None
 

@@ -1,4 +1,4 @@
-"""Lets the writer of a record wait until the read model shows it."""
+"""Wakes tasks that wait for a change of a row in the read model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class RowNotifier:
-    """Wakes waiters of a row; waiters live in one event loop, `announce` comes from any thread."""
+    """Wakes waiters of a row: waiters run in one event loop, any thread calls `announce`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: dict[RowKey, set[asyncio.Event]] = {}
 
     def announce(self, changed: Iterable[RowKey]) -> None:
-        """Wake the waiters of rows that are committed and can be read."""
+        """Wake the waiters of rows whose changes are committed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, list(changed))
 
@@ -31,7 +31,10 @@ class RowNotifier:
         seconds: float,
         others: Sequence[RowKey] = (),
     ) -> T | None:
-        """The result of `look`, called now and after each change of a row; None after `seconds`."""
+        """Call `look` now and after each change of a row until it returns a result.
+
+        Return None after `seconds`.
+        """
         deadline = time.monotonic() + seconds
         changed = asyncio.Event()
         for each in (key, *others):

@@ -21,10 +21,10 @@ _FLUSH_SECONDS = 10
 
 
 class Undecodable:
-    """Writes dead letters of kind `record`; belongs to the following thread.
+    """Writes dead letters of kind `record`; only the follower's thread uses it.
 
-    A model that is rebuilt meets the same records again and writes them again, under the
-    same id: the dead letters still list each once.
+    A read model that is rebuilt writes the same letters again, under the same ids, so the list
+    still has each once.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,7 +33,7 @@ class Undecodable:
         self._failures: list[KafkaError] = []
 
     def put(self, record: Record, error: PoisonRecord) -> None:
-        """Queue the record's dead letter, on the record's own partition."""
+        """Queue the record's dead letter, for the record's own partition number."""
         at = wall_ms()
         if record.topic == TENANTS and is_of_data_key(record.key or b""):
             record = record._replace(value=None)
@@ -47,7 +47,7 @@ class Undecodable:
         """Return when every queued dead letter is acknowledged.
 
         Raises:
-            KafkaUnavailable: one is not; the caller must not store the records' offsets.
+            KafkaUnavailable: one is not; do not store the offsets of the records.
         """
         left = self._producer.flush(_FLUSH_SECONDS)
         failures, self._failures = self._failures, []

@@ -20,21 +20,21 @@ from streams.serde.sizes import KEY_CAP, VALUE_CAP
 from streams.topology.model import Topology
 
 _OF_A_MOMENT = (Heartbeat, Claim, Declined)
-"""Commands in which a worker spoke of a past moment; a replay would make that worker look alive."""
+"""Commands in which a worker reported a past moment; a replay would make it look alive."""
 _REFUSED = (Replay, Move, Settle, Reroute)
-"""Commands of an operator, who was already told that they were refused."""
+"""Commands of an operator, who has already been told of the refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Why a record is not sent in again: the stable name of a problem, and its detail."""
+    """Why a record cannot be sent in again: the stable name of a problem, and its detail."""
 
     name: str
     detail: str
 
 
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
-    """The reason against a replay, or None if there is none."""
+    """Return the reason against a replay."""
     if letter.replayed_at is not None and not again:
         return Unfit("already-replayed", f"{letter.id} was sent in again before: see what became "
                      "of it; to send it once more, replay it alone with `again` "
@@ -59,7 +59,7 @@ def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
 
 
 def _incomplete(letter: DeadLetter) -> str | None:
-    # Letters of earlier versions do not say that they are cut; such letters also have no time.
+    # Letters of earlier versions have no time, and do not say whether they are cut.
     sizes = (len(letter.value or b""), len(letter.key or b""))
     old = letter.timestamp is None and (sizes[0] >= VALUE_CAP or sizes[1] >= KEY_CAP)
     if letter.cut or old:
@@ -73,7 +73,7 @@ def _pointless(letter: DeadLetter) -> str | None:
     try:
         body = COMMAND.decode(letter.value).body
     except DecodeError:
-        return None  # the stage may be newer than this process
+        return None  # The stage may be newer than this process.
     said = type(body).__name__
     if isinstance(body, _OF_A_MOMENT):
         return f"a worker's {said} of a moment that is over: workers say it anew by themselves"

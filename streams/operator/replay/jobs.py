@@ -1,8 +1,8 @@
 """Replays a job as a new one, or says what prevents it.
 
 This module checks a replay before anything is written, so that the person learns the reason. The
-dispatcher checks it again in the transaction that makes the job; its refusals are answered here,
-too.
+dispatcher checks it again in the transaction that makes the job, and this module answers with its
+refusals, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.operator.command_results import letters, outstanding, verdict
+from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.replay_request import ReplayRequest, key_reused
@@ -18,10 +18,10 @@ from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
 from streams.operator.resources.dead_letters import replay_json
 from streams.operator.resources.effects import begun_effects, effect_json
-from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
+from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
-from streams.operator.turns import Asked, Subject
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
@@ -50,55 +50,47 @@ class JobReplay:
 
 
 async def replayed(state: AppState, asked: JobReplay) -> Json:
-    """The new job, as it is shown or as it will first appear.
+    """Return the new job, as it is shown or as it will first appear.
 
     Raises:
-        Refusal: 404, 409; 503, the read model has not caught up.
+        Refusal: 404 or 409, it cannot be replayed; 503, the read model has not caught up.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
-    async with state.turns.of(asked.subject):
+    async with state.sent_commands.lock(asked.subject):
         job = await _known(state, asked.id)
         await refuse_erased(state, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
         told = await _asked_for(state, asked, job, new_id)
-    made = await verdict(state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
+    made = await command_result(state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
     if made is None:
         return job_json(
-            pending_replay(job, new_id, asked.command(), state.topology, wall_ms()), Around()
+            pending_replay(job, new_id, asked.command(), state.topology, wall_ms()), JobDetails()
         )
     require_same(made[0], asked.wanted)
     return made[1]
 
 
 async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
-    """Ask the dispatcher unless the new job exists; returns ids the command's letter can have.
-
-    Raises:
-        Refusal: 409, 422, 503.
-    """
+    """Send the command unless the new job exists; return the ids its dead letter can have."""
 
     async def is_there() -> bool:
-        return await state.ask(lambda db: jobs.job(db, new_id)) is not None
+        return await state.query(lambda db: jobs.job(db, new_id)) is not None
 
-    # The replay of a job in review ends that job; asking again must return the same replay.
+    # The replay of a job in review ends that job; a repeated call must return the same replay.
     if await is_there():
         return ()
     _refuse_unreplayable(job)
     home = state.home(job.tenant_id)
-    await state.recent(("jobs", home), ("ledger", home))
-    if await is_there():  # another process got it under the same key
+    await state.read_barrier(("jobs", home), ("ledger", home))
+    if await is_there():  # Another process sent it under the same key.
         return ()
     await _judge(state, asked, job, new_id)
     return await _send(state, asked, job, new_id)
 
 
 def require_same(made: Job, wanted: ReplayRequest) -> None:
-    """Refuse a key whose replay was asked for with another body.
-
-    Raises:
-        Refusal: 409.
-    """
-    # Only a fresh scope is named after the replay itself.
+    """Refuse a key under which the replay was requested with another body: 409."""
+    # Only a fresh scope has the name of the replay itself.
     fresh = made.scope.startswith(f"{made.job_id}.")
     if made.replay_note != wanted.incident_note:
         raise key_reused(made.job_id, "note")
@@ -109,16 +101,12 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
 
 
 async def _known(state: AppState, id_: str) -> Job:
-    """The job behind a dead letter, or one in review.
-
-    Raises:
-        Refusal: 404, 409.
-    """
+    """Return the job behind a dead letter, or one in review; refuse with 404 or 409 without one."""
 
     def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
         return dead_letters.dead_letter(connection, id_), jobs.job(connection, id_)
 
-    letter, job = await state.ask(found)
+    letter, job = await state.query(found)
     if letter is None and job is None:
         raise unknown_letter(id_)
     if job is None:
@@ -134,20 +122,20 @@ def _refuse_unreplayable(job: Job) -> None:
 
 
 def unknown_letter(id_: str) -> Refusal:
-    """404."""
+    """Return the 404 for a dead letter."""
     return unknown("dead letter", id_, "see GET /v1/dlq for those there are")
 
 
 async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
-    """Check that the job was not replayed, shares no scope, and repeats no effect unasked.
+    """Check that the job was not replayed, shares no scope, and repeats no unnamed effect.
 
     Raises:
-        Refusal: 409; 422 if effects are named that the job does not have.
+        Refusal: 409; 422 if the call names effects that the job has not begun.
     """
     await _refuse_second(state, asked, job, new_id)
     if asked.wanted.fresh_scope:
         await _refuse_unnamed_effects(state, asked, job)
-    elif (other := await state.ask(lambda db: jobs.sharing(db, job))) is not None:
+    elif (other := await state.query(lambda db: jobs.sharing(db, job))) is not None:
         raise Refusal(
             409, "scope-in-use", f"job {other.job_id} is {other.status} and shares the effects of "
             f"{job.job_id}: wait for its end, or cancel it", job_id=other.job_id,
@@ -160,7 +148,7 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
         raise key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
-    made = await state.ask(lambda db: dead_letters.replays(db, job.tenant_id, job.job_id))
+    made = await state.query(lambda db: dead_letters.replays(db, job.tenant_id, job.job_id))
     named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
     for id_ in (job.replayed_as, earlier.job_id if earlier else None):
         if id_ is not None and id_ not in named:
@@ -174,7 +162,7 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
 
 
 async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -> None:
-    begun = await state.ask(lambda db: begun_effects(db, job))
+    begun = await state.query(lambda db: begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
         raise invalid([("repeat_effects", f"{job.job_id} has not begun {each}") for each in
@@ -191,11 +179,11 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
 
 async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
     offset = await state.command(job.tenant_id, new_id, asked.command())
-    told = letters(state, job.tenant_id, offset)
-    state.turns.remember(asked.subject, Asked(new_id, asked.wanted.digest(), 0, told))
+    told = letter_ids(state, job.tenant_id, offset)
+    state.sent_commands.remember(asked.subject, SentCommand(new_id, asked.wanted.digest(), 0, told))
     return told
 
 
 def _shown(connection: sqlite3.Connection, job_id: str) -> tuple[Job, Json] | None:
     found = jobs.job(connection, job_id)
-    return None if found is None else (found, job_json(found, jobs.around(connection, found)))
+    return None if found is None else (found, job_json(found, jobs.details_of(connection, found)))

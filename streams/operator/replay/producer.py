@@ -1,9 +1,8 @@
-"""The transaction that sends dead records in again: it writes record and marked letter, or neither.
+"""The transaction that sends dead records in again: it writes a record and its letter, or neither.
 
-All operators of a cluster share one transactional id, and each transaction has a producer of its
-own. An operator that opens a transaction thereby settles a transaction that another operator left
-open, and fences that operator. So if two operators have seen the same letter unmarked, only one of
-them commits.
+All operators of a cluster share one transactional id, and each transaction has its own producer.
+Opening a transaction ends the one that another operator left open, and fences that operator. So if
+two operators have read the same letter as unmarked, only one of them commits.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
 _TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
-_UNHEARD = logging.getLogger(f"{__name__}.librdkafka")
-_UNHEARD.addHandler(logging.NullHandler())
-_UNHEARD.propagate = False
-"""Swallows librdkafka's own log lines about fencing, which is reported once as an error anyway."""
+_SILENT_LOG = logging.getLogger(f"{__name__}.librdkafka")
+_SILENT_LOG.addHandler(logging.NullHandler())
+_SILENT_LOG.propagate = False
+"""Drops librdkafka's log lines about fencing, because an error reports it anyway."""
 _NOW = 0
 """librdkafka reads this timestamp as the time of sending."""
 _HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
 """librdkafka can wait for ever for a coordinator that it knew before an outage, and blocks its
-thread. So it runs in a thread that nothing else needs."""
+thread: run it in a thread that nothing else needs."""
 
 
 class NotTaken(TidegateError):
@@ -46,7 +45,7 @@ class NotTaken(TidegateError):
 
 
 class Unsettled(TidegateError):
-    """Whether the transaction was committed is not known until the next one is opened."""
+    """Until the next transaction is opened, it is unknown whether this one was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,10 @@ class RecordReplays:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.turn = asyncio.Lock()
-        """This lock is held from opening a transaction to its end."""
+        """Held from the opening of a transaction to its end."""
 
     async def open(self) -> ReplayTransaction:
-        """Open a transaction; others' earlier ones are then committed on the topics, or aborted.
+        """Open a transaction; every earlier one of any operator is then committed or aborted.
 
         Raises:
             KafkaUnavailable: the broker did not answer in time.
@@ -93,7 +92,7 @@ class ReplayTransaction:
                 "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
                 "transaction.timeout.ms": SESSION_TIMEOUT_MS,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
-                "logger": _UNHEARD,
+                "logger": _SILENT_LOG,
             })
         )  # fmt: skip
         self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))
@@ -102,14 +101,14 @@ class ReplayTransaction:
         """Return once all records are committed.
 
         Raises:
-            NotTaken: nothing was committed, and doing the same again is useless.
-            Unsettled: open another transaction, and look for what this one has done.
+            NotTaken: nothing was committed, and a repetition would fail as well.
+            Unsettled: open another transaction, then look what this one has written.
         """
         try:
             async with asyncio.timeout(_HUNG_SECONDS):
                 await in_daemon_thread(partial(self._commit, outgoing))
         except TimeoutError:
-            raise Unsettled("a commit does not return") from None
+            raise Unsettled("the commit did not return in time") from None
 
     def _commit(self, outgoing: Sequence[Outgoing]) -> None:
         try:
@@ -133,7 +132,7 @@ class ReplayTransaction:
             self._failed.append(error)
 
     def _abort(self, error: KafkaError) -> None:
-        # After a refused record the commit only says that it failed; the delivery says why.
+        # After a refused record the commit reports only a failure; the delivery has the reason.
         cause = self._failed[0] if self._failed else error
         verdict = classify_produce(cause) if self._failed else classify(cause)
         log.warning("replay of records aborted", error=str(cause))

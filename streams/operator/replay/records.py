@@ -1,8 +1,8 @@
-"""Replays dead records: each goes to its own place again, at most once unless asked for again.
+"""Sends dead records in again, each to its own partition, once unless `again` is given.
 
-One transaction writes the record and its letter, marked with when, by whom and why it was sent in.
-After opening the transaction, and before judging the letters, the operator reads everything that
-any operator committed before.
+One transaction writes the record and its letter, which is marked with when, by whom and why it was
+sent in. The operator opens the transaction, then reads all that any operator committed before, and
+only then checks the letters.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def replay_records(
     """Send records in again, in the order of their ids, all in one transaction.
 
     Raises:
-        Refusal: 503, it is unknown whether they were sent, or the read model is late: ask again.
+        Refusal: 503, it is unknown whether they were sent, or the read model is late: call again.
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
     """
@@ -80,7 +80,7 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
     for kept in letters:
         reason = unfit(kept.letter, state.topology, mark.again)
         if retried and _is_marked(kept.letter, mark):
-            sent.append(kept.letter)  # sent by an earlier attempt whose end was unknown
+            sent.append(kept.letter)  # An earlier attempt, whose end was unknown, sent it.
         elif reason is not None:
             left_out.append((kept.letter.id, reason))
         else:
@@ -93,19 +93,19 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
 
 
 async def _current(state: AppState, ids: Collection[str]) -> list[Kept]:
-    """The letters as they are once the transaction is open."""
+    """Return the letters as they are now that the transaction is open."""
 
     def found(connection: sqlite3.Connection) -> list[Kept]:
         return record_letters.kept(connection, ids)
 
-    await state.recent(*{("dlq", each.partition) for each in await state.ask(found)})
-    return await state.ask(found)
+    await state.read_barrier(*{("dlq", each.partition) for each in await state.query(found)})
+    return await state.query(found)
 
 
 async def _shown(state: AppState, found: Replayed) -> None:
     # The records are sent already, even if the read model is late.
     with suppress(Refusal):
-        await state.recent(*{("dlq", letter.partition or 0) for letter in found.sent})
+        await state.read_barrier(*{("dlq", letter.partition or 0) for letter in found.sent})
 
 
 def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
@@ -121,9 +121,9 @@ def _letter(marked: DeadLetter, partition: int) -> Outgoing:
 
 
 def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
-    """The record as it was, named after its letter.
+    """Return the record as it was, with a header that names its letter.
 
-    A letter of an earlier version has no time; its record gets the time of the replay.
+    A letter of an earlier version has no time, so its record gets the time of the replay.
     """
     topic = letter.topic or ""
     headers = {name: value for name, value in letter.headers.items() if name != REPLAY_HEADER}
@@ -141,7 +141,7 @@ def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
 
 
 async def replay_most(state: AppState, ids: Sequence[str], note: str) -> Replayed:
-    """Send records in again; if the broker will not take one of them, send all the others.
+    """Send records in again; if the broker will never take one of them, send all the others.
 
     Raises the same errors as `replay_records`, except `NotTaken`.
     """

@@ -11,7 +11,7 @@ from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class JobDetails:
     """What other topics hold about a job; `progress` and the steps' values are JSON text."""
 
     effects: tuple[LedgerEntry, ...] = ()
@@ -27,7 +27,7 @@ class Around:
         return effects + sum(len(value) for _, value in self.steps) + len(self.progress or "")
 
 
-def job_json(job: Job, around: Around) -> Json:
+def job_json(job: Job, details: JobDetails) -> Json:
     """Return a job with its effects, in the order they were first claimed, and finished steps."""
     return {
         "job_id": job.job_id,
@@ -36,7 +36,7 @@ def job_json(job: Job, around: Around) -> Json:
         "pool": job.pool,
         "asked_pool": job.asked_pool,
         "status": job.status,
-        "held": None if around.held is None else held_reason(around.held),
+        "held": None if details.held is None else held_reason(details.held),
         "priority": job.priority,
         "attempts": job.attempts,
         "lost": job.lost,
@@ -53,10 +53,10 @@ def job_json(job: Job, around: Around) -> Json:
         "end_reason": job.end_reason,
         "history": [_attempt(each) for each in job.history],
         "result": parsed(job.result),
-        "effects": [effect_json(entry) for entry in around.effects],
-        "steps": [{"name": name, "value": parsed(value)} for name, value in around.steps],
-        "progress": parsed(around.progress),
-        "duplicates": _counted(around.duplicates),
+        "effects": [effect_json(entry) for entry in details.effects],
+        "steps": [{"name": name, "value": parsed(value)} for name, value in details.steps],
+        "progress": parsed(details.progress),
+        "duplicates": _counted(details.duplicates),
         "cancel_requested": job.cancel_requested,
         "cancel_reason": job.cancel_reason,
         "replay_of": job.replay_of,

@@ -12,7 +12,7 @@ from typing import get_args
 from streams.operator.resources import duplicates, held, paging
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
-from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
@@ -52,12 +52,12 @@ def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
 def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
     """Return a job as the API shows it."""
     found = job(connection, job_id)
-    return None if found is None else job_json(found, around(connection, found))
+    return None if found is None else job_json(found, details_of(connection, found))
 
 
-def around(connection: sqlite3.Connection, found: Job) -> Around:
+def details_of(connection: sqlite3.Connection, found: Job) -> JobDetails:
     """Return what other tables hold about a job."""
-    return Around(
+    return JobDetails(
         effects_of(connection, found),
         steps_of(connection, found),
         progress_of(connection, found),
@@ -72,7 +72,7 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
     items, size = list[Json](), 0
     for at, job_id, record in rows:
         found = JOB.decode(record)
-        beside = around(connection, found)
+        beside = details_of(connection, found)
         size += len(record) + beside.size
         if items and size > paging.PAGE_BYTES:
             break

@@ -23,7 +23,7 @@ from streams.errors import ConfigError
 from streams.operator.resources.dead_letters import dead_letter_json
 from streams.operator.resources.duplicates import duplicate_json
 from streams.operator.resources.held import held_json
-from streams.operator.resources.job_view import Around, job_json
+from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.quarantine import quarantined_json
 from streams.operator.run import build
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
@@ -31,7 +31,8 @@ from streams.settings import load_settings
 from streams.topology.load import load
 
 JOB = job_json(
-    make_job("job_a", last_error="[bold]\x1b[31mTimeoutError"), Around(steps=(("draft", '"Hi"'),))
+    make_job("job_a", last_error="[bold]\x1b[31mTimeoutError"),
+    JobDetails(steps=(("draft", '"Hi"'),)),
 )
 LETTER = dead_letter_json(
     DeadLetter("job_a", "job", "acme", "attempts_exhausted", "slow", "dispatcher", 1)
@@ -326,7 +327,7 @@ def test_what_a_tenant_wrote_steers_no_terminal(api: Api) -> None:
 def test_a_job_shows_its_history_and_what_holds_it(api: Api) -> None:
     run = Attempt(1, 1_700_000_000_000, "w1/b", "lost", "WorkerLost: \x1b[31mgone")
     held = Held(0, "default", "t", None, "no_worker", 1_700_000_000_000, 3, "start one that does")
-    api.answer = job_json(make_job("job_a", history=(run,), lost=1), Around(held=held))
+    api.answer = job_json(make_job("job_a", history=(run,), lost=1), JobDetails(held=held))
     shown = invoke(api, jobs, "show", "job_a").stdout
     for told in ("no_worker", "start one that does", "lost", "w1/b", "WorkerLost: \ufffd[31mgone"):
         assert told in shown

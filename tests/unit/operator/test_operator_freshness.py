@@ -21,7 +21,7 @@ from streams.operator.read_model import follower as following
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
-from streams.operator.read_model.freshness import Ends, EndsQuestion, Freshness
+from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
 from streams.operator.resources.jobs import Counts
 from streams.settings import Settings
@@ -74,7 +74,7 @@ def test_rows_that_were_not_proven_for_long_are_not_trusted() -> None:
 
 def test_ends_are_asked_for_once_a_second_and_one_question_at_a_time() -> None:
     admin = Admin()
-    question = EndsQuestion(admin, "p.", [HERE, THERE], Outage())  # type: ignore[arg-type]
+    question = EndOffsetsPoll(admin, "p.", [HERE, THERE], Outage())  # type: ignore[arg-type]
     assert question.answer(NOW) is None
     assert question.answer(NOW + 5_000) is None
     assert len(admin.asked) == 1

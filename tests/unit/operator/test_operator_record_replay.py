@@ -64,10 +64,10 @@ class Bench:
         self.records = self
         self.turn = asyncio.Lock()
 
-    async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)
 
-    async def recent(self, *places: tuple[str, int]) -> None:
+    async def read_barrier(self, *places: tuple[str, int]) -> None:
         self.said.append("caught up")
         fold(self.rows, *self.late)
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import VAULT, source, tenant
 
 from streams.operator.http import tenants as api_tenants
-from streams.operator.http.app_state import PARTS, AppState, not_shown
+from streams.operator.http.app_state import STATE, AppState, not_shown
 from streams.operator.http.middlewares import problems
 from streams.operator.http.refusal import Refusal
 from streams.operator.rewrap import rewrap
@@ -44,13 +44,13 @@ class Stalled:
             row = (record.tenant_id, record.kind, record.id, value)
             self.read_model.execute("INSERT INTO tenants VALUES (?, ?, ?, ?)", row)
 
-    async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.read_model)
 
-    async def once(self, row: Any, query: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.read_model)
 
-    async def shown(self, row: Any, condition: Callable[[sqlite3.Connection], bool]) -> None:
+    async def wait_until(self, row: Any, condition: Callable[[sqlite3.Connection], bool]) -> None:
         if not condition(self.read_model):
             raise not_shown()
 
@@ -70,7 +70,7 @@ def stalled() -> Stalled:
 @pytest.fixture
 async def api(stalled: Stalled) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
-    app[PARTS] = stalled  # type: ignore[misc]
+    app[STATE] = stalled  # type: ignore[misc]
     app.add_routes(api_tenants.routes)
     async with TestClient(TestServer(app)) as client:
         yield client

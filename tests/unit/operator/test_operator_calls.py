@@ -18,12 +18,12 @@ from yarl import URL
 from streams.operator.http import dead_letters as api_dead_letters
 from streams.operator.http import effects as api_effects
 from streams.operator.http import jobs as api_jobs
-from streams.operator.http.app_state import PARTS, AppState
+from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import JobRequest
 from streams.operator.http.middlewares import problems
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.turns import Turns
+from streams.operator.sent_commands import SentCommands
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY
 from streams.serde.ids import replay_job_id, submitted_job_id
@@ -37,7 +37,7 @@ class Desk:
     home = AppState.home
 
     def __init__(self, rows: sqlite3.Connection) -> None:
-        self.rows, self.topology, self.turns = rows, load(), Turns()
+        self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
         self.coming: list[Job | LedgerEntry] = []
         self.sent: list[CommandBody] = []
 
@@ -53,13 +53,13 @@ class Desk:
         for changes in batch.values():
             self.rows.executemany(changes.table.upsert, changes.upserts())
 
-    async def ask(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)
 
-    async def once(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
+    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
         return query(self.rows)
 
-    async def recent(self, *_: Any) -> None:
+    async def read_barrier(self, *_: Any) -> None:
         self.fold(*self.coming)
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
@@ -77,7 +77,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 @pytest.fixture
 async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
-    app[PARTS] = desk  # type: ignore[misc]
+    app[STATE] = desk  # type: ignore[misc]
     app.add_routes(api_effects.routes)
     app.add_routes(api_jobs.routes)
     app.add_routes(api_dead_letters.routes)
