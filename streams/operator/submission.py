@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import AppState, not_shown
-from streams.operator.http.refusal import Refusal
+from streams.operator.http.refusal import key_reused
 from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
 from streams.operator.sent_commands import SentCommand, Subject
@@ -98,13 +98,7 @@ async def _shown(state: AppState, asked: Submission) -> Json | None:
 
 def _require_same(asked: Submission, digest: bytes | None) -> None:
     if digest != asked.submit.request_hash:
-        raise Refusal(
-            409,
-            "key-reused",
-            f"this key belongs to job {asked.job_id}, submitted with another body: "
-            "send the same body, or a new key",
-            job_id=asked.job_id,
-        )
+        raise key_reused(asked.job_id, f"job {asked.job_id}, submitted with another body")
 
 
 def _keeps_twins_out(state: AppState, job: Job, now: int) -> bool:

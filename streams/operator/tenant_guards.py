@@ -41,5 +41,5 @@ async def refuse_erased(state: AppState, tenant_id: str) -> None:
         Refusal: 409, it was erased.
     """
     if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
-        raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: its id is not "
-                      "given again, choose another")  # fmt: skip
+        choose = "its id cannot be used again, choose another"
+        raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: {choose}")

@@ -1,1 +1,1 @@
-"""The operator's API: one module for each resource, and what all calls share."""
+"""The operator's API: the calls, and what they share."""

@@ -1,4 +1,4 @@
-"""Fetches, opens and answers with one raw body."""
+"""Fetches and opens a raw body, and answers with it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""A stranger sent these bytes, so no browser may treat them as a page."""
+"""A stranger sent these bytes: no browser may treat them as a page."""
 
 
 def attachment(body: bytes) -> web.Response:
-    """A body as the answer to a call."""
+    """Return the answer that contains a raw body."""
     return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)
 
 
 async def open_body(state: AppState, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:
-    """The plain body, exactly as its vendor signed it.
+    """Return the plain body, exactly as its vendor signed it.
 
     Raises:
-        Refusal: 410, its tenant was erased, or it is past its retention; 503, ask again.
+        Refusal: 410, its tenant was erased, or it is past its retention; 503, it cannot be read
+            at present.
     """
     key = await _key(state, tenant_id, ref.key_id)
     try:
@@ -44,11 +45,7 @@ async def open_body(state: AppState, tenant_id: str, event_id: str, ref: Payload
 
 
 async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
-    """Refuse a call about a body that no key opens any more.
-
-    Raises:
-        Refusal: 410, its tenant was erased.
-    """
+    """Refuse with 410 if the tenant was erased, because no key opens its bodies any more."""
     if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
         raise _erased(tenant_id)
 

@@ -1,4 +1,4 @@
-"""Calls on dead letters: show, and replay of a job as a new one, of records as they were."""
+"""Calls on dead letters: show one, replay a job as a new one, send records in again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ routes = web.RouteTableDef()
 
 @routes.get("/v1/dlq/{id}")
 async def get_dead_letter(request: web.Request) -> web.Response:
-    """A dead letter with its job and what became of that, or with the bytes of its record."""
+    """Show a dead letter with its job, or with the bytes of its record."""
     state, id_ = request.app[STATE], request.match_info["id"]
     letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None:
@@ -95,7 +95,7 @@ async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> 
 
 
 def _sent(state: AppState, letter: DeadLetter) -> Json:
-    """Where the record went, and whose time it has there."""
+    """Return where the record went, and whose time it has there."""
     appended = state.topology.topics[letter.topic or ""].timestamp == "append"
     kept = letter.timestamp is not None and not appended
     return {

@@ -1,4 +1,4 @@
-"""Settlements: a person records the outcome of an effect that no run knows."""
+"""Settlements: a person records the outcome of an effect that no run could record."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _UNSETTLED = ("claimed", "unknown", "review")
 
 
 class SettleRequest(Body):
-    """Body of a settlement; `result` is any JSON, what the handler then gets of its effect."""
+    """Body of a settlement; the handler gets `result`, any JSON, as the result of its effect."""
 
     status: Literal["done", "not_done"]
     result: Writable = None
-    note: Annotated[str, noted("must say how it was found out")]
+    note: Annotated[str, noted("must say how the outcome was found out")]
 
     @model_validator(mode="after")
     def _result_of_what_is_done(self) -> Self:
         if self.status == "not_done" and self.result is not None:
-            raise ValueError("what was not done has no result")
+            raise ValueError("an effect that was not done has no result")
         return self
 
 
 @routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
-    """Settle one effect of a job in review; the job goes on once none is left."""
+    """Settle one effect of a job in review; the job continues once all are settled."""
     state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
@@ -64,37 +64,33 @@ async def settle(request: web.Request) -> web.Response:
 
 
 async def _current(state: AppState, job_id: str) -> Job:
-    """The job once it and its effects are shown as they are now."""
+    """Return the job, once the read model shows it and its effects as they are now."""
     home = state.home((await known_job(state, job_id)).tenant_id)
     await state.read_barrier(("jobs", home), ("ledger", home))
     return await known_job(state, job_id)
 
 
 async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
-    """The effect as it stands.
-
-    Raises:
-        Refusal: 404.
-    """
+    """Return the effect as the ledger has it; refuse with 404 if there is none."""
     entry = await state.query(lambda db: effect(db, job, action))
     if entry is None:
         raise unknown(
             "effect", action,
-            f"see `tidegate jobs show` or GET /v1/jobs/{job.job_id} for those there are",
+            f"`tidegate jobs show` and GET /v1/jobs/{job.job_id} list them",
         )  # fmt: skip
     return entry
 
 
 def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
-    """Check that an effect is not settled; the dispatcher checks whether its call may still run.
+    """Check that an effect can be settled; the dispatcher checks whether its call may still run.
 
     Raises:
-        Refusal: 409, it is known what became of it, or a run has yet to tell.
+        Refusal: 409, its outcome is known, or a run may still record it.
     """
     action = entry.action
     if entry.status not in _UNSETTLED:
-        raise Refusal(409, "already-settled", f"effect {action} is {entry.status}: nothing is left "
-                      "to say of it")  # fmt: skip
+        settled = f"effect {action} is {entry.status}: its outcome is already known"
+        raise Refusal(409, "already-settled", settled)
     if job.status != "needs_review":
         raise Refusal(409, "not-in-review", f"effect {action} is {entry.status} and its job "
-                      f"{job.status}: an effect is settled while its job is in review")  # fmt: skip
+                      f"{job.status}: settle an effect while its job is in review")  # fmt: skip

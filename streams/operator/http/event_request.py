@@ -15,20 +15,20 @@ MAX_EVENTS = 500
 MAX_PAYLOAD_BYTES = 1024 * 1024
 
 _NAMED = r"^[^\x00-\x1f\x7f-\x9f\uFDD0-\uFDEF\uFFFE\uFFFF]+$"
-"""What CloudEvents 1.0 allows in a String, which an event type becomes."""
+"""The characters that CloudEvents 1.0 allows in a String, which an event type becomes."""
 
 Key = Annotated[str, Field(min_length=1, max_length=512, pattern=_NAMED)]
 Text = Annotated[str, Field(max_length=512)]
 
 
 class BatchRequest(Body):
-    """The whole request; its events are judged one by one."""
+    """The whole request; its events are validated one by one."""
 
     events: Annotated[list[Any], Field(min_length=1, max_length=MAX_EVENTS)]
 
 
 class EventRequest(Body):
-    """One event; `occurred_at` is RFC 3339, `payload` any JSON, kept sealed as its body."""
+    """One event; `occurred_at` is RFC 3339, `payload` is any JSON and is sealed as the body."""
 
     source: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     event_type: Annotated[str, Field(min_length=1, max_length=200, pattern=_NAMED)]
@@ -50,7 +50,7 @@ class EventRequest(Body):
         return payload
 
     def event(self, tenant_id: str, traceparent: str, callback_url: str | None) -> NewEvent:
-        """What is let in; keys are sorted, so that equal payloads have equal hashes."""
+        """Return the event; keys are sorted, so that equal payloads have equal hashes."""
         return NewEvent(
             tenant_id=tenant_id,
             source=self.source,

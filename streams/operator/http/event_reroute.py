@@ -1,4 +1,4 @@
-"""Gives an event that no route matched when it came its job, once a route matches."""
+"""Makes the job of an event that matched no route when it arrived, once a route matches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RouteRequest(Body):
 
 @routes.post("/v1/tenants/{tenant_id}/events:route")
 async def route_event(request: web.Request) -> web.Response:
-    """Give an event its job; answers the job, the one that is there if it has one already."""
+    """Make an event's job, unless it has one; answer the job."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, RouteRequest)
     await enabled_tenant(state, tenant_id)

@@ -1,7 +1,7 @@
-"""`POST /v1/tenants/{t}/events:batch`: many events at once, each answered for itself.
+"""`POST /v1/tenants/{t}/events:batch`: many events at once, each with its own answer.
 
-All or nothing is not promised: an item that cannot be taken fails alone. Sending the whole batch
-again is safe, since each event's dedup key makes it one job (G1).
+A batch is not atomic: an event that is refused fails alone. Sending the whole batch again is safe,
+because each event's dedup key makes it one job (G1).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 @routes.post("/v1/tenants/{tenant_id}/events:batch")
 async def submit_events(request: web.Request) -> web.Response:
-    """Up to 500 events: `accepted`, `duplicate` or `refused`, in their order."""
+    """Take up to 500 events; answer `accepted`, `duplicate` or `refused` for each, in order."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     larger = request.clone(client_max_size=MAX_BATCH_BYTES)
     wanted = await read_body(larger, BatchRequest)
@@ -48,7 +48,7 @@ async def submit_events(request: web.Request) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What its events have in common."""
+    """What the events of a batch have in common."""
 
     admission: Admission
     tenant_id: str
@@ -78,7 +78,7 @@ async def _submitted(batch: _Batch, wanted: EventRequest) -> Json:
 
 
 def _callback_url(source: TenantRecord | None) -> str | None:
-    """Of a source that is set up; events may also name one that no hook delivers to."""
+    """Return a source's callback; events may also name a source that was never set up."""
     if source is None:
         return None
     if source.disabled:

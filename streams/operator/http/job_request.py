@@ -25,14 +25,14 @@ from streams.serde.records import Submit
 from streams.topology.model import Topology
 
 MAX_INPUT_BYTES = 256 * 1024
-"""Of the input as JSON that is kept: job, lease and result must each fit one message."""
+"""The limit of the input as stored JSON: job, lease and result must each fit one message."""
 
 Delay = Annotated[float, Field(ge=0, le=LONGEST_WAIT_SECONDS)]
 Timeout = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
 class JobRequest(Body):
-    """A direct submission; `input` is any JSON, times are seconds or RFC 3339."""
+    """A direct submission; `input` is any JSON, times are in seconds or RFC 3339."""
 
     type: Name
     input: Writable = Field(default_factory=dict)
@@ -51,13 +51,13 @@ class JobRequest(Body):
         return self
 
     def request_hash(self) -> bytes:
-        """SHA-256 over the canonical JSON of the request: keys sorted, defaults filled in."""
+        """Return the SHA-256 of the request's canonical JSON: keys sorted, defaults filled in."""
         return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
 
     def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
-        """The command's body; `now` in milliseconds.
+        """Return the command's body; `now` in milliseconds.
 
-        A delay is sent as it was asked for: it counts from when the broker takes the command.
+        A delay is sent as a delay: it counts from the broker's time of the command.
 
         Raises:
             Refusal: 413, the input is too large; 422, an unknown priority, or a time beyond the
@@ -92,5 +92,5 @@ class JobRequest(Body):
 
 
 def _milliseconds_of(seconds: float) -> int:
-    # Up, so that nothing fires early (G4), but not for what a float adds to 1.1.
+    # Round up, so that nothing fires early (G4), but ignore the error of a float such as 1.1.
     return ceil(round(seconds * 1000, 3))

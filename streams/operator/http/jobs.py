@@ -1,4 +1,4 @@
-"""Calls on jobs: submit, show, list, cancel. What they change is a command to the dispatcher."""
+"""Calls on jobs: submit, show, list, cancel. Changes are commands to the dispatcher."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CancelRequest(Body):
 
 @routes.post("/v1/tenants/{tenant_id}/jobs")
 async def submit_job(request: web.Request) -> web.Response:
-    """Submit a job; the same key with the same body answers the same job, however often."""
+    """Submit a job; a repetition with the same key and body answers the same job."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
@@ -57,7 +57,7 @@ async def submit_job(request: web.Request) -> web.Response:
 
 @routes.get("/v1/jobs/{job_id}")
 async def get_job(request: web.Request) -> web.Response:
-    """A job with its effects, steps and progress."""
+    """Show a job with its effects, steps and progress."""
     return web.json_response(await shown_job(request.app[STATE], request.match_info["job_id"]))
 
 
@@ -75,7 +75,7 @@ async def get_payload(request: web.Request) -> web.Response:
 
 @routes.get("/v1/jobs")
 async def list_jobs(request: web.Request) -> web.Response:
-    """Jobs newest first, by tenant, status and type."""
+    """List jobs newest first, by tenant, status and type."""
     query = page_query(request, jobs.FILTERS)
     page = await request.app[STATE].query(lambda db: jobs.jobs_page(db, query))
     return list_answer("jobs", page)
@@ -83,12 +83,10 @@ async def list_jobs(request: web.Request) -> web.Response:
 
 @routes.post("/v1/jobs/{job_id}/cancel")
 async def cancel_job(request: web.Request) -> web.Response:
-    """Ask for a job's end: at once unless it runs, else as soon as its handler lets go."""
+    """Cancel a job: at once unless it runs, else as soon as its handler stops."""
     state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted = await read_body(request, CancelRequest)
-    job = await known_job(state, job_id)
-    if job.status in TERMINAL:
-        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+    job = await live_job(state, job_id)
     cancel = Cancel(wanted.reason, SUBMITTED_BY, job.incarnation)
 
     def heard(connection: sqlite3.Connection) -> Job | None:
@@ -102,28 +100,32 @@ async def cancel_job(request: web.Request) -> web.Response:
 
 
 async def known_job(state: AppState, job_id: str) -> Job:
-    """The newest state of a job.
-
-    Raises:
-        Refusal: 404.
-    """
+    """Return the newest state of a job; refuse with 404 if it is unknown."""
     job = await state.query(lambda db: jobs.job(db, job_id))
     if job is None:
         raise _unknown(job_id)
     return job
 
 
+async def live_job(state: AppState, job_id: str) -> Job:
+    """Return the newest state of a job; refuse with 404 if it is unknown, 409 if it has ended."""
+    job = await known_job(state, job_id)
+    if job.status in TERMINAL:
+        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+    return job
+
+
 def traceparent(request: web.Request) -> str:
-    """The caller's W3C trace context, or the root of a new one."""
+    """Return the caller's W3C trace context, or the root of a new one."""
     given = request.headers.get("traceparent", "")
     return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
 
 
 async def shown_job(state: AppState, job_id: str) -> Json:
-    """A job as the API shows it.
+    """Return a job as the API shows it.
 
     Raises:
-        Refusal: 404; 503 where this process has accepted it, and no dispatcher has taken it.
+        Refusal: 404; 503, this process accepted it, but no dispatcher has read the command yet.
     """
     shown = await state.query(lambda db: jobs.shown_job(db, job_id))
     if shown is not None:

@@ -1,4 +1,4 @@
-"""Middlewares of every call, outermost first: they turn errors into problems, then authenticate."""
+"""Middlewares of every call, outermost first: format, answer errors, authenticate, check rows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 _HTTP_ERRORS = {
-    404: ("route-unknown", "nothing answers at this path: see the API's reference"),
-    405: ("method-not-allowed", "this path does not take that method"),
+    404: ("route-unknown", "no call has this path: see the API's reference"),
+    405: ("method-not-allowed", "this path does not have that method: see `Allow`"),
 }
 
 
 @web.middleware
 async def newline_ended(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """End JSON with a newline, so that a shell's prompt stays on a line of its own."""
+    """End JSON with a newline, so that a shell's prompt starts on a new line."""
     answer = await handler(request)
     if not isinstance(answer, web.Response) or not answer.content_type.endswith("json"):
         return answer
@@ -60,7 +60,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def authenticated(token: str) -> Middleware:
-    """Let only bearers of the admin token pass (RFC 6750), comparing in constant time."""
+    """Refuse calls without the admin token (RFC 6750), compared in constant time."""
     expected = hashlib.sha256(token.encode()).digest()
 
     @web.middleware
@@ -86,7 +86,7 @@ async def caught_up(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _unauthorized(*, sent: bool) -> web.Response:
-    """RFC 6750, section 3.1: an error code only for who sent a token."""
+    """Return the 401; only a request that sent a token gets an error code (RFC 6750, 3.1)."""
     challenge = 'Bearer realm="tidegate"'
     detail = "send the admin token as `Authorization: Bearer TOKEN`"
     if sent:

@@ -12,9 +12,9 @@ from pydantic import Field
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Name, noted
-from streams.operator.http.jobs import known_job, shown_job
+from streams.operator.http.jobs import live_job, shown_job
 from streams.operator.http.listing import cursor_in
-from streams.operator.http.refusal import Refusal, invalid
+from streams.operator.http.refusal import invalid
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs, waiting_jobs
 from streams.operator.resources.waiting_jobs import Waiting
@@ -33,7 +33,7 @@ class MoveRequest(Body):
 
 
 class BulkMoveRequest(MoveRequest):
-    """Body of `POST /v1/jobs:move`: all jobs of a type that wait, a page at a time."""
+    """Body of `POST /v1/jobs:move`: all waiting jobs of a type, a page at a time."""
 
     type: Name
     tenant_id: str | None = None
@@ -44,13 +44,11 @@ class BulkMoveRequest(MoveRequest):
 
 @routes.post("/v1/jobs/{job_id}/move")
 async def move_job(request: web.Request) -> web.Response:
-    """Let a job wait in another pool from now on; one that runs goes there when it waits again."""
+    """Move a job to another pool; one that runs moves when it waits again."""
     state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted = await read_body(request, MoveRequest)
     _require_pool(state, wanted.pool)
-    job = await known_job(state, job_id)
-    if job.status in TERMINAL:
-        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+    job = await live_job(state, job_id)
 
     def moved(connection: sqlite3.Connection) -> Job | None:
         found = jobs.job(connection, job_id)
@@ -64,7 +62,7 @@ async def move_job(request: web.Request) -> web.Response:
 
 @routes.post("/v1/jobs:move")
 async def move_jobs(request: web.Request) -> web.Response:
-    """Let all jobs of a type that wait do so in another pool; answers once it is asked for."""
+    """Move all waiting jobs of a type to another pool; answer once the commands are durable."""
     state, wanted = request.app[STATE], await read_body(request, BulkMoveRequest)
     _require_pool(state, wanted.pool)
     cursor, asked = cursor_in(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
@@ -89,4 +87,6 @@ def _require_pool(state: AppState, pool: str) -> None:
     pools = state.topology.pools
     if pool not in pools:
         known = ", ".join(pools)
-        raise invalid([("pool", f"{pool!r} is not declared in the topology: choose of {known}")])
+        raise invalid(
+            [("pool", f"{pool!r} is not declared in the topology: choose one of {known}")]
+        )

@@ -1,7 +1,7 @@
-"""Calls on signed bodies that did not fit their source: show, and release of one.
+"""Calls on signed bodies that did not fit their source: show one, release one.
 
-A release writes the event first and its note second. A crash between the two leaves an entry that
-waits still: released again, it is the same event and the same job.
+A release writes the event first and its note second. After a crash between the two, the entry still
+waits; a second release gives the same event and the same job.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ routes = web.RouteTableDef()
 
 
 class ReleaseRequest(Body):
-    """Body of `POST /v1/quarantine/{id}/release`: what was mended is always written down."""
+    """Body of `POST /v1/quarantine/{id}/release`; the note is kept."""
 
     note: Annotated[str, noted("must say what was mended")]
 
 
 @routes.get("/v1/quarantine/{id}")
 async def get_quarantined(request: web.Request) -> web.Response:
-    """One quarantined body: why it is there, and what became of it; not the body itself."""
+    """Show why a body is in quarantine and what became of it, but not the body itself."""
     record = await _known(request.app[STATE], request.match_info["id"])
     return web.json_response(quarantined_json(record))
 
 
 @routes.get("/v1/quarantine/{id}/payload")
 async def get_payload(request: web.Request) -> web.Response:
-    """The raw body, exactly as its vendor signed it, to see what its mapping has to find."""
+    """Answer the raw body, exactly as its vendor signed it, for whoever fixes the mapping."""
     state = request.app[STATE]
     return attachment(await _body(state, await _known(state, request.match_info["id"])))
 
 
 @routes.post("/v1/quarantine/{id}/release")
 async def release(request: web.Request) -> web.Response:
-    """Normalize a body again under its source's mapping of now, and let it in as an event."""
+    """Normalize a body again under its source's present mapping, and let it in as an event."""
     state, id_ = request.app[STATE], request.match_info["id"]
     wanted = await read_body(request, ReleaseRequest)
     record = await _known(state, id_)
@@ -74,8 +74,8 @@ async def _released(state: AppState, record: Quarantined, note: str) -> Quaranti
         raise Refusal(
             409,
             "still-misfit",
-            f"{record.event_id} does not fit its source yet: {misfit}; if its mapping can be "
-            f"mended, mend that of {record.source}, then release it again",
+            f"{record.event_id} does not fit its source yet: {misfit}; if possible, correct the "
+            f"mapping of {record.source}, then release it again",
             reason=misfit.reason,
         ) from None
     noted = replace(
@@ -86,7 +86,7 @@ async def _released(state: AppState, record: Quarantined, note: str) -> Quaranti
 
 
 async def _write(state: AppState, record: Quarantined) -> None:
-    """Return once the record is durable and shown, or soon after."""
+    """Return once the record is durable and, unless the read model is late, shown."""
     key = (record.tenant_id, record.source, record.payload_hash)
     await state.producer.send(
         "quarantine",
@@ -121,5 +121,5 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
 async def _known(state: AppState, id_: str) -> Quarantined:
     record = await state.query(lambda db: quarantine.quarantined(db, id_))
     if record is None:
-        raise unknown("quarantined body", id_, "see GET /v1/quarantine for those there are")
+        raise unknown("quarantined body", id_, "GET /v1/quarantine lists them")
     return record

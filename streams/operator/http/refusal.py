@@ -1,4 +1,4 @@
-"""How a call is refused: raised anywhere in a handler, answered in one place."""
+"""The refusal of a call: any function raises it, and one middleware answers it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = {
 
 
 class Refusal(Exception):
-    """An HTTP error: status, the stable name of its type, and what the client does next."""
+    """An HTTP error: its status, the stable name of its type, and what the client does next."""
 
     def __init__(self, status: int, name: str, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -41,24 +41,30 @@ class Refusal(Exception):
 
 
 def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
-    """422 that names every field at fault: (field, message)."""
+    """Return the 422 that names every field at fault: (field, message)."""
     named = [{"field": field, "message": message} for field, message in errors]
     text = "; ".join(f"{field}: {message}" for field, message in errors)
     return Refusal(422, "invalid-request", text, errors=named)
 
 
 def invalid_model(error: ValidationError) -> Refusal:
-    """422 from a model's errors; the values themselves are never repeated: one may be a secret."""
+    """Return the 422 for a model's errors, without the values: one may be a secret."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
     return invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])
 
 
 def plain(fault: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors means to who wrote JSON."""
+    """Return what one of pydantic's errors means to the author of the JSON."""
     text: str = fault["msg"]
     return _PLAIN.get(fault["type"]) or text.removeprefix("Value error, ")
 
 
+def key_reused(job_id: str, made: str) -> Refusal:
+    """Return the 409 for an idempotency key that came before with another body."""
+    belongs = f"this key belongs to {made}: send the same body, or a new key"
+    return Refusal(409, "key-reused", belongs, job_id=job_id)
+
+
 def unknown(what: str, id_: str, hint: str) -> Refusal:
-    """404 for a thing by that id."""
+    """Return the 404 for an id."""
     return Refusal(404, f"{what.replace(' ', '-')}-unknown", f"no {what} {id_!r}: {hint}")

@@ -9,8 +9,8 @@ import orjson
 from pydantic import Field, model_validator
 
 from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
-from streams.operator.http.refusal import Refusal, invalid
-from streams.operator.resources.record_letters import Wanted
+from streams.operator.http.refusal import invalid
+from streams.operator.resources.record_letters import LetterFilter
 
 MAX_EFFECTS = 1_000
 MAX_LIMIT = 1_000
@@ -20,7 +20,7 @@ Action = Annotated[str, Field(min_length=1, max_length=1_024)]
 
 
 class ReplayRequest(Body):
-    """Body of `POST /v1/dlq/{id}/replay`: why it is safe to run again is always written down."""
+    """Body of `POST /v1/dlq/{id}/replay`; the note says why it is safe to run again."""
 
     incident_note: Note
     fresh_scope: bool = False
@@ -33,19 +33,17 @@ class ReplayRequest(Body):
     @model_validator(mode="after")
     def _repeats_in_a_fresh_scope(self) -> Self:
         if self.repeat_effects and not self.fresh_scope:
-            raise ValueError("repeat_effects needs fresh_scope: else what is done is not repeated")
+            raise ValueError(
+                "repeat_effects needs fresh_scope: else no finished effect is repeated"
+            )
         return self
 
     def digest(self) -> bytes:
-        """SHA-256 of the request."""
+        """Return the SHA-256 of the request."""
         return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
 
     def require_record(self) -> None:
-        """See that nothing is asked for that only a job has.
-
-        Raises:
-            Refusal: 422.
-        """
+        """Refuse with 422 if the request has a field that is only for jobs."""
         for_jobs = {
             "fresh_scope": self.fresh_scope, "repeat_effects": self.repeat_effects,
             "type": self.type,
@@ -56,7 +54,7 @@ class ReplayRequest(Body):
 
 
 class BulkReplayRequest(Body):
-    """Body of `POST /v1/dlq:replay`: records that were not sent in again; times are RFC 3339."""
+    """Body of `POST /v1/dlq:replay`: which records, not yet sent in again; times are RFC 3339."""
 
     incident_note: Note
     stage: str | None = None
@@ -68,18 +66,7 @@ class BulkReplayRequest(Body):
     cursor: str | None = None
     dry_run: bool = False
 
-    def wanted(self) -> Wanted:
-        """Which letters are meant."""
+    def wanted(self) -> LetterFilter:
+        """Return which letters are meant."""
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
-        return Wanted(self.stage, self.reason, self.topic, since, until)
-
-
-def key_reused(job_id: str, what: str) -> Refusal:
-    """409 for a key whose replay was asked for with another body."""
-    return Refusal(
-        409,
-        "key-reused",
-        f"this key belongs to replay {job_id}, made with another {what}: "
-        "send the same body, or a new key",
-        job_id=job_id,
-    )
+        return LetterFilter(self.stage, self.reason, self.topic, since, until)

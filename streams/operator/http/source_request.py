@@ -1,6 +1,6 @@
 """Bodies that set a source or rotate its secret, validated as a whole.
 
-Of a `secret_ref` the form alone is checked: each ingress resolves it in its own environment.
+Only the form of a `secret_ref` is checked: each ingress resolves it in its own environment.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from streams.tenants.source_keys import Reference, Secret
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400
 _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
 _LONGEST_EXPRESSION = 1_000
-"""Far more than any needs; a longer one can be nested deeper than an ingress takes it apart."""
+"""Far more than any needs; a longer one can be nested too deep for an ingress to parse."""
 
 
 class NewSecret(BaseModel):
-    """A signing secret: itself or a reference to it, never both."""
+    """A signing secret or a reference to one, never both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class NewSecret(BaseModel):
         return self.secret is not None or self.secret_ref is not None
 
     def new_secret(self, scheme: str) -> Secret:
-        """The secret, or what names it: what that leads to is known on the ingress alone.
+        """Return the secret or its reference, which only an ingress can resolve.
 
         Raises:
             Refusal: 422, the scheme cannot use the secret.
@@ -84,7 +84,7 @@ class RotateRequest(NewSecret):
 class SourceRequest(SourceSettings, NewSecret):
     """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret.
 
-    Without a secret a live source of the same scheme keeps its own, old ones with their ends.
+    Without a secret, a live source of the same scheme keeps its secrets and their ends.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -118,7 +118,7 @@ class SourceRequest(SourceSettings, NewSecret):
         return options
 
     def settings(self) -> SourceSettings:
-        """The settings without the secret, as they are stored."""
+        """Return the settings without the secret, as they are stored."""
         return SourceSettings(**self.model_dump(include=set(SourceSettings.model_fields)))
 
 

@@ -1,4 +1,4 @@
-"""Calls on tenants and their sources; what they set is a record on `tenants`."""
+"""Calls on tenants and their sources; each change is a record on `tenants`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SOURCE = _TENANT + "/sources/{source}"
 
 @routes.put(_TENANT)
 async def put_tenant(request: web.Request) -> web.Response:
-    """Create a tenant, or set it anew and enable it."""
+    """Create a tenant, or replace its settings and enable it."""
     tenant_id = _name(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
     body = settings.model_dump_json()
@@ -44,7 +44,7 @@ async def put_tenant(request: web.Request) -> web.Response:
 
 @routes.get("/v1/tenants")
 async def list_tenants(request: web.Request) -> web.Response:
-    """Tenants by their ids, disabled and erased ones too."""
+    """List tenants by id, disabled and erased ones too."""
     query = page_query(request, {})
     page = await request.app[STATE].query(lambda db: tenants.tenants_page(db, query))
     return list_answer("tenants", page)
@@ -52,7 +52,7 @@ async def list_tenants(request: web.Request) -> web.Response:
 
 @routes.get(_TENANT)
 async def get_tenant(request: web.Request) -> web.Response:
-    """A tenant and its sources' names."""
+    """Show a tenant and the names of its sources."""
     state = request.app[STATE]
     record = await known_tenant(state, request.match_info["tenant_id"])
     return await _tenant_answer(state, record)
@@ -60,7 +60,7 @@ async def get_tenant(request: web.Request) -> web.Response:
 
 @routes.delete(_TENANT)
 async def disable_tenant(request: web.Request) -> web.Response:
-    """Disable a tenant: its hooks and submissions are refused, what it has stays."""
+    """Disable a tenant: its hooks and submissions are refused, its data stays."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     async with _changing(state, tenant_id):
         shown = await known_tenant(state, tenant_id)
@@ -70,7 +70,7 @@ async def disable_tenant(request: web.Request) -> web.Response:
 
 @routes.put(_SOURCE)
 async def put_source(request: web.Request) -> web.Response:
-    """Set a source and its signing secret, replacing what it had; see `SourceRequest`."""
+    """Create or replace a source and its signing secret; see `SourceRequest`."""
     state = request.app[STATE]
     tenant_id, name = _name(request, "tenant_id"), _name(request, "source")
     wanted = await read_body(request, SourceRequest)
@@ -96,7 +96,7 @@ async def rotate_secret(request: web.Request) -> web.Response:
 
 @routes.get(_TENANT + "/sources")
 async def list_sources(request: web.Request) -> web.Response:
-    """A tenant's sources by name, disabled ones too."""
+    """List a tenant's sources by name, disabled ones too."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     await known_tenant(state, tenant_id)
     found, now = await state.query(lambda db: tenants.sources(db, tenant_id)), wall_ms()
@@ -106,13 +106,13 @@ async def list_sources(request: web.Request) -> web.Response:
 
 @routes.get(_SOURCE)
 async def get_source(request: web.Request) -> web.Response:
-    """A source; of its secrets how many there are, and until when the old ones verify."""
+    """Show a source, how many secrets it has, and until when the old ones verify."""
     return _source_answer(await _known_source(request))
 
 
 @routes.delete(_SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
-    """Disable a source and forget its secrets; a PUT sets it up again."""
+    """Disable a source and delete its secrets; a PUT sets it up again."""
     state = request.app[STATE]
     async with _changing(state, request.match_info["tenant_id"]):
         record = await _known_source(request)
@@ -132,10 +132,10 @@ async def _known_source(request: web.Request) -> TenantRecord:
 async def _kept_keys(
     state: AppState, record: TenantRecord, scheme: str, now: int
 ) -> tuple[SigningKey, ...]:
-    """The keys under which a source verifies now, for its new settings.
+    """Return the keys under which a source verifies now, for its new settings.
 
     Raises:
-        Refusal: 422, it has none that fit: it is new, disabled, or of another scheme.
+        Refusal: 422, none fits: the source is new, disabled, or of another scheme.
     """
     before = await _newest(state, (record.tenant_id, "source", record.id))
     if before is None or before.disabled or source_settings(before).scheme != scheme:
@@ -198,10 +198,10 @@ async def _changing(state: AppState, tenant_id: str) -> AsyncIterator[None]:
 
 
 async def _write(state: AppState, record: TenantRecord) -> TenantRecord:
-    """The record as it stands once it is durable: a later one by someone else may show.
+    """Write a record; return it, or the later one of another call, as the read model shows it.
 
     Raises:
-        Refusal: 503, it does not show; send the call again.
+        Refusal: 503, the read model is late: send the call again.
     """
     key = (record.tenant_id, record.kind, record.id)
     record = replacing(await _newest(state, key), record)

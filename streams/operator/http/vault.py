@@ -1,4 +1,4 @@
-"""Calls on what the vault seals: its secrets under another key, a tenant erased."""
+"""Calls on what the vault seals: rewrap all secrets, erase a tenant."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ routes = web.RouteTableDef()
 
 
 class ErasureRequest(Body):
-    """Body of `POST /v1/tenants/{t}/erase`: why is always written down, for good."""
+    """Body of `POST /v1/tenants/{t}/erase`; the note is kept for ever."""
 
     note: Annotated[str, noted("must say why the tenant is erased; name nobody in it")]
 
 
 @routes.post("/v1/vault/rewrap")
 async def rewrap_all(request: web.Request) -> web.Response:
-    """Seal every data key and source's secret anew under the first key-encryption key."""
+    """Seal every data key and source's secret again, under the first key-encryption key."""
     done = await rewrap(request.app[STATE])
     return web.json_response({
         "key_id": done.key_id, "data_keys": done.data_keys, "sources": done.sources,
@@ -35,7 +35,7 @@ async def rewrap_all(request: web.Request) -> web.Response:
 
 @routes.post("/v1/tenants/{tenant_id}/erase")
 async def erase_tenant(request: web.Request) -> web.Response:
-    """Destroy a tenant's data keys and secrets, for good; its bodies open no more."""
+    """Destroy a tenant's data keys and secrets for ever, so that nothing opens its bodies."""
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, ErasureRequest)
     await known_tenant(state, tenant_id)

@@ -54,7 +54,7 @@ class Freshness:
         """
         if now - self.at > MAX_AGE_MS:
             raise Untrusted(
-                "no broker answered for so long that deletions may have been compacted away"
+                "it was cut off for so long that deletions may have been compacted away"
             )
 
 
@@ -72,7 +72,7 @@ class EndOffsetsPoll:
         self._open: dict[PartitionKey, Future[Any]] | None = None
 
     def answer(self, now: int) -> Ends | None:
-        """Return a new answer if there is one; also send the next question if it is due at `now`."""
+        """Return a new answer if there is one, and send the next question if it is due at `now`."""
         found = self._collected()
         if self._open is None and not 0 <= now - self._asked_at < _EVERY_MS:
             self._asked_at = now

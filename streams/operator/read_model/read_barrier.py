@@ -51,5 +51,5 @@ class ReadBarrier:
 
 
 def _late() -> Refusal:
-    return Refusal(503, "not-ready", "the read model has not caught up with the topics, and what "
-                   "it does not show may be there: ask again")  # fmt: skip
+    late = "the read model has not caught up, so that records may be missing: call again"
+    return Refusal(503, "not-ready", late)

@@ -36,9 +36,8 @@ class Unfit:
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     """Return the reason against a replay."""
     if letter.replayed_at is not None and not again:
-        return Unfit("already-replayed", f"{letter.id} was sent in again before: see what became "
-                     "of it; to send it once more, replay it alone with `again` "
-                     "(`--again`)")  # fmt: skip
+        hint = "to send it once more, replay it alone with `again` (`--again`)"
+        return Unfit("already-replayed", f"{letter.id} was sent in again before: {hint}")
     reason = _unplaced(letter, topology) or _incomplete(letter) or _pointless(letter)
     return None if reason is None else Unfit("not-replayable", f"{letter.id}: {reason}")
 
@@ -47,8 +46,8 @@ def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
     stage, topic = topology.stages.get(letter.stage), letter.topic or ""
     if stage is None:
         return (
-            f"the {letter.stage} reads no input that a record can be sent into again; what it "
-            "could not use must be written anew by who wrote it"
+            f"the {letter.stage} reads no input that a record can be sent into again: its author "
+            "must write the record again"
         )
     if topic not in stage.reads:
         return f"{letter.stage} does not read {topic} now: see `tidegate topology describe`"
@@ -63,7 +62,7 @@ def _incomplete(letter: DeadLetter) -> str | None:
     sizes = (len(letter.value or b""), len(letter.key or b""))
     old = letter.timestamp is None and (sizes[0] >= VALUE_CAP or sizes[1] >= KEY_CAP)
     if letter.cut or old:
-        return "its letter holds the beginning of the record alone: it must be written anew"
+        return "its letter holds the beginning of the record alone: its author must write it again"
     return None
 
 
@@ -76,7 +75,7 @@ def _pointless(letter: DeadLetter) -> str | None:
         return None  # The stage may be newer than this process.
     said = type(body).__name__
     if isinstance(body, _OF_A_MOMENT):
-        return f"a worker's {said} of a moment that is over: workers say it anew by themselves"
+        return f"a worker's {said} reports a past moment: workers report again by themselves"
     if isinstance(body, _REFUSED):
-        return f"a {said} that an operator asked for: ask for it again with its own call"
+        return f"an operator's {said}: repeat the call that sent it"
     return None

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
-from streams.operator.http.refusal import Refusal, invalid, unknown
-from streams.operator.http.replay_request import ReplayRequest, key_reused
+from streams.operator.http.refusal import Refusal, invalid, key_reused, unknown
+from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
 from streams.operator.resources.dead_letters import replay_json
@@ -93,11 +93,15 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
     # Only a fresh scope has the name of the replay itself.
     fresh = made.scope.startswith(f"{made.job_id}.")
     if made.replay_note != wanted.incident_note:
-        raise key_reused(made.job_id, "note")
+        raise _key_reused(made.job_id, "note")
     if fresh != wanted.fresh_scope:
-        raise key_reused(made.job_id, "fresh_scope")
-    if wanted.type is not None and wanted.type != made.type:
-        raise key_reused(made.job_id, "type")
+        raise _key_reused(made.job_id, "fresh_scope")
+    if wanted.type not in (None, made.type):
+        raise _key_reused(made.job_id, "type")
+
+
+def _key_reused(job_id: str, what: str) -> Refusal:
+    return key_reused(job_id, f"replay {job_id}, made with another {what}")
 
 
 async def _known(state: AppState, id_: str) -> Job:
@@ -123,7 +127,7 @@ def _refuse_unreplayable(job: Job) -> None:
 
 def unknown_letter(id_: str) -> Refusal:
     """Return the 404 for a dead letter."""
-    return unknown("dead letter", id_, "see GET /v1/dlq for those there are")
+    return unknown("dead letter", id_, "GET /v1/dlq lists them")
 
 
 async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
@@ -145,7 +149,7 @@ async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> No
 async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
     earlier = await outstanding(state, asked.subject)
     if earlier is not None and earlier.job_id == new_id and earlier.digest != asked.wanted.digest():
-        raise key_reused(new_id, "body")
+        raise _key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
     made = await state.query(lambda db: dead_letters.replays(db, job.tenant_id, job.job_id))
@@ -156,8 +160,8 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
     if named:
         raise Refusal(
             409, "already-replayed", f"job {job.job_id} was replayed before, as "
-            f"{', '.join(named.values())}: see what became of it; to replay it once more, ask for "
-            "it with `again` (`--again`)", replays=[replay_json(each) for each in made],
+            f"{', '.join(named.values())}: to replay it once more, call again with `again` "
+            "(`--again`)", replays=[replay_json(each) for each in made],
         )  # fmt: skip
 
 
@@ -171,7 +175,7 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
     if unnamed:
         told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
         raise Refusal(
-            409, "effects-done", f"a fresh scope begins again what is done or may be: {told}; "
+            409, "effects-done", f"a fresh scope repeats effects that (may) have happened: {told}; "
             "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
             effects=[effect_json(entry) for entry in unnamed],
         )  # fmt: skip

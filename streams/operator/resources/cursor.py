@@ -1,4 +1,4 @@
-"""Where a page ended: opaque to clients, stable while new items appear in front of it."""
+"""Where a page ended: opaque to clients, and stable while new items appear before it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Cursor:
 
 
 def parse_cursor(text: str) -> Cursor:
-    """The cursor in a query string.
+    """Return the cursor in a query string.
 
     Raises:
-        ValueError: it was not made by `Cursor`.
+        ValueError: `Cursor` did not make it.
     """
     at, id_ = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     if type(at) is not int or type(id_) is not str or not -(2**63) <= at < 2**63:

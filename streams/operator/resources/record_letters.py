@@ -11,23 +11,23 @@ from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
 _PAGE_BYTES = 32 * 1024 * 1024
-"""One call sends in at most this much, so that it is answered in time."""
+"""One call sends in at most this much, so that it answers in time."""
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH = 200
-"""One transaction holds at most this much."""
+"""One transaction holds at most this many letters and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A letter and the partition of `dlq` where it lies: its mark must lie behind it."""
+    """A letter and its partition of `dlq`, on which its mark must follow it."""
 
     letter: DeadLetter
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which letters are meant; None does not restrict, times are milliseconds of the letters."""
+class LetterFilter:
+    """Which letters are meant; None does not restrict, the letters' times are in milliseconds."""
 
     stage: str | None = None
     reason: str | None = None
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Ids in batches, each for one transaction; `matched` also counts those behind them."""
+    """Ids in batches, each for one transaction; `matched` also counts those on later pages."""
 
     batches: tuple[tuple[str, ...], ...]
     matched: int
@@ -46,7 +46,7 @@ class Selection:
 
 
 def kept(connection: sqlite3.Connection, ids: Collection[str]) -> list[Kept]:
-    """The letters of records by these ids, in the order of their offsets."""
+    """Return the letters of records that have these ids, in the order of their offsets."""
     marks = ", ".join("?" * len(ids))
     rows = connection.execute(
         f"SELECT record, part FROM dead_letters WHERE kind = 'record' AND id IN ({marks})"  # noqa: S608  marks
@@ -57,9 +57,9 @@ def kept(connection: sqlite3.Connection, ids: Collection[str]) -> list[Kept]:
 
 
 def selected(
-    connection: sqlite3.Connection, wanted: Wanted, limit: int, cursor: Cursor | None
+    connection: sqlite3.Connection, wanted: LetterFilter, limit: int, cursor: Cursor | None
 ) -> Selection:
-    """Letters of records that were not sent in again yet."""
+    """Select letters of records that were not sent in again yet."""
     where, values = _conditions(wanted, cursor)
     (matched,) = connection.execute(
         f"SELECT count(*) FROM dead_letters WHERE {where}",  # noqa: S608  names are constants
@@ -75,7 +75,7 @@ def selected(
     return Selection(_batches(page), matched, after)
 
 
-def _conditions(wanted: Wanted, cursor: Cursor | None) -> tuple[str, list[str | int]]:
+def _conditions(wanted: LetterFilter, cursor: Cursor | None) -> tuple[str, list[str | int]]:
     given: dict[str, str | int | None] = {
         "stage = ?": wanted.stage, "reason = ?": wanted.reason, "topic = ?": wanted.topic,
         "at >= ?": wanted.since, "at < ?": wanted.until,

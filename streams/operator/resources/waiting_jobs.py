@@ -13,7 +13,7 @@ _WAIT = "status IN ('pending', 'scheduled', 'waiting')"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Jobs of a type that wait elsewhere than in `pool`; of one tenant, or of all (None)."""
+    """Jobs of a type that wait in another pool than `pool`; of one tenant, or of all (None)."""
 
     type: str
     pool: str
@@ -22,7 +22,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Job ids with their tenants, oldest first; `matched` also counts those behind them."""
+    """Job ids with their tenants, oldest first; `matched` also counts those on later pages."""
 
     jobs: tuple[tuple[str, str], ...]
     matched: int
