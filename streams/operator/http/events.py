@@ -42,8 +42,8 @@ async def submit_events(request: web.Request) -> web.Response:
     batch = _Batch(state.admission, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)
-    told = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
-    return web.json_response({**told, "results": results})
+    totals = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
+    return web.json_response({**totals, "results": results})
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,7 @@ def _limit(text: str | None) -> int:
 
 
 def cursor_in(text: str | None) -> Cursor | None:
-    """Return the cursor that a client sends back.
-
-    Raises:
-        Refusal: 422.
-    """
+    """Return the cursor that a client sends back; refuse any other text with 422."""
     try:
         return None if text is None else parse_cursor(text)
     except (ValueError, TypeError):

@@ -14,17 +14,15 @@ from streams.operator.resources import (
     steps,
     tenants,
 )
+from streams.operator.resources.paging import Listing
+from streams.operator.resources.table import Table
 
-TABLES = tuple(
-    resource.TABLE
-    for resource in (
-        jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections,
-        duplicates,
-    )
+_RESOURCES = (
+    jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections, duplicates,
 )  # fmt: skip
-"""All tables of the read model; each topic has one."""
 
-LISTINGS = (
-    held.LISTING, dead_letters.LISTING, quarantine.LISTING, rejections.LISTING, duplicates.LISTING,
-)  # fmt: skip
-"""All lists that the API serves without code of their own."""
+TABLES: tuple[Table, ...] = tuple(resource.TABLE for resource in _RESOURCES)
+LISTINGS: tuple[Listing, ...] = tuple(
+    resource.LISTING for resource in _RESOURCES if hasattr(resource, "LISTING")
+)
+"""The lists that need no code of their own."""

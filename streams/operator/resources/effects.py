@@ -13,7 +13,7 @@ from streams.serde.records import Job, LedgerEntry
 _BEGUN = ("done", "claimed", "unknown", "review")
 """Statuses of effects that happened, or may have."""
 
-# The jobs of one piece of work: the first one, its replays, and theirs.
+# The effects of one piece of work: those of its first job, of its replays, and of theirs.
 _FAMILY = """
 WITH RECURSIVE
   up(id, parent) AS (
@@ -48,7 +48,7 @@ def effect(connection: sqlite3.Connection, job: Job, action: str) -> LedgerEntry
 
 
 def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]:
-    """Return effects of the job and all its replays that happened, or may have; one an action.
+    """Return the begun effects of a job and of all its replays, one for each action.
 
     A fresh scope would begin them once more, whichever of these jobs has done them.
     """

@@ -22,13 +22,13 @@ class JobDetails:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes to show this."""
+        """About how many bytes these take in an answer."""
         effects = sum(len(entry.result or "") + len(entry.error or "") for entry in self.effects)
         return effects + sum(len(value) for _, value in self.steps) + len(self.progress or "")
 
 
 def job_json(job: Job, details: JobDetails) -> Json:
-    """Return a job with its effects, in the order they were first claimed, and finished steps."""
+    """Return a job with what other topics hold about it."""
     return {
         "job_id": job.job_id,
         "tenant_id": job.tenant_id,

@@ -17,7 +17,7 @@ def _row(record: Record) -> Row:
 
 
 def _item(_: sqlite3.Connection, entry: Entry) -> Json:
-    """Refusals of one kind within one interval."""
+    """Return the refusals of one kind within one interval."""
     counted = REJECTION.decode(entry.record)
     return {
         "id": counted.id,

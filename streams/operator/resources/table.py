@@ -24,7 +24,8 @@ class Table:
     """A table of the read model, folded from one topic.
 
     `key` and `columns` define the primary key's columns and the others in SQL, separated by ", ".
-    `indexes` maps the end of an index's name to the SQL behind `ON table`.
+    `indexes` maps the end of an index's name to the SQL behind `ON table`. A table with a key of
+    several columns has no rowid, because SQLite then stores the key only once.
     """
 
     name: str

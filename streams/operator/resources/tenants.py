@@ -18,7 +18,7 @@ from streams.tenants.source_keys import holds, keys_of
 
 
 def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
-    """Return a tenant, of whom `record` is the own setting, and the names of its sources."""
+    """Return a tenant as the API shows it; `record` is its own setting."""
     mark = setting(connection, record.tenant_id, "erasure", "")
     return {
         "tenant_id": record.tenant_id,
