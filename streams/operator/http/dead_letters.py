@@ -76,7 +76,7 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
 
 
 async def _unfit(state: AppState, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
-    kept = await state.query(lambda db: record_letters.kept(db, ids))
+    kept = await state.query(lambda db: record_letters.letters(db, ids))
     judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
     return [(id_, reason) for id_, reason in judged if reason is not None]
 

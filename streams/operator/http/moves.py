@@ -17,7 +17,7 @@ from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import invalid
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs, waiting_jobs
-from streams.operator.resources.waiting_jobs import Waiting
+from streams.operator.resources.waiting_jobs import WaitingFilter
 from streams.serde.records import TERMINAL, Job, Move
 
 routes = web.RouteTableDef()
@@ -65,7 +65,10 @@ async def move_jobs(request: web.Request) -> web.Response:
     """Move all waiting jobs of a type to another pool; answer once the commands are durable."""
     state, wanted = request.app[STATE], await read_body(request, BulkMoveRequest)
     _require_pool(state, wanted.pool)
-    cursor, asked = cursor_in(wanted.cursor), Waiting(wanted.type, wanted.pool, wanted.tenant_id)
+    cursor, asked = (
+        cursor_in(wanted.cursor),
+        WaitingFilter(wanted.type, wanted.pool, wanted.tenant_id),
+    )
     found = await state.query(lambda db: waiting_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
         move = _move(wanted)

@@ -19,7 +19,7 @@ from streams.operator.http.refusal import Refusal
 from streams.operator.replay.fitness import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.resources import record_letters
-from streams.operator.resources.record_letters import Kept
+from streams.operator.resources.record_letters import StoredLetter
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -92,11 +92,11 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
     return Replayed(tuple(sent), tuple(left_out))
 
 
-async def _current(state: AppState, ids: Collection[str]) -> list[Kept]:
+async def _current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:
     """Return the letters as they are now that the transaction is open."""
 
-    def found(connection: sqlite3.Connection) -> list[Kept]:
-        return record_letters.kept(connection, ids)
+    def found(connection: sqlite3.Connection) -> list[StoredLetter]:
+        return record_letters.letters(connection, ids)
 
     await state.read_barrier(*{("dlq", each.partition) for each in await state.query(found)})
     return await state.query(found)

@@ -18,7 +18,7 @@ _BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredLetter:
     """A letter and its partition of `dlq`, on which its mark must follow it."""
 
     letter: DeadLetter
@@ -45,7 +45,7 @@ class Selection:
     next: Cursor | None
 
 
-def kept(connection: sqlite3.Connection, ids: Collection[str]) -> list[Kept]:
+def letters(connection: sqlite3.Connection, ids: Collection[str]) -> list[StoredLetter]:
     """Return the letters of records that have these ids, in the order of their offsets."""
     marks = ", ".join("?" * len(ids))
     rows = connection.execute(
@@ -53,7 +53,7 @@ def kept(connection: sqlite3.Connection, ids: Collection[str]) -> list[Kept]:
         " ORDER BY place",
         tuple(ids),
     )
-    return [Kept(DEAD_LETTER.decode(record), part) for record, part in rows]
+    return [StoredLetter(DEAD_LETTER.decode(record), part) for record, part in rows]
 
 
 def selected(

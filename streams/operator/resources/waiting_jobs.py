@@ -12,7 +12,7 @@ _WAIT = "status IN ('pending', 'scheduled', 'waiting')"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingFilter:
     """Jobs of a type that wait in another pool than `pool`; of one tenant, or of all (None)."""
 
     type: str
@@ -30,7 +30,7 @@ class Selection:
 
 
 def selected(
-    connection: sqlite3.Connection, wanted: Waiting, limit: int, cursor: Cursor | None
+    connection: sqlite3.Connection, wanted: WaitingFilter, limit: int, cursor: Cursor | None
 ) -> Selection:
     """Return the next jobs behind a cursor."""
     conditions = ["type = ?", _WAIT, "pool <> ?"]

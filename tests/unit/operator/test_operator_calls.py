@@ -15,20 +15,22 @@ from support.operator_cluster import make_entry, make_job
 from support.webhooks import tenant
 from yarl import URL
 
-from streams.operator.http import dead_letters as api_dead_letters
-from streams.operator.http import effects as api_effects
-from streams.operator.http import jobs as api_jobs
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import JobRequest
 from streams.operator.http.middlewares import problems
+from streams.operator.http.routes import routes
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.sent_commands import SentCommands
 from streams.runtime.processor import Record
-from streams.serde.codec import JOB, LEDGER_ENTRY
+from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
-from streams.serde.records import CommandBody, Job, LedgerEntry, Settle
+from streams.serde.records import CommandBody, Job, LedgerEntry, Rejection, Settle
 from streams.topology.load import load
+
+CODECS: dict[type, tuple[str, Any]] = {
+    Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY), Rejection: ("rejections", REJECTION),
+}  # fmt: skip
 
 
 class Desk:
@@ -41,15 +43,11 @@ class Desk:
         self.coming: list[Job | LedgerEntry] = []
         self.sent: list[CommandBody] = []
 
-    def fold(self, *values: Job | LedgerEntry) -> None:
+    def fold(self, *values: Job | LedgerEntry | Rejection) -> None:
         batch: dict[str, Changes] = {}
         for each in values:
-            topic, value = (
-                ("jobs", JOB.encode(each))
-                if isinstance(each, Job)
-                else ("ledger", LEDGER_ENTRY.encode(each))
-            )
-            project(Record(topic, 0, 0, 0, b"", value), batch)
+            topic, codec = CODECS[type(each)]
+            project(Record(topic, 0, 0, 0, b"", codec.encode(each)), batch)
         for changes in batch.values():
             self.rows.executemany(changes.table.upsert, changes.upserts())
 
@@ -78,9 +76,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
     app[STATE] = desk  # type: ignore[misc]
-    app.add_routes(api_effects.routes)
-    app.add_routes(api_jobs.routes)
-    app.add_routes(api_dead_letters.routes)
+    app.add_routes(routes())
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -155,6 +151,28 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
     assert await submit(api) == told, "it may be sent again"
     desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.request_hash()))
     assert await submit(api) == (202, over.type)
+
+
+async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    for n, owner in enumerate(("acme", "globex", None)):
+        desk.fold(Rejection(f"rej_{n}", owner, None, "unauthorized", 1, n, n))
+    path = "/v1/tenants/acme/rejections"
+    assert await listed(api, path) == (404, [])
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', ?)", tenant("acme")[1:])
+    assert await listed(api, path) == (200, ["rej_0"])
+    assert await listed(api, f"{path}?tenant_id=globex") == (422, [])
+    assert await listed(api, "/v1/rejections") == (200, ["rej_2", "rej_1", "rej_0"])
+    assert await listed(api, "/v1/rejections?tenant_id=globex") == (200, ["rej_1"])
+    assert await listed(api, "/v1/quarantine?status=gone") == (422, [])
+    assert await listed(api, "/v1/dlq?job_id=job_a") == (422, [])
+
+
+async def listed(api: TestClient[Any, Any], path: str) -> tuple[int, list[str]]:
+    """Status and ids of a list."""
+    answer = await api.get(path)
+    return answer.status, [each["id"] for each in (await answer.json()).get("rejections", [])]
 
 
 async def submit(api: TestClient[Any, Any]) -> tuple[int, str]:

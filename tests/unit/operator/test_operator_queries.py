@@ -212,7 +212,7 @@ def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -
     fold(connection, *(make_job(f"job_{n}", created_at=9 - n) for n in range(5)))
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    wanted = waiting_jobs.Waiting("draft_reply", "gpu", None)
+    wanted = waiting_jobs.WaitingFilter("draft_reply", "gpu", None)
     first = waiting_jobs.selected(connection, wanted, 2, None)
     connection.set_trace_callback(None)
     second = waiting_jobs.selected(connection, wanted, 9, first.next)
