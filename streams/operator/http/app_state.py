@@ -12,11 +12,11 @@ from aiohttp import web
 
 from streams.event_admission import Admission
 from streams.kafka.clients import AwaitedProducer
+from streams.kafka.offsets import Place
 from streams.kafka.payload_reader import PayloadReader
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
-from streams.operator.read_model.positions import PartitionKey
 from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
@@ -82,7 +82,7 @@ class AppState:
             row, lambda: self.query(look), SHOWN_WITHIN_SECONDS, others
         )
 
-    async def read_barrier(self, *places: PartitionKey) -> None:
+    async def read_barrier(self, *places: Place) -> None:
         """Return once the rows of these partitions are as new as this call.
 
         Raises:

@@ -11,12 +11,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streams.errors import PoisonRecord
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage
-from streams.kafka.offsets import offsets_admin
+from streams.kafka.offsets import Place, offsets_admin
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
 from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
-from streams.operator.read_model.positions import PartitionKey, Untrusted
+from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
@@ -141,11 +141,11 @@ class FoldSession:
         return Lag(records, seconds, newest.asked_at)
 
     @property
-    def folded(self) -> dict[PartitionKey, int]:
+    def folded(self) -> dict[Place, int]:
         """The offset of each partition before which all records are rows."""
         return self._next
 
-    def _positions(self) -> dict[PartitionKey, int]:
+    def _positions(self) -> dict[Place, int]:
         # Unlike the last message, a position also moves past the markers that end transactions.
         for partition in self._consumer.position(self._partitions):
             if partition.offset >= 0:

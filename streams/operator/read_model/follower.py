@@ -15,11 +15,12 @@ from confluent_kafka import KafkaException
 from streams.errors import KafkaUnavailable
 from streams.kafka.clients import wait_for_broker
 from streams.kafka.failures import Outage
+from streams.kafka.offsets import Place
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
 from streams.operator.read_model.fold_session import FoldSession, Lag
-from streams.operator.read_model.positions import PartitionKey, Untrusted
+from streams.operator.read_model.positions import Untrusted
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
@@ -66,7 +67,7 @@ class Follower:
         self._outage = Outage()
         self._lag: Lag | None = None
         self._last = Lag(0, 0.0, wall_ms())
-        self._folded: Mapping[PartitionKey, int] = {}
+        self._folded: Mapping[Place, int] = {}
         self._said: str | None = None
 
     def start(self) -> None:
@@ -90,7 +91,7 @@ class Follower:
         """The lag; None until the model has caught up since it last began to follow."""
         return self._lag
 
-    def folded(self, place: PartitionKey) -> int:
+    def folded(self, place: Place) -> int:
         """Return the offset before which all records of a partition are rows; -1 while unknown."""
         return self._folded.get(place, -1)
 
@@ -139,7 +140,7 @@ class Follower:
         self._said = None
         log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
 
-    def _publish(self, folded: Mapping[PartitionKey, int]) -> None:
+    def _publish(self, folded: Mapping[Place, int]) -> None:
         moved = [place for place, at in folded.items() if at != self._folded.get(place)]
         if moved:
             self._folded = dict(folded)

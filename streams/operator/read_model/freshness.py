@@ -11,8 +11,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams.kafka.failures import Outage
-from streams.kafka.offsets import latest, offset_in, request_offsets
-from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Untrusted
+from streams.kafka.offsets import Place, latest, offset_in, request_offsets
+from streams.operator.read_model.positions import MAX_AGE_MS, Untrusted
 
 _EVERY_MS = 1_000
 _PATIENCE_SECONDS = 5.0
@@ -23,7 +23,7 @@ class Ends:
     """End offsets that the broker gave for a question sent at `asked_at` (milliseconds)."""
 
     asked_at: int
-    offsets: Mapping[PartitionKey, int]
+    offsets: Mapping[Place, int]
 
 
 class Freshness:
@@ -38,7 +38,7 @@ class Freshness:
         """Note the broker's newest answer."""
         self.newest = ends
 
-    def reached(self, positions: Mapping[PartitionKey, int]) -> None:
+    def reached(self, positions: Mapping[Place, int]) -> None:
         """Update `at` once the rows up to these positions are stored."""
         # Keep an older goal, too: under steady load the positions never reach the newest ends.
         for goal in (self._goal, self.newest):
@@ -62,14 +62,14 @@ class EndOffsetsPoll:
     """Asks a broker for end offsets about once a second, without waiting for the answers."""
 
     def __init__(
-        self, admin: AdminClient, prefix: str, places: Iterable[PartitionKey], outage: Outage
+        self, admin: AdminClient, prefix: str, places: Iterable[Place], outage: Outage
     ) -> None:
         self._admin = admin
         self._prefix = prefix
         self._places = tuple(places)
         self._outage = outage
         self._asked_at = 0
-        self._open: dict[PartitionKey, Future[Any]] | None = None
+        self._open: dict[Place, Future[Any]] | None = None
 
     def answer(self, now: int) -> Ends | None:
         """Return a new answer if there is one, and send the next question if it is due at `now`."""

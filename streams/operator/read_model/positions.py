@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
-from streams.kafka.offsets import earliest, latest, offset_in, request_offsets
+from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
 from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
@@ -19,9 +19,6 @@ MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
 ever."""
 
 _TIMEOUT = 10
-
-PartitionKey = tuple[str, int]
-"""Logical topic and partition."""
 
 
 class Untrusted(TidegateError):
@@ -37,7 +34,7 @@ class Span:
     high: int
 
 
-def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
+def spans(admin: AdminClient, prefix: str) -> dict[Place, Span]:
     """Return the first and the next offset of every followed partition.
 
     Raises:
@@ -57,15 +54,13 @@ def spans(admin: AdminClient, prefix: str) -> dict[PartitionKey, Span]:
     }
 
 
-def stored(connection: sqlite3.Connection) -> dict[PartitionKey, tuple[str, int]]:
+def stored(connection: sqlite3.Connection) -> dict[Place, tuple[str, int]]:
     """Return topic id and next offset by partition, as stored in the transaction of the rows."""
     rows = connection.execute("SELECT topic, part, topic_id, next_offset FROM positions")
     return {(topic, part): (topic_id, offset) for topic, part, topic_id, offset in rows}
 
 
-def resume(
-    connection: sqlite3.Connection, found: dict[PartitionKey, Span], now: int
-) -> dict[PartitionKey, int]:
+def resume(connection: sqlite3.Connection, found: dict[Place, Span], now: int) -> dict[Place, int]:
     """Return the next offset to read of every partition; `now` in milliseconds.
 
     Raises:
@@ -93,8 +88,8 @@ def resume(
 
 def store(
     connection: sqlite3.Connection,
-    found: dict[PartitionKey, Span],
-    offsets: dict[PartitionKey, int],
+    found: dict[Place, Span],
+    offsets: dict[Place, int],
 ) -> None:
     """Store next offsets, inside the caller's transaction."""
     connection.executemany(
@@ -115,7 +110,7 @@ def store_freshness(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _offsets(
-    admin: AdminClient, prefix: str, places: Iterable[PartitionKey], spec: OffsetSpec
-) -> dict[PartitionKey, int]:
+    admin: AdminClient, prefix: str, places: Iterable[Place], spec: OffsetSpec
+) -> dict[Place, int]:
     answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
     return {place: offset_in(answer) for place, answer in answers.items()}

@@ -9,10 +9,9 @@ import asyncio
 
 from confluent_kafka import KafkaException
 
-from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
+from streams.kafka.offsets import Place, latest, offset_in, offsets_admin, request_offsets
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.follower import POSITIONS, Follower
-from streams.operator.read_model.positions import PartitionKey
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.settings import Settings
 
@@ -26,7 +25,7 @@ class ReadBarrier:
         self._follower = follower
         self._notifier = notifier
 
-    async def wait(self, place: PartitionKey, seconds: float) -> None:
+    async def wait(self, place: Place, seconds: float) -> None:
         """Return once the rows of a partition are as new as this call.
 
         Raises:
@@ -40,7 +39,7 @@ class ReadBarrier:
         if await self._notifier.until((POSITIONS, place), reached, seconds) is None:
             raise _late()
 
-    async def _end(self, place: PartitionKey, seconds: float) -> int:
+    async def _end(self, place: Place, seconds: float) -> int:
         # Count uncommitted records, too: their transaction may be committed at this moment.
         (end,) = request_offsets(self._admin, self._prefix, (place,), latest(), seconds).values()
         try:

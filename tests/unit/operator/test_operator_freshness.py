@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streams.kafka.failures import Outage
-from streams.kafka.offsets import latest
+from streams.kafka.offsets import Place, latest
 from streams.operator import metrics
 from streams.operator.read_model import fold_session, positions
 from streams.operator.read_model import follower as following
@@ -22,7 +22,7 @@ from streams.operator.read_model.database import Database
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
-from streams.operator.read_model.positions import MAX_AGE_MS, PartitionKey, Span, Untrusted
+from streams.operator.read_model.positions import MAX_AGE_MS, Span, Untrusted
 from streams.operator.resources.jobs import Counts
 from streams.settings import Settings
 from streams.topology.load import load
@@ -146,7 +146,7 @@ class Scripted:
     def __init__(self, each: Callable[[int], None]) -> None:
         self.number = 0
         self.freshness = SimpleNamespace(at=NOW)
-        self.folded: dict[PartitionKey, int] = {("jobs", 0): 7}
+        self.folded: dict[Place, int] = {("jobs", 0): 7}
         self._each = each
 
     def caught_up(self) -> bool:
