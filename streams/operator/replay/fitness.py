@@ -77,5 +77,5 @@ def _pointless(letter: DeadLetter) -> str | None:
     if isinstance(body, _OF_A_MOMENT):
         return f"a worker's {said} reports a past moment: workers report again by themselves"
     if isinstance(body, _REFUSED):
-        return f"an operator's {said}: repeat the call that sent it"
+        return f"an operator's {said}: ask for it again with its own call"
     return None
