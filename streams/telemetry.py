@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
 
@@ -67,7 +67,7 @@ def serve_probes(
 
     server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    DaemonThread("probes", server.serve_forever).start()
     return int(server.server_address[1])
 
 

@@ -6,8 +6,6 @@ reports while no tenant has a rate, so that it has a share as soon as the first 
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from contextlib import suppress
 
@@ -17,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
 from streams.errors import DecodeError
 from streams.kafka.clients import consumer_config, producer_config
+from streams.process.daemon_thread import DaemonThread
 from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
 from streams.settings import Settings
@@ -46,11 +45,7 @@ class RateGossip:
         self._rates = rates
         self._lost = False
         self._settled = False
-        self._stopping = threading.Event()
-        context = contextvars.copy_context()  # so that its log lines name the stage as well
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="rate-gossip", daemon=True
-        )
+        self._thread = DaemonThread("rate-gossip", self._run)
 
     @property
     def settled(self) -> bool:
@@ -63,11 +58,10 @@ class RateGossip:
 
     def stop(self) -> None:
         """Tell the others that this process leaves, and wait for the thread."""
-        self._stopping.set()
-        self._thread.join()
+        self._thread.stop()
 
     def _run(self) -> None:
-        while not self._stopping.wait(TICK_SECONDS):
+        while not self._thread.stopping.wait(TICK_SECONDS):
             try:
                 self._talk()
             except KafkaException as error:
@@ -85,7 +79,7 @@ class RateGossip:
             self._join(consumer)
             joined = time.monotonic()
             due = joined + _LISTEN_SECONDS
-            while not self._stopping.is_set():
+            while not self._thread.stopping.is_set():
                 message = consumer.poll(max(0.0, due - time.monotonic()))
                 if message is not None:
                     self._hear(message)

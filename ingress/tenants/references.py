@@ -6,7 +6,6 @@ that it had when the process started.
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from weakref import WeakSet
 
@@ -15,6 +14,7 @@ from prometheus_client import Gauge
 
 from ingress.schemes import check_secret
 from streams.errors import SecretUnresolved, SignatureError
+from streams.process.daemon_thread import DaemonThread
 from streams.tenants.secret_reference import resolve
 
 log = structlog.get_logger(__name__)
@@ -64,11 +64,7 @@ class References:
     def __init__(self) -> None:
         self._named: WeakSet[NamedSecret] = WeakSet()
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        context = contextvars.copy_context()  # so that its log lines name the stage as well
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="references", daemon=True
-        )
+        self._thread = DaemonThread("references", self._run)
 
     def named(self, reference: str, scheme: str, tenant_id: str, source: str) -> NamedSecret:
         """A secret by reference, resolved now and kept current for as long as it is held."""
@@ -91,11 +87,10 @@ class References:
 
     def stop(self) -> None:
         """Stop, and wait for the thread."""
-        self._stopping.set()
-        self._thread.join()
+        self._thread.stop()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_REFRESH_SECONDS):
+        while not self._thread.stopping.wait(_REFRESH_SECONDS):
             self.refresh()
 
     def _count(self) -> None:

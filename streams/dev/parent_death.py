@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
+from functools import partial
 
 from streams.errors import ConfigError
+from streams.process.daemon_thread import DaemonThread
 
 PARENT_FD = "TIDEGATE_PARENT_FD"
 """Environment variable: the number of the inherited descriptor."""
@@ -35,7 +36,7 @@ def end_with_parent() -> None:
         os.set_inheritable(descriptor, False)
     except (ValueError, OSError) as error:
         raise ConfigError(f"{PARENT_FD}={named!r} is no open descriptor: unset it") from error
-    threading.Thread(target=_await_end, args=(descriptor,), name="parent", daemon=True).start()
+    DaemonThread("parent", partial(_await_end, descriptor)).start()
 
 
 def _await_end(descriptor: int) -> None:

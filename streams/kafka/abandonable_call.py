@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from streams.process.daemon_thread import DaemonThread
+
 
 class Hung(Exception):
     """The call has not returned; nothing that it uses may be used again."""
@@ -21,7 +23,7 @@ class AbandonableThread:
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="watched calls", daemon=True).start()
+        DaemonThread("watched calls", self._run).start()
 
     def call(
         self,

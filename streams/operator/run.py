@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
+from functools import partial
 
 import structlog
 import uvloop
@@ -26,6 +26,7 @@ from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
+from streams.process.daemon_thread import DaemonThread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants.follower import Failed, TenantsFollower
@@ -99,10 +100,8 @@ async def _state(
     collector = ReadModelCollector(database, follower)
     producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
     REGISTRY.register(collector)
-    payloads, closed = PayloadReader(settings), threading.Event()
-    reader = threading.Thread(
-        target=_read_payloads, args=(payloads, closed, failed), name="payloads", daemon=True
-    )
+    payloads = PayloadReader(settings)
+    reader = _payload_thread(payloads, failed)
     follower.start()
     book = DataKeyring(vault)
     tenants = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
@@ -113,7 +112,7 @@ async def _state(
         payloads, admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier), RecordReplays(settings),
     )  # fmt: skip
-    closed.set()
+    reader.stopping.set()
     await asyncio.to_thread(tenants.stop)
     await asyncio.to_thread(follower.stop)
     REGISTRY.unregister(collector)
@@ -121,18 +120,22 @@ async def _state(
     database.close()
 
 
-def _read_payloads(payloads: PayloadReader, closed: threading.Event, failed: Failed) -> None:
-    """Run the reader and report its failure; otherwise requests for bodies would never end."""
-    try:
-        payloads.run(closed)
-    except Exception as error:
-        log.exception("the reader of payloads failed")
-        failed(
-            StageFailed(
-                f"no body can be read any more ({type(error).__name__}: {error}): the process "
-                "ends, and its supervisor must start it again"
-            )
+def _payload_thread(payloads: PayloadReader, failed: Failed) -> DaemonThread:
+    thread = DaemonThread(
+        "payloads", lambda: payloads.run(thread.stopping), partial(_no_bodies, failed)
+    )
+    return thread
+
+
+def _no_bodies(failed: Failed, error: Exception) -> None:
+    """End the process: without the reader, requests for bodies would never end."""
+    log.exception("the reader of payloads failed")
+    failed(
+        StageFailed(
+            f"no body can be read any more ({type(error).__name__}: {error}): the process "
+            "ends, and its supervisor must start it again"
         )
+    )
 
 
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:

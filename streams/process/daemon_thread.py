@@ -1,4 +1,4 @@
-"""Awaits blocking calls in threads that may hang without harm to others."""
+"""Threads that may hang without harm to others: they never keep the process from ending."""
 
 from __future__ import annotations
 
@@ -8,18 +8,58 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 T = TypeVar("T")
 
 
-async def in_daemon_thread(function: Callable[[], T]) -> T:
-    """What the function returns or raises; cancelling ends the wait, not the thread.
+class DaemonThread:
+    """A daemon thread that runs `body` once, in the context (of log lines) that it is made in.
 
-    Each call has its own daemon thread: one that hangs takes no other's place in a pool, and does
-    not keep the process from ending.
+    `body` returns soon after `stopping` is set. An exception of `body` goes to `failed`, in the
+    thread; without `failed` it is logged.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable[[], object],
+        failed: Callable[[Exception], object] | None = None,
+    ) -> None:
+        self.stopping = threading.Event()
+        self._body = body
+        self._failed = failed
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and return at once."""
+        self._thread.start()
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Set `stopping`, and wait until the thread has ended, at most `seconds` if given."""
+        self.stopping.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._body()
+        except Exception as error:
+            if self._failed is None:
+                log.exception("a thread failed: its work has ended", thread=self._thread.name)
+            else:
+                self._failed(error)
+
+
+async def in_daemon_thread(function: Callable[[], T]) -> T:
+    """Return what the function returns, or raise what it raises; cancelling ends only the wait.
+
+    Each call has its own thread: one that hangs takes no other's place in a pool.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
 
     def finish(result: Any, error: BaseException | None) -> None:
         if future.done():
@@ -33,7 +73,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         result: Any = None
         error: BaseException | None = None
         try:
-            result = context.run(function)
+            result = function()
         except StopIteration as stop:
             # A future refuses to hold a StopIteration.
             error = RuntimeError(f"{function} raised {stop!r}")
@@ -42,5 +82,5 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         if not loop.is_closed():
             loop.call_soon_threadsafe(finish, result, error)
 
-    threading.Thread(target=body, name=f"call-{function}", daemon=True).start()
+    DaemonThread(f"call-{function}", body).start()
     return await future

@@ -13,7 +13,6 @@ forget it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -24,6 +23,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from streams.errors import ClockStepped, ConfigError, TidegateError
 from streams.process.boot_clock import boot_seconds
+from streams.process.daemon_thread import DaemonThread
 from streams.runtime import metrics
 from streams.runtime.broker_clock_estimate import Estimate, Reading
 from streams.runtime.broker_clock_file import ClockMemory, clock_memory
@@ -71,8 +71,7 @@ class BrokerClock:
         self._failure: Exception | None = None
         self._read_at = boot()
         self._told = False
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="broker clock", daemon=True)
+        self._thread = DaemonThread("broker clock", self._run, self._failed)
 
     def now(self) -> int:
         """The broker's time in milliseconds; it stands still rather than run backwards.
@@ -124,7 +123,7 @@ class BrokerClock:
         except (BufferError, KafkaException) as error:
             self._missed(str(error))
             return
-        while not answers and not self._closed.is_set():
+        while not answers and not self._thread.stopping.is_set():
             self._producer.poll(_POLL_SECONDS)
         for at, refused, message in answers:
             if refused is not None:
@@ -144,17 +143,17 @@ class BrokerClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._closed.set()
-        self._thread.join()
+        self._thread.stop()
 
     def _run(self) -> None:
-        try:
-            while not self._closed.is_set():
-                before = self._read_at
-                self.read()
-                self._closed.wait(_RETRY_SECONDS if self._read_at == before else _EVERY_SECONDS)
-        except Exception as error:
-            self._failure = error  # `check` raises it in the stage's thread
+        while not self._thread.stopping.is_set():
+            before = self._read_at
+            self.read()
+            missed = self._read_at == before
+            self._thread.stopping.wait(_RETRY_SECONDS if missed else _EVERY_SECONDS)
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error  # `check` raises it in the stage's thread
 
     def _take(self, reading: Reading) -> None:
         known = self._known

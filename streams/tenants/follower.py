@@ -7,7 +7,6 @@ other error ends the process, because everybody would go on trusting an outdated
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from confluent_kafka import (
 
 from streams.errors import PoisonRecord, StageFailed
 from streams.kafka.clients import consumer_config
+from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -52,11 +52,7 @@ class TenantsFollower:
         self._failed = failed
         self._told: set[int] = set()
         self._caught_up = threading.Event()
-        self._stopping = threading.Event()
-        context = contextvars.copy_context()  # so that its log lines name the stage as well
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="tenants", daemon=True
-        )
+        self._thread = DaemonThread("tenants", self._follow, self._stands_still)
 
     @property
     def ready(self) -> bool:
@@ -69,36 +65,32 @@ class TenantsFollower:
 
     def stop(self) -> None:
         """Stop following and wait for the thread."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._follow()
-        except Exception as error:
-            log.exception("tenants are followed no more")
-            self._failed(
-                StageFailed(
-                    f"what it knows of tenants stands still ({type(error).__name__}: {error}): the "
-                    "process ends, and whoever started it starts it again"
-                )
-            )
+        self._thread.stop()
 
     def _follow(self) -> None:
         consumer = Consumer(_config(self._settings, self._stage))
         try:
             unread = self._contact(consumer)
-            while not self._stopping.is_set():
+            while not self._thread.stopping.is_set():
                 message = consumer.poll(_POLL_SECONDS)
                 if message is not None:
                     self._take(message, unread)
         finally:
             consumer.close()
 
+    def _stands_still(self, error: Exception) -> None:
+        log.exception("tenants are followed no more")
+        self._failed(
+            StageFailed(
+                f"what it knows of tenants stands still ({type(error).__name__}: {error}): the "
+                "process ends, and whoever started it starts it again"
+            )
+        )
+
     def _contact(self, consumer: Consumer) -> set[int]:
         """Assign every partition from its start; returns their numbers."""
         said = False
-        while not self._stopping.is_set():
+        while not self._thread.stopping.is_set():
             try:
                 return _assign(consumer, self._settings.topic_prefix + TOPIC)
             except KafkaException as error:
@@ -109,7 +101,7 @@ class TenantsFollower:
                         reason=str(error.args[0]),
                     )
                 said = True
-                self._stopping.wait(_POLL_SECONDS)
+                self._thread.stopping.wait(_POLL_SECONDS)
         return set()
 
     def _take(self, message: Message, unread: set[int]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,7 +13,7 @@ from uuid_utils import uuid7
 
 from streams.errors import LeaseLost
 from streams.process.boot_clock import boot_seconds
-from streams.process.daemon_thread import in_daemon_thread
+from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.serde.records import Ended
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
@@ -115,11 +115,9 @@ class Worker:
             TidegateError: what the transport could not go on after.
         """
         every = self._topology.leases.heartbeat_seconds
-        threading.Thread(
-            target=self.heartbeater.run, args=(every,), name="heartbeats", daemon=True
-        ).start()
+        DaemonThread("heartbeats", partial(self.heartbeater.run, every), self.failed).start()
         self.watchdog.tick()
-        threading.Thread(target=self.watchdog.run, name="watchdog", daemon=True).start()
+        DaemonThread("watchdog", self.watchdog.run, self.failed).start()
         self.start()
         stopped = asyncio.create_task(stop.wait())
         try:

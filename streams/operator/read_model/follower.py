@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from contextvars import copy_context
 
 import structlog
 from confluent_kafka import KafkaException
@@ -23,6 +21,7 @@ from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.positions import Untrusted
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import RowKey
+from streams.process.daemon_thread import DaemonThread
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.settings import Settings
@@ -59,11 +58,7 @@ class Follower:
         }
         self._database = database
         self._announce = announce
-        self._stopping = threading.Event()
-        # The context carries the fields that every log line of this process has.
-        self._thread = threading.Thread(
-            target=copy_context().run, args=(self._run,), name="follower", daemon=True
-        )
+        self._thread = DaemonThread("follower", self._run)
         self._outage = Outage()
         self._lag: Lag | None = None
         self._last = Lag(0, 0.0, wall_ms())
@@ -78,8 +73,7 @@ class Follower:
 
     def stop(self) -> None:
         """End after the current batch; a thread that waits for a broker ends with the process."""
-        self._stopping.set()
-        self._thread.join(3)
+        self._thread.stop(3)
 
     @property
     def ready(self) -> bool:
@@ -96,7 +90,7 @@ class Follower:
         return self._folded.get(place, -1)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._thread.stopping.is_set():
             try:
                 wait_for_broker(self._settings)
                 self._follow()
@@ -119,7 +113,7 @@ class Follower:
         ):
             self._catch_up(session)
             due = time.monotonic()
-            while not self._stopping.is_set():
+            while not self._thread.stopping.is_set():
                 self._require_file()
                 self._lag = self._last = session.lag()
                 self._publish(session.folded)
@@ -127,14 +121,14 @@ class Follower:
                     self._housekeep(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
                 if not session.step():
-                    self._stopping.wait(_GATHER_SECONDS)
+                    self._thread.stopping.wait(_GATHER_SECONDS)
 
     def _session(self, connection: sqlite3.Connection) -> FoldSession:
         return FoldSession(self._settings, connection, self._announce, self._outage)
 
     def _catch_up(self, session: FoldSession) -> None:
         began = time.monotonic()
-        while not session.caught_up() and not self._stopping.is_set():
+        while not session.caught_up() and not self._thread.stopping.is_set():
             self._require_file()
             session.step()
         self._said = None
@@ -174,7 +168,7 @@ class Follower:
         if str(error) != self._said:
             log.warning("read model does not follow: trying again", error=str(error))
             self._said = str(error)
-        self._stopping.wait(_RETRY_SECONDS)
+        self._thread.stopping.wait(_RETRY_SECONDS)
 
 
 def seconds_behind(lag: Lag, now: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
@@ -13,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streams.errors import Fenced, KafkaUnavailable
 from streams.kafka.clients import producer_config
 from streams.kafka.payload_reader import PayloadReader
+from streams.process.daemon_thread import DaemonThread
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 from streams.worker.transport.contract import Done, Inbox
@@ -49,15 +49,18 @@ class KafkaTransport:
         )
         self._closed = threading.Event()
         self._payloads = PayloadReader(settings)
-        self._threads: list[threading.Thread] = []
+        self._threads: list[DaemonThread] = []
 
     def start(self, inbox: Inbox) -> None:
         self._inbox = inbox
         replies = ReplyReader(self._settings, inbox)
         work = WorkReader(self._settings, self._place, inbox, replies)
         for reader in (self._payloads, replies, work):
-            self._spawn(type(reader).__name__, partial(reader.run, self._closed))
-        self._spawn("sender", self._send_callbacks)
+            body = partial(reader.run, self._closed)
+            self._threads.append(DaemonThread(type(reader).__name__, body, self._thread_failed))
+        self._threads.append(DaemonThread("sender", self._send_callbacks, self._thread_failed))
+        for thread in self._threads:
+            thread.start()
 
     def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -81,19 +84,7 @@ class KafkaTransport:
         self._producer.flush(5)
         self._closed.set()
         for thread in self._threads:
-            thread.join(5)
-
-    def _spawn(self, name: str, body: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                body()
-            except Exception as error:
-                log.exception("a thread of the worker ended", thread=name)
-                self._fail(error)
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        thread.start()
-        self._threads.append(thread)
+            thread.stop(5)
 
     def _send_callbacks(self) -> None:
         while not self._closed.is_set():
@@ -107,6 +98,10 @@ class KafkaTransport:
                     "whoever started it starts it again"
                 )
             )
+
+    def _thread_failed(self, error: Exception) -> None:
+        log.exception("a thread of the worker ended", thread=threading.current_thread().name)
+        self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if self._inbox is not None:

@@ -190,7 +190,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
             if outage:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         else:
-            follower._stopping.set()
+            follower._thread.stopping.set()
 
     scripted(monkeypatch, step)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0)
@@ -218,7 +218,7 @@ def test_a_file_that_a_query_finds_broken_is_begun_anew(
             with pytest.raises(sqlite3.DatabaseError):
                 database.read(broken)
         else:
-            follower._stopping.set()
+            follower._thread.stopping.set()
 
     scripted(monkeypatch, step)
     follower._run()
@@ -245,7 +245,7 @@ def test_a_file_that_cannot_be_begun_anew_yet_is_tried_again(
         if number == 1:
             shutil.rmtree(database.path.parent)
         else:
-            follower._stopping.set()
+            follower._thread.stopping.set()
 
     monkeypatch.setattr(Database, "_create", created)
     scripted(monkeypatch, step)

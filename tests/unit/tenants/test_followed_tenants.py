@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from streams.errors import PoisonRecord, StageFailed
 from streams.kafka.payload_reader import PayloadReader
-from streams.operator.run import _read_payloads
+from streams.operator.run import _payload_thread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants import follower as tenants_follower
@@ -88,14 +88,14 @@ def test_a_right_that_is_taken_away_is_told_once() -> None:
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures, payloads = list[Exception](), PayloadReader(Settings(bootstrap="127.0.0.1:1"))
+    failures, payloads = SimpleQueue[Exception](), PayloadReader(Settings(bootstrap="127.0.0.1:1"))
 
     def breaks() -> None:
         raise RuntimeError("of the client")
 
     monkeypatch.setattr(payloads, "step", breaks)
-    _read_payloads(payloads, threading.Event(), failures.append)
-    assert [type(each) for each in failures] == [StageFailed]
+    _payload_thread(payloads, failures.put).start()
+    assert isinstance(failures.get(timeout=10), StageFailed)
 
 
 async def test_a_process_ends_with_what_a_part_of_it_could_not_go_on_after() -> None:
