@@ -10,11 +10,12 @@ import time
 from contextlib import suppress
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
 from streams.errors import DecodeError
 from streams.kafka.clients import consumer_config, producer_config
+from streams.kafka.failures import UNREADABLE
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
@@ -27,13 +28,6 @@ _PARTITION = 0
 _LISTEN_SECONDS = 2 * TICK_SECONDS
 """A process listens this long before its first report, to hear a report of every other process."""
 _CONTACT_SECONDS = 2.0
-_FATAL = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-)
-"""Errors from which the client does not recover by itself."""
 
 
 class RateGossip:
@@ -102,7 +96,7 @@ class RateGossip:
     def _hear(self, message: Message) -> None:
         error = message.error()
         if error is not None:
-            if error.code() in _FATAL:
+            if error.code() in UNREADABLE:
                 raise KafkaException(error)
             return
         try:

@@ -19,8 +19,9 @@ from streams.running import read_state
 from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings
 from streams.topology import describe as descriptions
-from streams.topology.apply import connect, execute
+from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
+from streams.topology.cluster import admin_client
 from streams.topology.load import load
 from streams.topology.mermaid import mermaid
 from streams.topology.model import Topology
@@ -86,7 +87,7 @@ def _compare(
         settings, loaded = _read(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
         with _addressed(settings):
-            admin = connect(settings)
+            admin = admin_client(settings)
             planned = make_plan(loaded, admin, settings.topic_prefix, consent)
             applied = execute_it and not planned.refusals
             if applied:
@@ -136,7 +137,7 @@ def layout(
         settings, loaded = _read(topology, bootstrap)
         wait_for_broker(settings, _BROKER_SECONDS)
         with _addressed(settings):
-            moved = carry_over(layout, loaded, settings, connect(settings))
+            moved = carry_over(layout, loaded, settings, admin_client(settings))
         if as_json:
             print_json({"layout": layout, "moved": moved})
         else:

@@ -139,10 +139,10 @@ class Pipeline:
     async def _carry_over(self) -> None:
         """Go on from where the stages of the other layout stopped, if they ran before."""
         from streams.runtime.layouts import carry_over
-        from streams.topology.apply import connect
+        from streams.topology.cluster import admin_client
         from streams.topology.load import load
 
-        topology, admin = load(self.settings.topology), connect(self.settings)
+        topology, admin = load(self.settings.topology), admin_client(self.settings)
         moved = await asyncio.to_thread(carry_over, self._layout, topology, self.settings, admin)
         if moved:
             self._say(f"the stages run {self._layout} from now on: their positions were moved")

@@ -44,22 +44,6 @@ _PRODUCER_FENCED = frozenset({
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 })  # fmt: skip
-REFUSED = frozenset({
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-})  # fmt: skip
-"""Codes of outputs that the broker will never take.
-
-A missing permission or a wrong clock is not among them: no record is at fault, and skipping records
-would lose them all. Their stage logs it at each try until it is fixed.
-"""
-
-
 MISSING = frozenset({
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_EXCEPTION,
@@ -67,6 +51,30 @@ MISSING = frozenset({
     KafkaError._UNKNOWN_PARTITION,
 })  # fmt: skip
 """Codes that say that a topic or partition does not exist."""
+
+REFUSED = MISSING | {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+}
+"""Codes of outputs that the broker will never take.
+
+A missing permission or a wrong clock is not among them: no record is at fault, and skipping records
+would lose them all. Their stage logs it at each try until it is fixed.
+"""
+
+UNREADABLE = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+"""Codes from which a consumer does not recover by itself."""
+
+GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+"""Codes that say that the log no longer has an offset."""
+
+DENIED = frozenset({
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+})  # fmt: skip
+"""Codes that say that the user may not do this."""
 
 _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 
@@ -97,8 +105,13 @@ def classify_produce(error: KafkaError) -> Verdict:
 
 def classify_read(error: KafkaError) -> Verdict:
     """The verdict on an error of the consumer: fenced, or librdkafka retries by itself."""
-    fenced = error.fatal() or error.code() in {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
+    fenced = is_fatal(error) or error.code() == KafkaError.FENCED_INSTANCE_ID
     return Verdict.FENCED if fenced else Verdict.RETRY
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the client that has this error can do nothing more (librdkafka, INTRODUCTION)."""
+    return error.fatal() or error.code() in {KafkaError._FATAL, KafkaError._FENCED}
 
 
 class Outage:

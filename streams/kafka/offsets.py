@@ -6,27 +6,21 @@ stable offset, which hides what an open transaction has already written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from streams.settings import Settings
+from streams.kafka.failures import Outage
 
 Place = tuple[str, int]
 """Logical topic and partition."""
 
 
-def offsets_admin(settings: Settings) -> AdminClient:
-    """An admin client that finds new leaders within a second.
-
-    librdkafka answers offset requests from cached leaders and does not ask again when they are gone
-    (`No leaders found`, `FENCED_LEADER_EPOCH`). Only a refresh helps, which by default comes after
-    5 minutes.
-    """
-    return AdminClient(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
+_PATIENCE_SECONDS = 5.0
 
 
 def request_offsets(
@@ -56,6 +50,56 @@ def offset_in(answer: Future[Any]) -> int:
     if offset < 0:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no offset in the answer"))
     return offset
+
+
+def read_offsets(
+    admin: AdminClient, prefix: str, places: Iterable[Place], spec: OffsetSpec, timeout: float
+) -> dict[Place, int]:
+    """The offset of each place, after waiting for the answers.
+
+    Raises:
+        KafkaException: see `offset_in`.
+    """
+    answers = request_offsets(admin, prefix, places, spec, timeout)
+    return {place: offset_in(answer) for place, answer in answers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """End offsets that the broker gave for a question sent at `asked_at`, by the asker's clock."""
+
+    asked_at: float
+    offsets: Mapping[Place, int]
+
+
+class EndOffsetsPoll:
+    """Asks for end offsets, one question at a time, without waiting for the answers."""
+
+    def __init__(self, admin: AdminClient, prefix: str, outage: Outage) -> None:
+        self._admin = admin
+        self._prefix = prefix
+        self._outage = outage
+        self._open: dict[Place, Future[Any]] = {}
+        self.asked_at = 0.0
+
+    def ask(self, places: Iterable[Place], now: float) -> None:
+        """Ask at the time `now`, unless a question is open."""
+        if not self._open:
+            self.asked_at = now
+            self._open = request_offsets(
+                self._admin, self._prefix, places, latest(), _PATIENCE_SECONDS
+            )
+
+    def answer(self) -> Ends | None:
+        """The answer to the open question, given once; None if there is none yet, or none came."""
+        if not self._open or not all(each.done() for each in self._open.values()):
+            return None
+        answers, self._open = self._open, {}
+        try:
+            return Ends(self.asked_at, {place: offset_in(a) for place, a in answers.items()})
+        except KafkaException as error:
+            self._outage.failed(error)
+            return None
 
 
 def earliest() -> OffsetSpec:

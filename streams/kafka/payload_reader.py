@@ -9,10 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.errors import PermanentError, TransientError
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import GONE, is_fatal
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 
@@ -23,7 +24,6 @@ _FETCH_SECONDS = 30.0
 _READ_AHEAD = 100
 """How many records to read past rather than seek: jobs come in about the order of their events."""
 
-_GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
 
 
@@ -163,12 +163,12 @@ class PayloadReader:
 
     def _read(self, message: Message) -> None:
         error, lane = message.error(), self._lanes.get(_or(message.partition(), -1))
-        if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+        if error is not None and is_fatal(error):
             raise KafkaException(error)
         if lane is None or lane.current is None:
             return
         if error is not None:
-            if error.code() in _GONE:
+            if error.code() in GONE:
                 self._gone(lane)
             return  # other errors may pass: the partition has its time to recover
         offset, wanted = _or(message.offset(), -1), lane.current.next_offset

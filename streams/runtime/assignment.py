@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from confluent_kafka.admin import AdminClient
 
-from streams.kafka.offsets import Place, earliest, offset_in, request_offsets
+from streams.kafka.offsets import Place, earliest, read_offsets
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo
@@ -169,8 +169,7 @@ class Assignment:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
         found = self._source.committed(partitions, _TIMEOUT)
         places = [(topic, p) for topic in self._stage.inputs for p in partitions]
-        answers = request_offsets(self._admin, self._prefix, places, earliest(), _TIMEOUT)
-        starts = {place: offset_in(answer) for place, answer in answers.items()}
+        starts = read_offsets(self._admin, self._prefix, places, earliest(), _TIMEOUT)
         for (topic, partition), offset in found.items():
             deleted = starts[topic, partition] - offset
             if deleted > 0:  # an idle input may have lost only a transaction's marker

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka.clients import SESSION_TIMEOUT_MS, consumer_config
+from streams.kafka.failures import DENIED
 from streams.settings import Settings
 from streams.topology.model import Topology
 
@@ -37,11 +38,6 @@ _TIMEOUT = 10.0
 _PATIENCE_SECONDS = 30.0
 """How long a broker may take to find its coordinators: a new broker has none."""
 _PAUSE_SECONDS = 0.2
-_DENIED = frozenset({
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ def carry_over(
         try:
             return _carry_over(layout, topology, settings, admin)
         except KafkaException as error:
-            if error.args[0].code() in _DENIED or time.monotonic() > until:
+            if error.args[0].code() in DENIED or time.monotonic() > until:
                 raise KafkaUnavailable(
                     f"the positions are not all moved, {settings.bootstrap} did not answer as it "
                     f"should ({error.args[0].str()}): see to that, then run this again"

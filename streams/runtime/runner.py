@@ -20,7 +20,6 @@ from streams import telemetry
 from streams.errors import Fenced, StageFailed, StoreDamaged
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
-from streams.kafka.offsets import offsets_admin
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.broker_clock import broker_clock
@@ -40,6 +39,7 @@ from streams.runtime.transaction import (
     TransactionAborted,
 )
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
@@ -107,7 +107,7 @@ class StageLoop:
 
     def run(self) -> None:
         """Run the stage until it is told to stop."""
-        self._admin = offsets_admin(self._settings)
+        self._admin = admin_client(self._settings)
         self._topics = Topics(self._admin, self._settings.topic_prefix)
         known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
         if known is None:

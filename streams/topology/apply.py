@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from streams.errors import TidegateError
 from streams.settings import Settings
-from streams.topology.cluster import TIMEOUT_SECONDS, Cluster, read_cluster, told
+from streams.topology.cluster import TIMEOUT_SECONDS, Cluster, admin_client, read_cluster, told
 from streams.topology.model import Topology
 from streams.topology.plan import (
     AddPartitions,
@@ -35,11 +35,6 @@ from streams.topology.plan import (
 
 _SETTLE_SECONDS = 60
 _POLL_SECONDS = 0.1
-
-
-def connect(settings: Settings) -> AdminClient:
-    """An admin client that reports errors only as exceptions, not as log lines as well."""
-    return AdminClient(settings.client())
 
 
 def plan(
@@ -69,7 +64,7 @@ def apply(
         TidegateError: something was refused, by us (then nothing was changed) or the cluster.
         KafkaUnavailable: no broker answers.
     """
-    admin = connect(settings)
+    admin = admin_client(settings)
     consent = Consent(allow_unsafe, allow_partition_change, tuple(delete))
     planned = plan(topology, admin, settings.topic_prefix, consent)
     execute(planned, admin)

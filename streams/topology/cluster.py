@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
 
 from streams.errors import KafkaUnavailable, TidegateError
+from streams.settings import Settings
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS, Topic
 
 REPLICATION = 3
@@ -86,6 +87,16 @@ def _compaction(topic: Topic) -> dict[str, str]:
     # can close the segment by writing another.
     lag = {"max.compaction.lag.ms": str(topic.compaction_lag_ms), "segment.ms": "1000"}
     return {**settings, **lag}
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """An admin client that finds new leaders within a second.
+
+    librdkafka answers offset requests from cached leaders and does not ask again when they are gone
+    (`No leaders found`, `FENCED_LEADER_EPOCH`). Only a refresh helps, which by default comes after
+    5 minutes.
+    """
+    return AdminClient(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
 
 
 def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:

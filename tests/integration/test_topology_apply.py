@@ -22,8 +22,8 @@ from typer.testing import CliRunner, Result
 from streams.cli.topology import app
 from streams.errors import TidegateError
 from streams.settings import Settings
-from streams.topology.apply import apply, connect, execute, plan
-from streams.topology.cluster import read_cluster, topic_config
+from streams.topology.apply import apply, execute, plan
+from streams.topology.cluster import admin_client, read_cluster, topic_config
 from streams.topology.load import load
 from streams.topology.plan import Consent, CreateTopic
 
@@ -45,7 +45,7 @@ def settings(kafka: Any) -> Iterator[Settings]:
     prefix = f"test-{uuid.uuid4().hex[:8]}."
     found = Settings(bootstrap=kafka.bootstrap, kafka=kafka.client_settings, topic_prefix=prefix)
     yield found
-    admin = connect(found)
+    admin = admin_client(found)
     left = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
     for future in (admin.delete_topics(left) if left else {}).values():
         future.result()
@@ -53,7 +53,7 @@ def settings(kafka: Any) -> Iterator[Settings]:
 
 @pytest.fixture
 def admin(settings: Settings) -> AdminClient:
-    return connect(settings)
+    return admin_client(settings)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from ingress.receive.admission import DirectAdmission
 from streams.cli.api_client import CallFailed, call
-from streams.kafka.offsets import latest, offset_in, offsets_admin, request_offsets
+from streams.kafka.offsets import latest, offset_in, request_offsets
 from streams.operator.http import app_state
 from streams.operator.run import build
 from streams.serde import ids, keys
@@ -50,7 +50,7 @@ from streams.serde.records import (
     Rejection,
 )
 from streams.settings import Settings
-from streams.topology.cluster import topic_config
+from streams.topology.cluster import admin_client, topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
 from support.conditions import eventually
@@ -126,7 +126,7 @@ class Cluster:
         name = f"{self.settings.topic_prefix}writer"
         self._writer = Producer(self.settings.client(**{"transactional.id": name}))
         self._writer.init_transactions(30)
-        self._admin = offsets_admin(self.settings)
+        self._admin = admin_client(self.settings)
 
     def write(self, *records: Any, commit: bool = True) -> None:
         """Records in one transaction, each a value of a topic or (topic, partition, key, value)."""

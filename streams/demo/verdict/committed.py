@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
 from streams.kafka.clients import consumer_config
-from streams.kafka.offsets import Place, latest, offset_in, offsets_admin, request_offsets
+from streams.kafka.offsets import Place, latest, read_offsets
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
 _LEADERS_SECONDS = 30.0
@@ -21,7 +22,7 @@ class CommittedReader:
 
     def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
         self._prefix = settings.topic_prefix
-        self._admin = offsets_admin(settings)
+        self._admin = admin_client(settings)
         config = consumer_config(settings, "demo-audit", **{"enable.partition.eof": True})
         self._consumer = Consumer(config)
         self._next: dict[Place, int] = {}
@@ -51,9 +52,8 @@ class CommittedReader:
         """
         deadline = time.monotonic() + _LEADERS_SECONDS
         while True:
-            asked = request_offsets(self._admin, self._prefix, self._next, latest(), _TIMEOUT)
             try:
-                return {place: offset_in(answer) for place, answer in asked.items()}
+                return read_offsets(self._admin, self._prefix, self._next, latest(), _TIMEOUT)
             except KafkaException:
                 if time.monotonic() > deadline:
                     raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from streams.kafka.offsets import Place
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
 
@@ -16,7 +16,7 @@ class Groups:
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
-        self._admin = AdminClient(settings.client())
+        self._admin = admin_client(settings)
 
     def owners(self, stage: str) -> dict[int, str]:
         """The owning process (`dedup-0`) by partition number."""

@@ -10,12 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.errors import PoisonRecord
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import Outage
-from streams.kafka.offsets import Place, offsets_admin
+from streams.kafka.failures import GONE, UNREADABLE, Outage
+from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
-from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
+from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.read_model.undecodable import Undecodable
@@ -24,17 +24,12 @@ from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 
 _BATCH = 5_000
 _POLL_SECONDS = 0.05
 """How soon a position that moved past a transaction marker, without a message, is noticed."""
-_FATAL = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-)
-"""Errors from which the client does not recover by itself."""
+_ASK_EVERY_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +60,13 @@ class FoldSession:
         self._announce = announce
         self._outage = outage
         self._undecodable = Undecodable(settings)
-        admin, now = offsets_admin(settings), wall_ms()
+        admin, now = admin_client(settings), wall_ms()
         self._spans = positions.spans(admin, self._prefix)
         self._next = positions.resume(connection, self._spans, now)
         self._seen_at = dict.fromkeys(self._next, now)
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
-        self._ends_poll = EndOffsetsPoll(admin, self._prefix, self._spans, outage)
+        self._ends_poll = EndOffsetsPoll(admin, self._prefix, outage)
         # The client demands a group's name; with partitions assigned by hand there is no group.
         config = {"auto.offset.reset": "error", "error_cb": self._noticed}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
@@ -125,7 +120,9 @@ class FoldSession:
     def lag(self) -> Lag:
         """Return by how many records, and since how many seconds, the rows are behind."""
         records, seconds, now = 0, 0.0, wall_ms()
-        heard = self._ends_poll.answer(now)
+        heard = self._ends_poll.answer()
+        if not 0 <= now - self._ends_poll.asked_at < _ASK_EVERY_MS:
+            self._ends_poll.ask(self._spans, now)
         if heard is not None:
             self.freshness.heard(heard)
         self.freshness.reached(self._positions())
@@ -138,7 +135,7 @@ class FoldSession:
             else:
                 self._seen_at[key] = now
         metrics.LAG_RECORDS.labels(STAGE).set(records)
-        return Lag(records, seconds, newest.asked_at)
+        return Lag(records, seconds, int(newest.asked_at))
 
     @property
     def folded(self) -> dict[Place, int]:
@@ -181,9 +178,9 @@ def _is_record(message: Message) -> bool:
     error = message.error()
     if error is None:
         return True
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+    if error.code() in GONE:
         raise Untrusted(f"{message.topic()}/{message.partition()}: {error.str()}")
-    if error.fatal() or error.code() in _FATAL:
+    if error.fatal() or error.code() in UNREADABLE:
         raise KafkaException(error)
     return False
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
-from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
+from streams.kafka.offsets import Place, earliest, latest, read_offsets
 from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
@@ -46,8 +45,8 @@ def spans(admin: AdminClient, prefix: str) -> dict[Place, Span]:
         for name, future in admin.describe_topics(TopicCollection(names)).items()
     }
     places = [(topic, info.id) for topic, found in described.items() for info in found.partitions]
-    lows = _offsets(admin, prefix, places, earliest())
-    highs = _offsets(admin, prefix, places, latest())
+    lows = read_offsets(admin, prefix, places, earliest(), _TIMEOUT)
+    highs = read_offsets(admin, prefix, places, latest(), _TIMEOUT)
     return {
         (topic, part): Span(str(described[topic].topic_id), low, highs[topic, part])
         for (topic, part), low in lows.items()
@@ -107,10 +106,3 @@ def fresh_at(connection: sqlite3.Connection) -> int | None:
 def store_freshness(connection: sqlite3.Connection, now: int) -> None:
     """Store that the rows were up to date at `now` (milliseconds)."""
     connection.execute("INSERT OR REPLACE INTO freshness (only_row, at) VALUES (1, ?)", (now,))
-
-
-def _offsets(
-    admin: AdminClient, prefix: str, places: Iterable[Place], spec: OffsetSpec
-) -> dict[Place, int]:
-    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
-    return {place: offset_in(answer) for place, answer in answers.items()}

@@ -9,18 +9,19 @@ import asyncio
 
 from confluent_kafka import KafkaException
 
-from streams.kafka.offsets import Place, latest, offset_in, offsets_admin, request_offsets
+from streams.kafka.offsets import Place, latest, offset_in, request_offsets
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.follower import POSITIONS, Follower
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 
 
 class ReadBarrier:
     """A barrier for the callers in one event loop."""
 
     def __init__(self, settings: Settings, follower: Follower, notifier: RowNotifier) -> None:
-        self._admin = offsets_admin(settings)
+        self._admin = admin_client(settings)
         self._prefix = settings.topic_prefix
         self._follower = follower
         self._notifier = notifier

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import Fenced, KafkaUnavailable
 from streams.kafka.clients import producer_config
+from streams.kafka.failures import is_fatal
 from streams.kafka.payload_reader import PayloadReader
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 from streams.worker.transport.contract import Done, Inbox
-from streams.worker.transport.messages import is_fatal
 from streams.worker.transport.reply_reader import ReplyReader
 from streams.worker.transport.work_reader import WorkReader
 from streams.worker.worker import WorkerSpec

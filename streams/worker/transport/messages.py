@@ -1,8 +1,8 @@
-"""Kafka's messages and errors as the worker wants them."""
+"""Kafka's messages as the worker wants them."""
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
 from streams.worker.transport.contract import Incoming
 
@@ -17,8 +17,3 @@ def incoming(message: Message, topic: str) -> Incoming:
         key.encode() if isinstance(key, str) else key,
         value.encode() if isinstance(value, str) else value,
     )
-
-
-def is_fatal(error: KafkaError) -> bool:
-    """Whether the client that has this error can do nothing more (librdkafka, INTRODUCTION)."""
-    return error.fatal() or error.code() in (KafkaError._FATAL, KafkaError._FENCED)

@@ -10,9 +10,10 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import is_fatal
 from streams.settings import Settings
 from streams.worker.transport.contract import Inbox
-from streams.worker.transport.messages import incoming, is_fatal
+from streams.worker.transport.messages import incoming
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,10 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.errors import Fenced
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import is_fatal
 from streams.settings import Settings
 from streams.worker.transport.contract import Inbox
-from streams.worker.transport.messages import incoming, is_fatal
+from streams.worker.transport.messages import incoming
 from streams.worker.transport.reply_reader import ReplyReader
 from streams.worker.worker import WorkerSpec
 

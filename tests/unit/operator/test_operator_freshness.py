@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streams.kafka.failures import Outage
-from streams.kafka.offsets import Place, latest
+from streams.kafka.offsets import EndOffsetsPoll, Ends, Place, latest, read_offsets
 from streams.operator import metrics
 from streams.operator.read_model import fold_session, positions
 from streams.operator.read_model import follower as following
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
-from streams.operator.read_model.freshness import EndOffsetsPoll, Ends, Freshness
+from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, Span, Untrusted
 from streams.operator.resources.jobs import Counts
 from streams.settings import Settings
@@ -72,19 +72,20 @@ def test_rows_that_were_not_proven_for_long_are_not_trusted() -> None:
         freshness.require(NOW + MAX_AGE_MS + 1)
 
 
-def test_ends_are_asked_for_once_a_second_and_one_question_at_a_time() -> None:
+def test_ends_are_asked_for_one_question_at_a_time() -> None:
     admin = Admin()
-    question = EndOffsetsPoll(admin, "p.", [HERE, THERE], Outage())  # type: ignore[arg-type]
-    assert question.answer(NOW) is None
-    assert question.answer(NOW + 5_000) is None
+    question = EndOffsetsPoll(admin, "p.", Outage())  # type: ignore[arg-type]
+    assert question.answer() is None
+    question.ask([HERE, THERE], NOW)
+    question.ask([HERE, THERE], NOW + 5_000)
+    assert question.answer() is None
     assert len(admin.asked) == 1
     admin.answer(7, 8)
-    assert question.answer(NOW + 5_100) == Ends(NOW, {HERE: 7, THERE: 8})
-    assert len(admin.asked) == 2
+    assert question.answer() == Ends(NOW, {HERE: 7, THERE: 8})
+    question.ask([HERE, THERE], NOW + 5_200)
     admin.answer(7, -1001)
-    assert question.answer(NOW + 5_200) is None, "no offset is no end"
-    assert len(admin.asked) == 2
-    assert question.answer(NOW + 6_200) is None
+    assert question.answer() is None, "no offset is no end"
+    question.ask([HERE, THERE], NOW + 6_200)
     assert len(admin.asked) == 3
 
 
@@ -98,7 +99,7 @@ def test_an_answer_without_an_offset_is_no_position() -> None:
 
     admin.list_offsets = answered  # type: ignore[method-assign]
     with pytest.raises(KafkaException):
-        positions._offsets(admin, "", [HERE], latest())  # type: ignore[arg-type]
+        read_offsets(admin, "", [HERE], latest(), 1)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from support.counting import Counting, counting_stage, counting_topology
 
 from streams.errors import Fenced
+from streams.kafka import offsets
 from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
@@ -49,8 +50,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             answers[place].set_result(SimpleNamespace(offset=100 if kind == "ends" else 0))
         return answers
 
-    for module in (assignment, restore):
+    for module in (offsets, restore):
         monkeypatch.setattr(module, "request_offsets", request)
+    for module in (assignment, restore):
         monkeypatch.setattr(module, "earliest", lambda: "earliest")
     monkeypatch.setattr(restore, "latest", lambda: "latest")
     monkeypatch.setattr(restore, "Consumer", Consumer)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streams.kafka import offsets
 from streams.kafka.abandonable_call import AbandonableThread, Hung
 from streams.kafka.failures import (
     Outage,
@@ -19,7 +20,6 @@ from streams.kafka.failures import (
 )
 from streams.kafka.offsets import offset_in
 from streams.process.boot_clock import boot_seconds
-from streams.runtime import end_offsets
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.driver import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
@@ -106,7 +106,7 @@ class Answers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open: list[dict[Any, Future[Any]]] = []
-        monkeypatch.setattr(end_offsets, "request_offsets", self.request)
+        monkeypatch.setattr(offsets, "request_offsets", self.request)
 
     def request(self, admin: Any, prefix: str, places: Any, *_: Any) -> dict[Any, Future[Any]]:
         self.open.append({place: Future() for place in places})
