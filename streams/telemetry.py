@@ -71,6 +71,13 @@ def serve_probes(
     return int(server.server_address[1])
 
 
+def readiness(ready: bool, why: str | None = None) -> tuple[int, str]:
+    """The status and the text that /readyz answers with; `why` is the reason if not ready."""
+    if ready:
+        return 200, "ready\n"
+    return 503, f"not ready: {why}\n" if why else "not ready\n"
+
+
 def _answer(
     path: str, ready: Callable[[], bool], why: Callable[[], str | None]
 ) -> tuple[int, bytes]:
@@ -79,8 +86,6 @@ def _answer(
     if path == "/healthz":
         return 200, b"ok\n"
     if path == "/readyz":
-        if ready():
-            return 200, b"ready\n"
-        reason = why()
-        return 503, f"not ready: {reason}\n".encode() if reason else b"not ready\n"
+        status, text = readiness(ready(), why())
+        return status, text.encode()
     return 404, b"not found\n"

@@ -24,6 +24,7 @@ from ingress.receive.problems import (
 from ingress.receive.receiver import OUTCOME, Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import Addressing, by_path
+from streams.telemetry import readiness
 
 log = structlog.get_logger(__name__)
 
@@ -128,10 +129,8 @@ class Router:
             )
         if path == "/healthz":
             return web.Response(text="ok\n")
-        ready = self._ready() and not self._draining
-        return web.Response(
-            status=200 if ready else 503, text="ready\n" if ready else "not ready\n"
-        )
+        status, text = readiness(self._ready() and not self._draining)
+        return web.Response(status=status, text=text)
 
 
 def _signed_off(response: web.StreamResponse) -> web.StreamResponse:

@@ -8,9 +8,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from ingress.receive.event import Facts
 from ingress.receive.problems import BAD_REQUEST, UNSUPPORTED, Refused
-from ingress.receive.tracing import continued_trace
 from ingress.schemes.normalize import visible
 from streams.process.wall_clock import wall_ms
+from streams.serde.headers import continued_trace
 
 Headers = CIMultiDictProxy[str]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import orjson
 from aiohttp import web
+
+from streams.http.problem import problem
 
 RETRY_AFTER_SECONDS = 2
 
@@ -22,14 +23,7 @@ class Problem:
 
     def response(self, detail: str | None = None) -> web.Response:
         """The answer; the sender sees `detail`, so it must hold nothing secret."""
-        body = {"type": f"urn:tidegate:problem:{self.name}", "title": self.title}
-        if detail is not None:
-            body["detail"] = detail
-        return web.Response(
-            status=self.status,
-            body=orjson.dumps({**body, "status": self.status}, option=orjson.OPT_APPEND_NEWLINE),
-            headers={"Content-Type": "application/problem+json", **self.headers},
-        )
+        return problem(self.status, self.name, detail, title=self.title, headers=self.headers)
 
 
 class Refused(Exception):

@@ -115,7 +115,7 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
             return
         app, pool = flags.pop("app"), flags.pop("pool")
         settings, topology = _prepare(stage.name, **flags)
-        from streams.worker.app import load_app
+        from streams.worker.app_loader import load_app
 
         load(stage.target)(load_app(app), settings, topology, pool=pool)
 

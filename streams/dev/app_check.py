@@ -12,7 +12,7 @@ import typer
 
 from streams.dev.process import describe_end
 from streams.errors import ConfigError
-from streams.worker.app import load_app
+from streams.worker.app_loader import load_app
 
 
 def check(target: str) -> None:

@@ -17,6 +17,7 @@ from streams.dev.readiness import unready
 from streams.dev.scrape import merged_metrics
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
+from streams.telemetry import readiness
 
 _API = "/v1/"
 _LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
@@ -57,9 +58,8 @@ class Front:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         waiting = await unready({member.name: member.ready_url for member in self._members})
-        if waiting:
-            return web.Response(status=503, text=f"not ready: {', '.join(waiting)}\n")
-        return web.Response(text="ready\n")
+        status, text = readiness(not waiting, ", ".join(waiting))
+        return web.Response(status=status, text=text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         text = await merged_metrics(self._members)

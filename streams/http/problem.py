@@ -19,13 +19,14 @@ CONTENT_TYPE = "application/problem+json"
 def problem(
     status: int,
     name: str,
-    detail: str,
+    detail: str | None,
     *,
+    title: str | None = None,
     headers: Mapping[str, str] | None = None,
     **extra: Any,
 ) -> web.Response:
     """An error's answer: `name` is in kebab-case, `extra` has further members of the object."""
-    body = problem_json(status, name, detail, **extra)
+    body = problem_json(status, name, detail, title=title, **extra)
     return web.Response(
         status=status,
         body=orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE),
@@ -34,12 +35,14 @@ def problem(
     )
 
 
-def problem_json(status: int, name: str, detail: str, **extra: Any) -> dict[str, Any]:
+def problem_json(
+    status: int, name: str, detail: str | None, *, title: str | None = None, **extra: Any
+) -> dict[str, Any]:
     """The object alone, for an answer that contains several."""
     return {
         "type": f"urn:tidegate:problem:{name}",
-        "title": HTTPStatus(status).phrase,
+        "title": title or HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
+        **({} if detail is None else {"detail": detail}),
         **extra,
     }

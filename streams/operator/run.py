@@ -29,6 +29,7 @@ from streams.operator.replay.producer import RecordReplays
 from streams.process.daemon_thread import DaemonThread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
+from streams.telemetry import readiness
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
@@ -177,8 +178,8 @@ async def _healthz(_: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    ready = request.app[STATE].follower.ready
-    return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
+    status, text = readiness(request.app[STATE].follower.ready)
+    return web.Response(status=status, text=text)
 
 
 async def _metrics(request: web.Request) -> web.Response:

@@ -1,16 +1,12 @@
-"""What an application declares: its job types, their retries, and the tools they use."""
+"""An application's declarations: its job types, their retries, and the tools they use."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import re
-import sys
-import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams.errors import ConfigError
@@ -27,18 +23,18 @@ _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
 
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
-"""What a tool may be called; no slash, which parts tool and key in the ledger."""
+"""The form of a tool's name. It has no slash, which separates tool and key in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and after which waits a job is tried.
+    """How often a job is tried, and how long it waits between attempts.
 
-    `max_attempts` counts the first run (1 = never again). `backoff` are the seconds before
-    attempts 2, 3, ...; the last repeats.
+    `max_attempts` includes the first run (1: the job is not retried). `backoff` has the seconds
+    before attempts 2, 3, ...; its last value repeats.
 
     Raises:
-        ConfigError: names the wrong value.
+        ConfigError: a value is wrong; the message names it.
     """
 
     max_attempts: int = 5
@@ -56,7 +52,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """One declared job type; `scopes` None allows every tool."""
+    """One declared job type; if `scopes` is None, it may use every tool."""
 
     name: str
     function: JobFunction
@@ -67,9 +63,10 @@ class JobType:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a tool promises: for how many seconds it knows a key again (0: it honours none).
+    """A tool's promises.
 
-    An error of `nothing_done` says that its call did nothing.
+    The tool recognises an idempotency key for `key_lifetime` seconds (0: it honours no keys). An
+    error of the types `nothing_done` means that the call did nothing.
     """
 
     name: str
@@ -98,13 +95,14 @@ class App:
     ) -> Callable[[_Job], _Job]:
         """Declare the handler of a job type, an `async def` of one `Context`.
 
-        It may run more than once: whatever must not belongs in `ctx.effect`. Its return value
-        is the job's result and must be JSON. `timeout` is in seconds and covers one attempt,
-        `scopes` are the tools it may use (None: any).
+        The handler may run more than once, so put every action that must not be repeated into
+        `ctx.effect`. Its return value is the job's result and must be JSON. `timeout` is in
+        seconds and covers one attempt. `scopes` are the tools it may use (None: any).
 
         Raises:
-            ConfigError: a duplicate type, a bad name, timeout or scope, not an `async def`, or one
-                that passes a function to `ctx.effect` which takes no `idempotency_key`.
+            ConfigError: the type is a duplicate; a name, timeout or scope is wrong; the handler is
+                not an `async def`, or it passes a function to `ctx.effect` that takes no
+                `idempotency_key`.
         """
         _check(_TYPE, type, "job type")
         if type in self.jobs:
@@ -122,10 +120,11 @@ class App:
         return declare
 
     def preflight(self, type: str) -> Callable[[_Preflight], _Preflight]:
-        """Declare the check that precedes every run of a type: False cancels the job.
+        """Declare the check before every run of a type; it cancels the job by returning False.
 
         Raises:
-            ConfigError: the type is not declared yet, has one already, or not an `async def`.
+            ConfigError: the type is not declared yet or has a preflight already, or the check is
+                not an `async def`.
         """
         if type not in self.jobs:
             raise ConfigError(
@@ -148,15 +147,17 @@ class App:
         key_lifetime: float | None = None,
         nothing_done: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Declare what a tool promises.
+        """Declare a tool's promises.
 
-        It honours idempotency keys for `key_lifetime` seconds: within them an effect whose
-        outcome is unknown is repeated under its key; without it nothing is ever repeated, a
-        person decides. Its errors of the types `nothing_done` mean that nothing was done, like a
-        `TransientError` of its function: name only those that are raised before anything is sent.
+        The tool honours idempotency keys for `key_lifetime` seconds. Within them, an effect of
+        unknown outcome is repeated under its key. Without a lifetime nothing is ever repeated: a
+        person decides. Errors of the types `nothing_done` mean that nothing was done, like a
+        `TransientError` of the effect's function. Name only types that the tool raises before it
+        sends anything.
 
         Raises:
-            ConfigError: a bad name or lifetime, no types of errors, or a tool declared twice.
+            ConfigError: the name, the lifetime or a type of error is wrong, or the tool is
+                declared twice.
         """
         _check(TOOL_NAME, name, "tool")
         if name in self.tools:
@@ -167,7 +168,7 @@ class App:
         self.tools[name] = Tool(name, float(key_lifetime or 0), errors)
 
     def check_effects(self) -> None:
-        """Look at the handlers again, once their modules define all that they call.
+        """Check the handlers again, after their modules have defined every function they call.
 
         Raises:
             ConfigError: as `job` does.
@@ -181,69 +182,6 @@ class App:
             Handler(job.name, job.retry.max_attempts, job.retry.backoff, job.timeout)
             for job in self.jobs.values()
         )
-
-
-def load_app(target: str) -> App:
-    """The application that `module:attribute` names; the working directory is importable.
-
-    Raises:
-        ConfigError: a malformed name, no such module or attribute, it is not an `App`, or its
-            module raises: with the lines of the application that led there.
-    """
-    module_name, _, attribute = target.partition(":")
-    if not module_name or not attribute:
-        raise ConfigError(f"--app {target!r}: write module:attribute, as in shop.jobs:app")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(_missing_module(target, module_name, error)) from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(_broken_module(target, module_name, error)) from error
-    found = getattr(module, attribute, None)
-    if found is None:
-        raise ConfigError(f"--app {target!r}: module {module_name} has no {attribute!r}")
-    if not isinstance(found, App):
-        kind = type(found).__name__
-        raise ConfigError(f"--app {target!r}: {attribute} is a {kind}, not a streams.App")
-    found.check_effects()
-    return found
-
-
-def _missing_module(target: str, module: str, error: ModuleNotFoundError) -> str:
-    missing = error.name or ""
-    if f"{module}.".startswith(f"{missing}."):
-        return f"--app {target!r}: no module {missing!r} in {Path.cwd()} or among the installed"
-    return (
-        f"--app {target!r}: {module} imports {missing!r}, which is not installed"
-        f"\n{_own_lines(error)}".rstrip()
-    )
-
-
-def _broken_module(target: str, module: str, error: BaseException) -> str:
-    # A syntax error has its line and a caret before its message.
-    *place, told = traceback.format_exception_only(error)
-    lines = "".join((_own_lines(error), *place)).rstrip()
-    return f"--app {target!r}: {module} cannot be imported: {told.strip()}\n{lines}"
-
-
-def _own_lines(error: BaseException) -> str:
-    """The traceback's frames in the application: not ours, the importer's, or a library's."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen ")
-        and not _below(frame, Path(__file__).parents[1], Path(importlib.__file__).parent)
-    ]
-    own = [frame for frame in frames if not _below(frame, Path(sys.prefix), Path(sys.base_prefix))]
-    # An installed application lies among the libraries.
-    return "".join(traceback.format_list(own or frames))
-
-
-def _below(frame: traceback.FrameSummary, *folders: Path) -> bool:
-    return any(Path(frame.filename).is_relative_to(folder) for folder in folders)
 
 
 def _scopes(type: str, scopes: Iterable[str]) -> frozenset[str]:

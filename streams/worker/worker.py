@@ -1,4 +1,4 @@
-"""The parts of a worker put together, over whichever transport."""
+"""Assembles a worker's parts over any transport."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FULL_STOP_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """Where a worker works: its instance, pool and number of slots."""
+    """A worker's place: its instance, pool and number of slots."""
 
     instance: str
     pool: str = "default"
@@ -57,7 +57,7 @@ class WorkerSpec:
 
 
 class Worker:
-    """One worker; made and run in one event loop. It is the transport's `Inbox`."""
+    """One worker, made and run in one event loop. It is the transport's `Inbox`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Worker:
         book: DataKeyring,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        # Include the pool: a worker of another pool is no earlier boot of this one.
+        # Include the pool, so that a worker of another pool does not count as an earlier boot.
         self.id = f"{place.pool}-{place.instance}/{uuid7()}"
         self._app = app
         self._transport = transport
@@ -112,7 +112,7 @@ class Worker:
         """Work until `stop` is set, then drain.
 
         Raises:
-            TidegateError: what the transport could not go on after.
+            TidegateError: the transport cannot go on after this error.
         """
         every = self._topology.leases.heartbeat_seconds
         DaemonThread("heartbeats", partial(self.heartbeater.run, every), self.failed).start()
@@ -134,12 +134,12 @@ class Worker:
             self._failure.result()
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing more, give running handlers that long, send the rest elsewhere."""
+        """Take no more leases, give running handlers this long, and release the rest."""
         with self.held_leases.lock:
             self.held_leases.draining = True
             self.heartbeater.tell()
         self.held_leases.changed()
-        await asyncio.sleep(0)  # what the readers took before has begun then
+        await asyncio.sleep(0)  # let the leases begin that the readers took before
         if self._runs:
             log.info("draining", running=len(self._runs), seconds=seconds)
             await asyncio.wait(self._runs, timeout=seconds)
@@ -201,7 +201,7 @@ class Worker:
                 started = self._clock()
             run_result = await self._execution(session).run()
         except Exception as error:
-            # Nothing of a handler gets here; without this a slot would be gone for good.
+            # No error of a handler gets here. Any other must not cost a slot for good.
             log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
             run_result = raised(error)
         seconds = self._clock() - started
@@ -210,7 +210,7 @@ class Worker:
         self._leave_slot(session)
         try:
             await self._tell(session, run_result)
-        finally:  # whatever went wrong there, the lease is listed no more and expires
+        finally:  # even after an error, list the lease no more, so that it expires
             self._replies.leave(session)
             self.held_leases.drop(session.held)
             self.heartbeater.tell()
@@ -245,7 +245,7 @@ class Worker:
         task.add_done_callback(late)
 
     async def _tell(self, session: RunSession, run_result: RunResult) -> None:
-        """Say how the run ended; after a lost lease only that there is a slot."""
+        """Report how the run ended; a run that lost its lease reports nothing."""
         if run_result.status == "lost":
             return
         held, now = session.held, self._clock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from typing import Annotated
 
@@ -25,11 +24,10 @@ from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
+from streams.serde.headers import continued_trace
 from streams.serde.records import TERMINAL, Cancel, Job
 
 routes = web.RouteTableDef()
-
-_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class CancelRequest(Body):
@@ -117,8 +115,7 @@ async def live_job(state: AppState, job_id: str) -> Job:
 
 def traceparent(request: web.Request) -> str:
     """Return the caller's W3C trace context, or the root of a new one."""
-    given = request.headers.get("traceparent", "")
-    return given if _TRACEPARENT.fullmatch(given) else ids.new_traceparent()
+    return continued_trace(request.headers.get("traceparent"))
 
 
 async def shown_job(state: AppState, job_id: str) -> Json:

@@ -1,4 +1,4 @@
-"""Whether an effect's function can be called as it would be, asked before anything is claimed."""
+"""Checks, before an effect is claimed, that its function can be called with its arguments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streams.errors import PermanentError
 def check_call(function: Callable[..., Any], arguments: Mapping[str, Any], what: str) -> None:
     """Bind the call `function(idempotency_key=..., **arguments)` without making it.
 
-    A wrapper is asked for its own signature: it may add to the arguments, or take some away. A
-    builtin that has none passes.
+    Use a wrapper's own signature, because it may add or remove arguments. A builtin without a
+    signature passes.
 
     Raises:
-        PermanentError: names the function and the parameter; a generator, of which a call does
-            nothing.
+        PermanentError: the arguments do not fit, or the function is a generator, whose call does
+            nothing. The message names the function and the parameter.
     """
     name = getattr(function, "__qualname__", None) or repr(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

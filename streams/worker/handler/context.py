@@ -1,4 +1,4 @@
-"""What a handler sees of its job and its run."""
+"""The handler's view of its job and its run."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Context:
         """The event's raw body, as its vendor signed it.
 
         Raises:
-            PermanentError: the job has none, `payloads` no longer keeps it, or the tenant was
-                erased.
-            TransientError: the broker does not answer, or its key is not known here yet.
+            PermanentError: the job has no body, its body has expired on `payloads`, or the tenant
+                was erased.
+            TransientError: the broker does not answer, or the body's key is not known here yet.
         """
         self._session.check()
         return await self._payloads.open(self._session.lease)
@@ -51,10 +51,11 @@ class Context:
     async def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Run a function once a job and keep its value, at most 256 KiB of JSON.
+        """Run a function once per job and keep its value, at most 256 KiB of JSON.
 
-        A later run, or a second call of the same name, gets the kept value: as it reads back
-        from JSON, the first time too. A function that is not async runs in a thread.
+        A later run, or a second call with the same name, returns the kept value. The value is
+        always returned as read back from JSON, even the first time. A function that is not async
+        runs in a thread.
 
         Raises:
             PermanentError: the value is not JSON, or too large.
@@ -67,14 +68,14 @@ class Context:
         """Call `function(idempotency_key=..., **kwargs)` under the ledger's guard.
 
         `key` tells two calls of one tool in a job apart and is not passed on; `kwargs` must be
-        JSON. An effect that is done is not begun again: its kept result is returned. The
-        function makes one attempt and raises `TransientError` or `PermanentError` to say that
-        nothing was done; after any other error that is unknown, and the effect is repeated
-        only under the same key of a tool that honours it (`App.tool`), else a person decides.
+        JSON. An effect that is done is not begun again: its kept result is returned. The function
+        makes one attempt. It raises `TransientError` or `PermanentError` to say that nothing was
+        done. After any other error the outcome is unknown: the effect is repeated under the same
+        key if the tool honours keys (`App.tool`); otherwise a person decides.
 
         Raises:
-            PermanentError: a tool outside the job's scopes, the same key with other arguments,
-                the same action twice at once, an argument or result that is not JSON.
+            PermanentError: the tool is outside the job's scopes, the key was used with other
+                arguments, the same action is under way, or an argument or result is not JSON.
         """
         return await self._effects.run(tool, function, key, kwargs)
 
@@ -82,7 +83,7 @@ class Context:
         """Publish progress, any JSON of at most 256 KiB.
 
         Raises:
-            PermanentError: not JSON, or too large.
+            PermanentError: the value is not JSON, or too large.
         """
         text = to_json(value, "progress")
         self._session.check()

@@ -1,4 +1,4 @@
-"""Finds, in a handler's source, effects whose function cannot be called as effects are."""
+"""Finds effects in a handler's source whose function does not take an `idempotency_key`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SCOPES = (
 
 
 def check_effects(handler: Callable[..., Any], what: str) -> None:
-    """Look at the handler's own calls `ctx.effect("tool", name, ...)`.
+    """Check the handler's own calls `ctx.effect("tool", name, ...)`.
 
-    Only a plain function of its module that certainly takes no `idempotency_key` is refused; what
-    cannot be known is left to the run, which checks each call before it claims anything.
+    Refuse only a plain function of the handler's module that certainly takes no
+    `idempotency_key`. The run checks every other call before it claims anything.
 
     Raises:
-        ConfigError: names the handler and the function.
+        ConfigError: a function takes no key; the message names it and the handler.
     """
     for name in _names(handler):
         function = handler.__globals__.get(name)
@@ -36,7 +36,7 @@ def check_effects(handler: Callable[..., Any], what: str) -> None:
 
 
 def _names(handler: Callable[..., Any]) -> Iterator[str]:
-    """Global names that the handler passes to `effect` of its first parameter."""
+    """Yield the global names that the handler passes to `effect` of its first parameter."""
     if not inspect.isfunction(handler) or hasattr(handler, "__wrapped__"):
         return
     code, definition = handler.__code__, _definition(handler)
@@ -50,7 +50,7 @@ def _names(handler: Callable[..., Any]) -> Iterator[str]:
 
 
 def _definition(handler: Callable[..., Any]) -> ast.AST | None:
-    """None where the source is not there, or is no statement of its own."""
+    """Parse the handler's definition; None if its source is missing or not a whole statement."""
     try:
         module = ast.parse(textwrap.dedent(inspect.getsource(handler)))
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -59,7 +59,7 @@ def _definition(handler: Callable[..., Any]) -> ast.AST | None:
 
 
 def _own_nodes(definition: ast.AST) -> Iterator[ast.AST]:
-    """Without inner functions and comprehensions: their names may mean something else."""
+    """Skip inner functions and comprehensions, whose names may mean something else."""
     waiting = list(ast.iter_child_nodes(definition))
     while waiting:
         node = waiting.pop()
@@ -79,7 +79,7 @@ def _effect(node: ast.AST, ctx: str) -> str | None:
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:
-    """A wrapper may take the key away from what it wraps: its own parameters count."""
+    """Look at a wrapper's own parameters: it may not pass the key on to the wrapped function."""
     parameters = inspect.signature(function, follow_wrapped=False).parameters
     named = parameters.get(_KEY)
     if named is not None and named.kind is not inspect.Parameter.POSITIONAL_ONLY:

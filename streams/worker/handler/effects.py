@@ -1,4 +1,4 @@
-"""`ctx.effect`: ask the ledger, call out, record the outcome, in this order and no other."""
+"""`ctx.effect`: claims an effect, calls the tool, records the outcome, always in this order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEY_CHARS = 512
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """What the claims of one run have in common; `tools` are the declared ones, by name."""
+    """The values that all claims of one run share; `tools` has the declared ones by name."""
 
     worker_id: str
     reply_partition: Callable[[], int]
@@ -86,14 +86,14 @@ class Effects:
         return f"{tool}/{key}"
 
     async def _ask(self, claim: Claim) -> Reply:
-        """Claim again and again, since a reply may be lost with the process that sends it."""
+        """Repeat the claim until it is answered: a reply may be lost with its dispatcher."""
         self._session.check()
         answer = self._replies.expect(claim.claim_id)
         withdrawn = False
         try:
             while True:
                 now = replace(claim, reply_partition=self._claimant.reply_partition())
-                # No repetition of a claim may follow the word that it is not begun.
+                # Once the claim is withdrawn, it must not be sent again.
                 await self._session.say(
                     now, lambda: -1.0 if withdrawn else self._session.held.valid_until
                 )
@@ -108,10 +108,11 @@ class Effects:
             self._replies.dismiss(claim.claim_id)
 
     def _withdraw(self, claim: Claim, reply: Reply | None) -> None:
-        """The effect is not begun: that settles it, unless an earlier run's call is unknown.
+        """Report that the effect was not begun, so that nothing was done.
 
-        Without a reply nobody here knows whether one is; it can be only of a tool that honours
-        keys, since no other is granted again after it.
+        The outcome stays unknown if an earlier run may have made the call. Without a reply this
+        worker cannot tell. It assumes so for a tool that honours keys, because the ledger grants
+        an effect of unknown outcome again only for such a tool.
         """
         if reply is not None and reply.kind != "granted":
             return
@@ -135,7 +136,7 @@ class Effects:
         try:
             result = await call(function, idempotency_key=reply.idempotency_key)
         except BaseException as error:
-            # "Not done" is said of this call; one before it, of unknown outcome, stays so.
+            # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
             status: OutcomeStatus = "failed" if settled else "unknown"
             await self._record(_outcome(claim, status, error=describe(error)))
@@ -146,7 +147,7 @@ class Effects:
         try:
             text = to_json(result, f"the result of effect {claim.action}")
         except PermanentError:
-            # It did happen: recorded so, and the author hears of the result at once.
+            # The effect did happen: record that. The error tells the author about the result.
             await self._record(_outcome(claim, "done"))
             raise
         await self._record(_outcome(claim, "done", result=text))

@@ -1,4 +1,4 @@
-"""Logs how runs ended: each in a line, but a flood of successes as a count."""
+"""Logs how runs ended: one line for each, and only a count for a flood of successes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streams.worker.handler.run_result import RunResult
 log = structlog.get_logger(__name__)
 
 LINES_A_SECOND = 20
-"""So many successes have a line of their own; a line costs a third of what a short run does."""
+"""This many successes get their own line; writing one costs a third of a short run."""
 
 
 class EndedRuns:
-    """The log's lines about runs; belongs to one event loop."""
+    """Writes the log lines about runs; belongs to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,7 +24,7 @@ class EndedRuns:
         self._second: asyncio.TimerHandle | None = None
 
     def tell(self, lease: Lease, run_result: RunResult, seconds: float) -> None:
-        """One run has ended, after so many seconds; one that did not succeed always has a line."""
+        """Log the end of a run that took `seconds`; a run without success always gets a line."""
         if run_result.status == "succeeded":
             self._second = self._second or self._loop.call_later(1.0, self.sum_up)
             self._lines += 1
@@ -37,7 +37,7 @@ class EndedRuns:
         )  # fmt: skip
 
     def sum_up(self) -> None:
-        """The second is over."""
+        """Log the count of the second that is over, and begin the next."""
         if self._second is not None:
             self._second.cancel()
         if self._more:

@@ -11,7 +11,7 @@ from streams.process.daemon_thread import in_daemon_thread
 
 
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """The function's result, whatever its arguments are called; one not async runs in a thread.
+    """Call the function and return its result; a function that is not async runs in a thread.
 
     Cancelling ends the wait but not the thread, whose later outcome is unknown.
     """

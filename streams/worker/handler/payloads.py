@@ -1,4 +1,4 @@
-"""Raw bodies: fetched by reference, opened for the tenant of the lease and no other."""
+"""Fetches raw bodies by reference, and opens them only for the tenant of the lease."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether an error proves that an effect's call did nothing.
 
-The tool says so by a `JobError`, or by an error that the application declares as such a proof.
+A tool proves it by a `JobError`, or by an error that the application declares as such a proof.
 Otherwise only a refused connection proves it, and only if the error *is* that of a connect. A
 client's wrapper of such an error is known by its name and by the attribute that holds the wrapped
 error. Any other error may merely have followed a refused connection: there may have been a second
@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from streams.errors import JobError
 
 _PLAIN = "builtins.OSError"
-"""anyio raises it when all addresses of a host failed; alone it may be of anything."""
+"""anyio raises it if all addresses of a host failed; without a cause it may mean anything."""
 
 _INNER: Mapping[str, tuple[str, ...]] = {
     "aiohttp.client_exceptions.ClientConnectorError": ("os_error",),
@@ -56,10 +56,10 @@ def not_done(
     nothing_done: tuple[type[Exception], ...] = (),
     handled: BaseException | None = None,
 ) -> bool:
-    """Whether an error proves that the effect did not happen; `nothing_done` are declared to.
+    """Whether an error proves that the effect did not happen; types of `nothing_done` always do.
 
-    `handled` is what the handler handled when the call began, perhaps of another effect. A group
-    proves nothing: what ran beside its errors was cancelled somewhere on its way.
+    `handled` is the error that the handler was handling when the call began, perhaps of another
+    effect. A group proves nothing: tasks beside the failed ones were cancelled at unknown points.
     """
     if isinstance(error, JobError):
         return not _is_of_the_context(error)
@@ -67,7 +67,7 @@ def not_done(
 
 
 def _is_of_the_context(error: BaseException) -> bool:
-    """Whether a method of `Context`, used inside the tool, raised it: no word of the tool's own."""
+    """Whether a method of `Context`, called inside the tool, raised it, and not the tool itself."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith(_OWN)
 
@@ -103,11 +103,11 @@ def _inner(error: BaseException, *, is_first: bool) -> object:
 
 
 def _followed_another(error: BaseException, expected: list[BaseException | None]) -> bool:
-    """Whether something else was called before: what became of that, the error does not say."""
+    """Whether there was an earlier call, whose outcome this error does not tell."""
     context = error.__context__
     if context is not None and not any(context is known for known in expected):
         return True
-    # A frame that raised the error again stands there twice, at last with the call it came from.
+    # A frame that raised the error again is listed twice; the last entry has the original call.
     lines = dict(traceback.walk_tb(error.__traceback__))
     return (
         _recurs(list(lines))
@@ -117,10 +117,10 @@ def _followed_another(error: BaseException, expected: list[BaseException | None]
 
 
 def _handled_another(frame: FrameType, line: int) -> bool:
-    """Whether a function called from an `except` block: it tried something else before.
+    """Whether the call was made in an `except` block, that is, after an earlier attempt.
 
-    The errors do not always say so: a coroutine that was resumed does not know what its caller
-    handles (CPython 3.11).
+    The errors do not always show this: a resumed coroutine does not know which error its caller
+    is handling (CPython 3.11).
     """
     if _package(frame) in _CLIENTS:
         return False
@@ -137,7 +137,7 @@ def _handled_another(frame: FrameType, line: int) -> bool:
 def _recurs(frames: list[FrameType]) -> bool:
     """Whether a client called itself, as it does to follow a redirect or to try again.
 
-    urllib3 keeps the error of each attempt: those that were refused did nothing, either.
+    urllib3 keeps the error of each attempt. Refused attempts did nothing, so they do not count.
     """
     last: dict[CodeType, FrameType] = {}
     for frame in frames:

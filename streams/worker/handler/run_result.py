@@ -27,7 +27,7 @@ class ReviewNeeded(BaseException):
 
 
 def returned(value: object) -> RunResult:
-    """The handler came to its end; its result must be JSON."""
+    """The result of a handler that returned; its value must be JSON."""
     try:
         return RunResult("succeeded", result=to_json(value, "the handler's result"))
     except PermanentError as error:
@@ -35,7 +35,7 @@ def returned(value: object) -> RunResult:
 
 
 def raised(error: BaseException) -> RunResult:
-    """The handler raised; in a group of errors the most decisive one counts."""
+    """The result of a handler that raised; in a group, the most decisive error counts."""
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)

@@ -16,7 +16,7 @@ MAX_TOTAL_BYTES = 512 * 1024
 """The limit of all steps of one job, which travel together in the lease of its next run."""
 
 _FRAME_BYTES = 8
-"""What a step costs in a lease besides its name and value: their lengths."""
+"""A step takes this many bytes in a lease besides its name and value, for their lengths."""
 
 _NAME_CHARS = 256
 

@@ -13,10 +13,10 @@ from streams.serde.sizes import MAX_VALUE_BYTES
 
 
 def to_json(value: object, what: str) -> str:
-    """JSON text.
+    """Return the value as JSON text.
 
     Raises:
-        PermanentError: not JSON, or too large; `what` names the value.
+        PermanentError: it is not JSON, or too large; the message names it by `what`.
     """
     try:
         text = orjson.dumps(value)
@@ -41,7 +41,7 @@ def digest(arguments: Mapping[str, object], what: str) -> bytes:
     """SHA-256 of the arguments' canonical JSON: equal exactly for equal arguments.
 
     Raises:
-        PermanentError: names the argument that is not JSON.
+        PermanentError: an argument is not JSON; the message names it.
     """
     for name, value in arguments.items():
         try:

@@ -1,4 +1,4 @@
-"""Notices a handler that blocks the event loop, logs which, and ends the process in time."""
+"""Detects and logs a handler that blocks the event loop, and ends the process if it must."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h: the supervisor starts the worker again."""
 
 LEFT_BEHIND_SECONDS = 30.0
-"""How long what a handler left behind may block the loop, where no run has a timeout ahead, and how
-long runs that are over may keep every slot."""
+"""How long a handler's leftover tasks may block the loop while no run has a timeout ahead, and how
+long ended runs may keep every slot."""
 
 _TICK_SECONDS = 0.25
 
@@ -33,9 +33,9 @@ _TICK_SECONDS = 0.25
 class Watchdog:
     """The loop ticks, and a thread checks that it still does.
 
-    While the loop is blocked the leases are heartbeaten but no more are asked for. Once the
-    blocking run is past its timeout and grace nothing but the process's end can stop it; a
-    new boot of the same instance then has its other leases taken over at once.
+    While the loop is blocked, heartbeats keep the leases but ask for no more. If the blocking run
+    is past its timeout and grace, only the end of the process can stop it. The dispatcher hands
+    the other leases on as soon as the instance boots again.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Watchdog:
             self._exit(EXIT_CODE)
 
     def _stood_still(self, tick: float) -> bool:
-        """Whether the whole process did, not the loop alone: once a tick that is forgiven.
+        """Whether the whole process stood still, not only the loop. Each tick is excused once.
 
-        After a suspension or a stop signal this thread may be the first to run.
+        After a suspension or a stop signal, this thread may run before the loop does.
         """
         gap, self._looked = self._clock() - self._looked, self._clock()
         if gap <= BLOCKED_SECONDS or self._forgiven == tick:
@@ -118,9 +118,9 @@ class Watchdog:
         return names.get(task.get_name()) if task else None
 
     def _end_if_full_for_ever(self) -> None:
-        """Runs that ignore that they were cancelled have every slot: no other is lost with them.
+        """Exit if runs that ignore their cancellation have every slot: no other run is lost then.
 
-        While the process stood still, nobody could cancel them.
+        Count from when the process last woke up: it could not cancel them while it stood still.
         """
         running, patience = self._held_leases.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
         cancelled = [max(held.timeout_at, self._awake_since) for held in running]
@@ -130,15 +130,15 @@ class Watchdog:
             self._exit(EXIT_CODE)
 
     def _is_overdue(self, culprit: Held | None, since: float) -> bool:
-        """Whether nothing but the process's end can stop what has blocked the loop since then."""
+        """Whether only the end of the process can stop what has blocked the loop since then."""
         suspects = [culprit] if culprit else self._overtaken(since)
         if not suspects:
             return self._clock() - since > LEFT_BEHIND_SECONDS
         return any(self._clock() > held.timeout_at + GRACE_SECONDS for held in suspects)
 
     def _overtaken(self, since: float) -> list[Held]:
-        """Runs that have begun, and whose timeout did not come before the blockade: one that let
-        the loop run was cancelled then."""
+        """Runs that have begun and whose timeout did not pass before the loop was blocked: the
+        others were cancelled at their timeout."""
         return [held for held in self._held_leases.running() if since <= held.timeout_at < math.inf]
 
     def _log(self, what: str, culprit: Held | None) -> None:

@@ -47,7 +47,7 @@ class Credits:
         return len(self._unused.get(partition, ()))
 
     def read(self, partition: int, number: int) -> None:
-        """A lease was read, the `number`-th of its partition; 0 where it is not numbered.
+        """Count a lease that was read, the `number`-th of its partition; 0 if it has no number.
 
         Leases before it that were not read are lost: they were sent to a work partition that
         this worker no longer reads.
@@ -56,7 +56,7 @@ class Credits:
             self._received[partition] = max(self._received[partition] + 1, number)
 
     def use(self, partition: int) -> None:
-        """A lease fills a slot: on its partition's credit, or on another's if that was moved."""
+        """Use the credit of the lease's partition, or another's if that credit was moved."""
         if self.unused(partition):
             self._unused[partition].pop()
         elif not self._take_oldest(float("inf")):
@@ -65,14 +65,14 @@ class Credits:
             self._shift_to(partition)
 
     def give(self, home: int) -> None:
-        """A slot is free: for the partition that has waited longest, else where its run was."""
+        """Give a free slot to the partition that has waited longest, otherwise to `home`."""
         waiting = (p for p in self._queue if self._is_wanting(p))
         self._add(next(waiting, home if home in self._unused else 0))
 
     def want(self, partition: int) -> None:
         """Move an unused credit to a partition that has ready jobs and no credits.
 
-        Else it waits for the next slot that is free, and keeps its place while it goes on asking.
+        Otherwise it waits for the next free slot, and keeps its place while it goes on asking.
         """
         if partition not in self._unused:
             return
@@ -89,7 +89,7 @@ class Credits:
         return 0 if closed else self.unused(partition), self._received.get(partition, 0)
 
     def tell(self, partition: int, closed: bool) -> tuple[int, int]:
-        """`word`, which the partition is being told."""
+        """The result of `word`, which the caller now sends to the partition."""
         free, received = self.word(partition, closed)
         self._told[partition] = free + received
         return free, received
@@ -99,7 +99,7 @@ class Credits:
         self._told[partition] = None
 
     def owed(self, closed: bool) -> list[int]:
-        """Partitions whose limit is another than they were told last."""
+        """Partitions whose limit differs from the last one that they were told."""
         return [p for p in self._unused if sum(self.word(p, closed)) != self._told[p]]
 
     def _shift_to(self, partition: int) -> None:

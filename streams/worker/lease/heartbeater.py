@@ -1,9 +1,9 @@
-"""Heartbeats: they keep leases alive and tell each partition how many more are taken.
+"""Sends heartbeats, which keep leases alive and tell each partition how many more are taken.
 
-A full heartbeat announces the handlers; it goes to every partition at the start, when the work
-partition changes, when a dispatcher asks who is there, and once a minute. The lean ones between
-go to the partitions that have leases or credits of this worker; to a dispatcher of a version
-that does not know lean ones, which forgets the handlers, they are full as well.
+A full heartbeat announces the handlers. It goes to every partition at the start, when the work
+partition changes, when a dispatcher asks for an introduction, and once a minute. Between them,
+lean heartbeats go to the partitions that have leases or credits of this worker. A dispatcher of an
+older version would forget the handlers on a lean heartbeat, so it gets only full ones.
 """
 
 from __future__ import annotations
@@ -116,15 +116,15 @@ class Heartbeater:
                     self._send(target)
 
     def tell(self) -> None:
-        """Send a heartbeat to each partition whose credits are other than it was told."""
+        """Send a heartbeat to each partition whose credits differ from what it was told."""
         with self._held_leases.lock:
             for target in self._held_leases.owed():
                 self._send(target)
 
     def said(self, target: int, since: float) -> None:
-        """Something else told a partition its credits, `since` then.
+        """Note that a record of another kind, first sent at `since`, told a partition its credits.
 
-        What had to be repeated may have been overtaken by newer words: they are said again.
+        If it had to be repeated, it may have arrived after newer numbers: send those again.
         """
         if self._clock() - since > _PROMPT_SECONDS:
             with self._held_leases.lock:
@@ -142,7 +142,7 @@ class Heartbeater:
             try:
                 self.beat()
             except Exception:
-                # Whatever it was, the leases need the next heartbeat.
+                # After any error, the leases need the next heartbeat.
                 log.exception("heartbeat failed")
 
     def stop(self) -> None:
@@ -152,10 +152,10 @@ class Heartbeater:
         self._wake.set()
 
     async def leave(self, sender: RetryingSender, seconds: float) -> None:
-        """Send the last word of a process that ends in order; return when it is durable.
+        """Send the last heartbeat of a process that ends in order; return when it is durable.
 
-        A partition of which leases are still held is told nothing: their runs have not said how
-        they ended, so that partition waits for their terms.
+        Tell nothing to a partition whose leases are still held: their runs have not reported their
+        end, so that partition waits until their terms are over.
         """
         self.stop()
         until = self._clock() + seconds
@@ -188,7 +188,7 @@ class Heartbeater:
 
         def done(error: Exception | None) -> None:
             with self._held_leases.lock:
-                if error is not None:  # not repeated as it was: the next one says more
+                if error is not None:  # do not repeat it: the next heartbeat has newer values
                     self._held_leases.credits.untold(target)
                     return
                 self._acknowledged_at = max(self._acknowledged_at, self._clock())

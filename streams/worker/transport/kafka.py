@@ -24,7 +24,7 @@ from streams.worker.worker import WorkerSpec
 log = structlog.get_logger(__name__)
 
 _SEND_TIMEOUT_MS = 10_000
-"""A send counts as failed after this time; if still useful, it is repeated under the same id."""
+"""A send counts as failed after this time, and is repeated under the same id if still useful."""
 
 
 class KafkaTransport:

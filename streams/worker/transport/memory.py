@@ -1,4 +1,4 @@
-"""The transport without a broker: for tests, and for whole flows in one process."""
+"""A transport without a broker, for tests and for whole flows in one process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Sent:
 
 
 class MemoryTransport:
-    """Keeps what is sent and hands in what `assign`, `lease` and `reply` are given.
+    """Keeps sent records, and gives the inbox the arguments of `assign`, `lease` and `reply`.
 
-    `on_send` sees each record after it was acknowledged. `failures` is how many of the next
-    sends are refused. `payloads` maps (partition, offset) to a sealed chunk.
+    `on_send` gets each record after it was acknowledged. The next `failures` sends are refused.
+    `payloads` maps (partition, offset) to a sealed chunk.
     """
 
     def __init__(self, on_send: Callable[[Sent], None] | None = None) -> None:

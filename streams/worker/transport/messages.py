@@ -1,4 +1,4 @@
-"""Kafka's messages as the worker wants them."""
+"""Kafka's messages as the records that the worker's inbox takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streams.worker.transport.contract import Incoming
 
 
 def incoming(message: Message, topic: str) -> Incoming:
-    """A message of a logical topic."""
+    """Convert a message of a logical topic."""
     key, value = message.key(), message.value()
     return Incoming(
         topic,

@@ -22,9 +22,9 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class ReplyReader:
-    """No group: it starts where the topic ends before the partition is announced.
+    """Reads each partition from its end at the time just before it is announced; has no group.
 
-    A partition once announced is read on after a rebalance, for replies still on their way.
+    It still reads an announced partition after a rebalance, because replies may be on their way.
     """
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
@@ -36,10 +36,10 @@ class ReplyReader:
         self._asked: queue.SimpleQueue[tuple[int, Future[bool]]] = queue.SimpleQueue()
 
     def follow(self, partition: int) -> bool:
-        """Read a partition from its present end; False if the broker does not tell it now.
+        """Read a partition from its present end; return False if the broker does not answer now.
 
-        The reader's thread does it: while it polls, a second thread would wait for ever for
-        the end of the partition.
+        The reader's thread asks for the end: while it polls, a second thread would wait for ever
+        for the answer.
         """
         if partition in self._followed:
             return True

@@ -1,4 +1,4 @@
-"""Sends records until they are acknowledged, or until there is no point any more."""
+"""Sends records until they are acknowledged or their deadline has passed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 _PAUSE_SECONDS = 0.2
 
 Deadline = Callable[[], float]
-"""A moment on the monotonic clock, asked anew before each repetition: heartbeats move it."""
+"""Returns a moment on the worker's clock. Asked before each attempt, since heartbeats move it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Letter:
 
 
 class RetryingSender:
-    """Safe in threads; a record's repetitions have the same bytes, so the same ids."""
+    """Thread-safe. A repeated record has the same bytes, and therefore the same ids."""
 
     def __init__(self, transport: Transport, clock: Callable[[], float]) -> None:
         self._transport = transport
         self._clock = clock
 
     def post(self, letter: Letter, until: Deadline, done: Done | None = None) -> None:
-        """Send, and repeat on failure; `done` gets LeaseLost where the deadline ends that."""
+        """Send, and repeat on failure; `done` gets LeaseLost if the deadline passes first."""
 
         def attempt() -> None:
             if self._clock() >= until():
@@ -70,10 +70,10 @@ class RetryingSender:
         attempt()
 
     def send(self, letter: Letter, until: Deadline) -> asyncio.Future[None]:
-        """`post` at once; the future is done when the record is acknowledged.
+        """Call `post` at once; the future is done when the record is acknowledged.
 
         Raises (in the future):
-            LeaseLost: the deadline passed first; a copy may still have been written.
+            LeaseLost: the deadline passed first; an earlier attempt may still have been written.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -95,7 +95,7 @@ class RetryingSender:
 
 
 def command(lease: Lease, body: CommandBody) -> Letter:
-    """A command that speaks for a lease, to the partition that owns its job."""
+    """A command on behalf of a lease, for the partition that owns its job."""
     value = Command(new_id("cmd"), lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
     what = f"{type(body).__name__} of {lease.job_id}"
     key = lease.tenant_id.encode()

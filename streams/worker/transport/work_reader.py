@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class WorkReader:
-    """A static member of the pool's group: restarted within the session it keeps its place."""
+    """A static member of the pool's group: it keeps its partitions if it restarts in time."""
 
     def __init__(
         self, settings: Settings, place: WorkerSpec, inbox: Inbox, replies: ReplyReader
@@ -70,7 +70,7 @@ class WorkReader:
             self._commit(read)
 
     def _announce(self) -> None:
-        """Name the partition already announced as long as it is ours: leases are on their way."""
+        """Announce a partition, and keep to it while it is ours: leases are on their way to it."""
         mine = sorted(tp.partition for tp in self._consumer.assignment())
         if self._announced in mine or (not mine and self._announced is None):
             return
@@ -85,10 +85,10 @@ class WorkReader:
         self._inbox.assigned(partition)
 
     def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """`_announce` looks at the assignment itself; leases in hand outlive any rebalance."""
+        """Do nothing: `_announce` reads the assignment, and held leases survive a rebalance."""
 
     def _commit(self, read: dict[int, int]) -> None:
-        """Not waited for: a lease read twice is known by its epoch, or declined."""
+        """Commit without waiting: a lease that is read twice is recognised, or declined."""
         offsets = [TopicPartition(self._subscription, p, offset) for p, offset in read.items()]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
@@ -100,7 +100,7 @@ class WorkReader:
         if error is None:
             return True
         if is_fatal(error):
-            # The one fatal error of a static member that reads only.
+            # A static member that only reads can have no other fatal error.
             raise Fenced(
                 f"{error.str()}: another worker runs under this instance name; "
                 "give each process its own TIDEGATE_INSTANCE"

@@ -13,7 +13,8 @@ from support.worker_bench import bench, payload_ref
 
 from streams.serde.records import Ended, EventInfo, Outcome
 from streams.topology.load import load
-from streams.worker.app import App, load_app
+from streams.worker.app import App
+from streams.worker.app_loader import load_app
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()

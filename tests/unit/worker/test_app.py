@@ -12,7 +12,7 @@ import pytest
 import streams
 from streams import App, Context, Retry
 from streams.errors import ConfigError
-from streams.worker.app import load_app
+from streams.worker.app_loader import load_app
 
 
 async def handler(ctx: Context) -> None: ...
