@@ -24,7 +24,7 @@ from webhook_requests import SECRET, TENANTS, made
 
 from ingress.http.connection import Listener
 from ingress.http.router import Router
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
@@ -120,8 +120,8 @@ async def listening() -> web.ServerRunner:
     """An ingress as its process has it, but for Kafka."""
     topology, sources = load(), Sources()
     sender = Acknowledged(sources.book)
-    intake = Intake(sender, sources.keys, topology.partitions)
-    receiver = Receiver(sources, intake, Quarantine(sender, intake), topology)
+    writer = EventWriter(sender, sources.keys, topology.partitions)
+    receiver = Receiver(sources, writer, Quarantine(sender, writer), topology)
     rejections = Rejections(sender, sources.table.known, topology.partitions)
     router = Router(receiver, lambda: True, rejections)
     runner = web.ServerRunner(Listener(router.handle, router.unread))

@@ -16,7 +16,7 @@ from ingress.http.router import Elsewhere, Router
 from ingress.rates.gossip import RateGossip
 from ingress.rates.shares import Rates
 from ingress.receive.allocator import collect_seldom, release_large_blocks
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import DEADLINE_SECONDS, Receiver
@@ -74,9 +74,9 @@ class IngressServer:
         self._directory = Directory(settings, topology, table, book, failed)
         self._producer = _producer(settings, deadline_seconds)
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
-        intake = Intake(self._producer, keys, topology.partitions)
+        writer = EventWriter(self._producer, keys, topology.partitions)
         receiver = Receiver(
-            self._directory, intake, Quarantine(self._producer, intake), topology,
+            self._directory, writer, Quarantine(self._producer, writer), topology,
             wait=rates.wait, deadline_seconds=deadline_seconds,
             in_flight_bytes=settings.in_flight_bytes,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, Facts, routed
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
@@ -28,7 +28,7 @@ class DirectAdmission:
     def __init__(self, sender: Sender, vault: Vault, book: DataKeyring, topology: Topology) -> None:
         self._topology = topology
         keys = KeyMaker(sender, vault, book, topology.partitions)
-        self._intake = Intake(sender, keys, topology.partitions)
+        self._writer = EventWriter(sender, keys, topology.partitions)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
 
     async def submit(self, event: NewEvent) -> Admitted:
@@ -40,7 +40,7 @@ class DirectAdmission:
         )  # fmt: skip
 
         async def store() -> Receipt:
-            await self._intake.store(made)
+            await self._writer.store(made)
             return Receipt(made.event_id, made.job_id)
 
         receipt, repeated = await self._duplicates.once(made.fingerprint, store)
@@ -49,7 +49,7 @@ class DirectAdmission:
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
         """See `Admission.release`; seals the body anew, so that it is kept as long as its event."""
         made = self._released(record, settings, body)
-        await self._intake.store(made)
+        await self._writer.store(made)
         return Admitted(made.event_id, made.job_id)
 
     def _released(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Event:

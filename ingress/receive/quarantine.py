@@ -14,7 +14,7 @@ from prometheus_client import Counter
 
 from ingress.receive.duplicates import Duplicates, Receipt
 from ingress.receive.event import Facts
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
 from ingress.schemes.normalize import visible
@@ -38,9 +38,9 @@ MISFITS = Counter(
 class Quarantine:
     """Writes each body once while it is remembered; twins wait for the first."""
 
-    def __init__(self, sender: Sender, intake: Intake) -> None:
+    def __init__(self, sender: Sender, writer: EventWriter) -> None:
         self._sender = sender
-        self._intake = intake
+        self._writer = writer
         self._kept = Duplicates(entries=_REMEMBERED)
 
     async def keep(
@@ -57,7 +57,7 @@ class Quarantine:
         named = ((name, visible(headers.get(name))) for name in source.normalizer.headers)
 
         async def store() -> Receipt:
-            ref = await self._intake.store_body(source.tenant_id, event_id, body)
+            ref = await self._writer.store_body(source.tenant_id, event_id, body)
             await self._write(Quarantined(
                 event_id=event_id, tenant_id=source.tenant_id, source=source.name,
                 reason=misfit.reason, detail=str(misfit), received_at=facts.received_at,

@@ -26,8 +26,8 @@ from ingress.receive import headers as heads
 from ingress.receive.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.headers import Headers
-from ingress.receive.intake import Intake
 from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.unrouted_log import Unrouted
@@ -100,7 +100,7 @@ class Receiver:
     def __init__(
         self,
         sources: Sources,
-        intake: Intake,
+        writer: EventWriter,
         quarantine: Quarantine,
         topology: Topology,
         *,
@@ -110,7 +110,7 @@ class Receiver:
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._sources = sources
-        self._intake = intake
+        self._writer = writer
         self._quarantine = quarantine
         self._topology = topology
         self._wait = wait
@@ -216,7 +216,7 @@ class Receiver:
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
-            await self._intake.store(event)
+            await self._writer.store(event)
             if event.job_id is None:
                 self._unrouted.tell(event)
             return Receipt(event.event_id, event.job_id)

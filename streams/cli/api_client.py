@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from streams.dev_state import read_state
 from streams.errors import ConfigError, TidegateError
-from streams.running import read_state
 from streams.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"

@@ -13,9 +13,9 @@ import typer
 from streams.cli.options import AsJson, own_options, with_options
 from streams.cli.tables import console_of_any_width
 from streams.cli.terminal import print_json
+from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.kafka.clients import wait_for_broker
-from streams.running import read_state
 from streams.runtime.layouts import LayoutName
 from streams.settings import Settings, load_settings
 from streams.topology import describe as descriptions

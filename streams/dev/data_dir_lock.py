@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streams.dev_state import read_state, state_file
 from streams.errors import ConfigError
-from streams.running import read_state, state_file
 
 
 def write_state(data_dir: Path, state: dict[str, Any]) -> None:

@@ -23,8 +23,8 @@ from streams.dev.gateway import Front, serve
 from streams.dev.layout import Layout, Member, environment, members, waves
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
+from streams.dev_state import read_state
 from streams.errors import ConfigError
-from streams.running import read_state
 from streams.settings import Settings
 
 _LEFTOVER_SECONDS = 25.0

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from ingress.http.connection import Listener
 from ingress.http.router import Elsewhere, Router
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
@@ -55,9 +55,9 @@ class Edge:
     def __init__(self, **options: Any) -> None:
         self.sources = Sources()
         self.log = sender = options.pop("sender", None) or MemoryLog()
-        intake = Intake(sender, KeyMaker(sender, VAULT, sender.book, 4), 4)
+        writer = EventWriter(sender, KeyMaker(sender, VAULT, sender.book, 4), 4)
         wiring = options.pop("wiring", topology())
-        receiver = Receiver(self.sources, intake, Quarantine(sender, intake), wiring, **options)
+        receiver = Receiver(self.sources, writer, Quarantine(sender, writer), wiring, **options)
         self.rejections = Rejections(sender, self.sources.table.known, 4)
         self.router = Router(receiver, lambda: self.sources.ready, self.rejections)
         self.url = ""

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
-    {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.running"},
+    {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.dev_state"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
     {"ingress.schemes", "streams.broker", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},

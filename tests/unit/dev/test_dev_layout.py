@@ -17,8 +17,8 @@ from streams.dev.credentials import credentials, signing_secret
 from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.layout import Layout, environment, members, process_spec, waves
 from streams.dev.pipeline import listen, listen_within
+from streams.dev_state import read_state
 from streams.errors import ConfigError
-from streams.running import read_state
 from streams.settings import load_settings
 from streams.stages import STAGES
 from streams.vault.key_encryption import read_key

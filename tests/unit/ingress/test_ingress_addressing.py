@@ -20,7 +20,7 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from support.webhooks import VAULT, MemoryLog, signed, source, topology
 
 from ingress.http.router import Router
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
@@ -67,8 +67,8 @@ class Edge:
 
     def __init__(self, settings: Settings) -> None:
         self._log = MemoryLog()
-        intake = Intake(self._log, KeyMaker(self._log, VAULT, self._log.book, 4), 4)
-        receiver = Receiver(Sources(), intake, Quarantine(self._log, intake), topology())
+        writer = EventWriter(self._log, KeyMaker(self._log, VAULT, self._log.book, 4), 4)
+        receiver = Receiver(Sources(), writer, Quarantine(self._log, writer), topology())
         rejections = Rejections(self._log, lambda tenant_id, name: (tenant_id, name), 4)
         self.router = Router(receiver, lambda: True, rejections, addressing(settings))
         self.port = 0

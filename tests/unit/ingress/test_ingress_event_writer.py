@@ -10,7 +10,7 @@ import pytest
 from support.webhooks import VAULT, MemoryLog
 
 from ingress.receive.event import Event
-from ingress.receive.intake import Intake
+from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.window import Window
 from ingress.schemes.normalize import Normalized
@@ -31,8 +31,8 @@ def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> E
     )  # fmt: skip
 
 
-def intake(log: MemoryLog, **options: Any) -> Intake:
-    return Intake(log, KeyMaker(log, VAULT, log.book, 4), 4, **options)
+def writer(log: MemoryLog, **options: Any) -> EventWriter:
+    return EventWriter(log, KeyMaker(log, VAULT, log.book, 4), 4, **options)
 
 
 def bodies(log: MemoryLog) -> list[bytes]:
@@ -41,7 +41,7 @@ def bodies(log: MemoryLog) -> list[bytes]:
 
 async def test_a_tenants_first_event_makes_a_key_that_the_next_ones_use() -> None:
     log = MemoryLog()
-    kept = intake(log)
+    kept = writer(log)
     await asyncio.gather(*(kept.store(event(b"%d" % n, f"evt_{n}")) for n in range(20)))
     await kept.store(event(b"later", "evt_later"))
     [made] = log.on("tenants")
@@ -55,7 +55,7 @@ async def test_a_tenants_first_event_makes_a_key_that_the_next_ones_use() -> Non
 async def test_each_tenant_has_a_key_of_its_own() -> None:
     log = MemoryLog()
     for tenant_id in ("acme", "bolt"):
-        await intake(log).store(event(tenant_id=tenant_id))
+        await writer(log).store(event(tenant_id=tenant_id))
     assert {TENANT.decode(r.value).tenant_id for r in log.on("tenants")} == {"acme", "bolt"}
 
 
@@ -80,7 +80,9 @@ async def test_a_slow_key_encryption_key_holds_nobody_else_up() -> None:
     slow, log = SlowToWrap(), MemoryLog()
     vault = Vault(slow)
     log.book = DataKeyring(vault)
-    store = asyncio.create_task(Intake(log, KeyMaker(log, vault, log.book, 4), 4).store(event()))
+    store = asyncio.create_task(
+        EventWriter(log, KeyMaker(log, vault, log.book, 4), 4).store(event())
+    )
     while not slow.asked.is_set():
         await asyncio.sleep(0.001)  # as everybody else's requests go on
     slow.through.set()
@@ -101,10 +103,10 @@ async def test_two_processes_at_once_make_two_keys_that_both_hold() -> None:
 async def test_without_a_durable_key_nothing_is_sealed() -> None:
     log = MemoryLog(down=True)
     with pytest.raises(KafkaUnavailable):
-        await intake(log).store(event())
+        await writer(log).store(event())
     assert log.records == []
     log.down = False
-    await intake(log).store(event())
+    await writer(log).store(event())
     assert bodies(log) == [b"{}"]
 
 
@@ -113,7 +115,7 @@ async def test_a_key_that_is_not_read_back_seals_nothing(monkeypatch: pytest.Mon
     log, elsewhere = MemoryLog(), MemoryLog()
     keys = KeyMaker(log, VAULT, elsewhere.book, 4)
     with pytest.raises(KafkaUnavailable, match="not read back"):
-        await Intake(log, keys, 4).store(event())
+        await EventWriter(log, keys, 4).store(event())
     assert log.on("payloads") == []
     assert not elsewhere.book._waiting
 
@@ -126,7 +128,7 @@ async def test_one_who_gives_up_waiting_for_a_key_does_not_end_it_for_the_others
             return await super().send(topic, *record, **more)
 
     go_on, log = asyncio.Event(), Slow()
-    kept = intake(log)
+    kept = writer(log)
     hasty = asyncio.create_task(kept.store(event(id_="evt_1")))
     patient = asyncio.create_task(kept.store(event(id_="evt_2")))
     await asyncio.sleep(0)
@@ -150,7 +152,7 @@ async def test_a_late_event_of_an_erased_tenant_brings_no_key_back() -> None:
 
     log = Erasing()
     with pytest.raises(Erased):
-        await intake(log).store(event())
+        await writer(log).store(event())
     assert log.on("payloads") == []
     assert log.on("events.received") == []
     _, made, deleted = log.on("tenants")
@@ -159,7 +161,7 @@ async def test_a_late_event_of_an_erased_tenant_brings_no_key_back() -> None:
 
 async def test_a_body_of_25_mib_is_stored_in_50_chunks_that_open_in_order() -> None:
     log, body = MemoryLog(), bytes(range(256)) * (25 * 4096)
-    await intake(log).store(event(body))
+    await writer(log).store(event(body))
     [envelope] = [ENVELOPE.decode(record.value) for record in log.on("events.received")]
     assert envelope.payload_ref.offsets == tuple(range(50))
     assert envelope.payload_ref.size == 25 * 1024 * 1024
@@ -168,7 +170,7 @@ async def test_a_body_of_25_mib_is_stored_in_50_chunks_that_open_in_order() -> N
 
 async def test_an_empty_body_is_stored_without_a_chunk() -> None:
     log = MemoryLog()
-    await intake(log).store(event(b""))
+    await writer(log).store(event(b""))
     assert log.on("payloads") == []
     assert bodies(log) == [b""]
 
@@ -188,7 +190,7 @@ async def test_sealed_copies_are_bounded_over_all_bodies_and_everyones_turn_come
             return offset
 
     log = Counting()
-    kept = intake(log, window=Window(3 * CHUNK_BYTES))
+    kept = writer(log, window=Window(3 * CHUNK_BYTES))
     large, small = bytes(5 * CHUNK_BYTES), b"small"
     await asyncio.gather(
         *(kept.store(event(large, f"evt_{n}")) for n in range(8)), kept.store(event(small, "evt_s"))

@@ -1,4 +1,4 @@
-"""The address of a data directory's pipeline: `dev.json` in it, written by `tidegate dev`."""
+"""The state file of `tidegate dev`: `dev.json` in a data directory, with the pipeline's address."""
 
 from __future__ import annotations
 

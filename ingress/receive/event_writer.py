@@ -35,7 +35,7 @@ class _Place:
     partition: int
 
 
-class Intake:
+class EventWriter:
     """Writes events; `partitions` is the number that topics keyed by tenant have."""
 
     def __init__(
