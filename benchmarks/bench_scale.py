@@ -37,8 +37,8 @@ from streams.dispatcher.processor import Dispatcher
 from streams.dispatcher.rerouting import digest
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
+from streams.runtime.clock import VirtualClock
 from streams.runtime.context import TaskContext
-from streams.runtime.driver import VirtualClock
 from streams.serde.codec import COMMAND
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
 from streams.state.key_value import KeyValueBackend

@@ -24,3 +24,16 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return boot_seconds()
+
+
+class VirtualClock:
+    """`Clock` that stands still until it is moved."""
+
+    def __init__(self, start_ms: int) -> None:
+        self.ms = float(start_ms)
+
+    def now(self) -> int:
+        return int(self.ms)
+
+    def monotonic(self) -> float:
+        return self.ms / 1000

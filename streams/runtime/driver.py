@@ -8,153 +8,26 @@ restore and crashes between the steps of a commit behave as they do on a broker.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import cast
 
-from streams.errors import StageFailed
-from streams.runtime.backends import backend_for, fold
-from streams.runtime.executor import Executor, by_task
-from streams.runtime.fused_task import FusedTask, task_of
-from streams.runtime.memory_broker import Crashed, CrashPoint, MemoryBroker, MemoryTransactions
-from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import AnyStage, Header, Record, StoreSpec, parts_of
+from streams.runtime.clock import VirtualClock
+from streams.runtime.fused_task import FusedTask
+from streams.runtime.memory_broker import CrashPoint, MemoryBroker
+from streams.runtime.memory_process import OpenTables, StageRun
+from streams.runtime.processor import AnyStage, Header, Record, parts_of
 from streams.runtime.task import Task
 from streams.state.memory import MemoryTables
-from streams.state.store import Backend, Changes, Checkpoint, KeyValueStore, Tables
+from streams.state.store import KeyValueStore, Tables
 from streams.topology.model import Topology
 
 START_MS = 1_750_000_000_000
 _MOST_STEPS = 2_000
-_BATCH = 10_000
 
 Offsets = Mapping[tuple[str, int], int]
 """(logical topic, partition) to the next offset."""
-
-OpenTables = Callable[[str, str, int], Tables]
-"""(stage, store, partition) to its tables, in the state in which they were last closed."""
-
-
-class VirtualClock:
-    """`Clock` that stands still until it is moved."""
-
-    def __init__(self, start_ms: int) -> None:
-        self.ms = float(start_ms)
-
-    def now(self) -> int:
-        return int(self.ms)
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-
-class _Watched:
-    """A backend that reports each write, so that a process can die between two."""
-
-    def __init__(self, backend: Backend, written: Callable[[], None]) -> None:
-        self.get, self.get_many, self.range = backend.get, backend.get_many, backend.range
-        self.checkpoint, self.wipe, self.close = backend.checkpoint, backend.wipe, backend.close
-        self.to_changelog, self.from_changelog = backend.to_changelog, backend.from_changelog
-        self._backend, self._written = backend, written
-
-    def write(self, changes: Changes, checkpoint: Checkpoint) -> None:
-        self._backend.write(changes, checkpoint)
-        self._written()
-
-
-class StageRun:
-    """One stage's process: its disk survives a crash, its tasks do not."""
-
-    def __init__(
-        self,
-        stage: AnyStage,
-        broker: MemoryBroker,
-        clock: VirtualClock,
-        unread: set[str],
-        set_aside: set[tuple[str, int, int]],
-        open_tables: OpenTables,
-        offsets: dict[tuple[str, int], int],
-    ) -> None:
-        self.stage = stage
-        self.offsets = offsets
-        self._broker, self._clock = broker, clock
-        self._unread = unread
-        self._set_aside = set_aside
-        self._open = open_tables
-        self._tables: list[Tables] = []
-        self.commits = MemoryTransactions(broker, offsets)
-        self._executor = Executor(self.commits)
-        self.tasks: dict[int, PartitionTask] = {}
-        self.due_ms = 0.0
-        self._failed = False
-        self.start()
-
-    def start(self) -> None:
-        """Restore every store from its changelog, then the processors."""
-        self._close_tables()
-        self._failed = False
-        self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
-        for task in self.tasks.values():
-            task.restored()
-        self.due_ms = self._clock.ms + self.stage.punctuate_seconds * 1000
-
-    def wipe(self) -> None:
-        for tables in self._tables:
-            tables.wipe()
-
-    def close(self) -> None:
-        for task in self.tasks.values():
-            task.closed()
-        self._close_tables()
-
-    def unprocessed(self) -> list[Record]:
-        found: list[Record] = []
-        for (topic, partition), log in self._broker.records.items():
-            if topic in self.stage.inputs and partition in self.tasks:
-                position = self.tasks[partition].positions[topic]
-                found += log[position : position + _BATCH]
-        return found
-
-    def step(self, *, punctuate: bool) -> bool:
-        """Process and punctuate once; whether there was anything to process."""
-        if self._failed:
-            self.start()
-        records = self.unprocessed()
-        due = list(self.tasks.values()) if punctuate else []
-        try:
-            self._executor.step(by_task(self.tasks, records), due)
-        except Crashed:
-            self.start()
-        except StageFailed:
-            self._failed = True
-            raise
-        return bool(records)
-
-    def _close_tables(self) -> None:
-        while self._tables:
-            self._tables.pop().close()
-
-    def _task(self, partition: int) -> PartitionTask:
-        backends = {spec.name: self._restore(spec, partition) for spec in self.stage.stores}
-        positions = {t: self.offsets.get((t, partition), 0) for t in self.stage.inputs}
-        return task_of(
-            self.stage, partition, backends, self._clock,
-            lambda topic, _partition, _moment: topic not in self._unread, positions,
-            self._set_aside,
-        )  # fmt: skip
-
-    def _restore(self, spec: StoreSpec, partition: int) -> Backend:
-        part = next(part for part in parts_of(self.stage) if spec in part.stores)
-        self._tables.append(self._open(part.name, spec.name, partition))
-        backend = backend_for(spec, self._tables[-1])
-        checkpoint = backend.checkpoint()
-        log = self._broker.records[spec.changelog, partition]
-        unread = log[checkpoint.offset if checkpoint else 0 :]
-        changes = backend.from_changelog((r.key or b"", r.value) for r in unread)
-        newest = max((r.timestamp for r in unread), default=0)
-        fold(backend, changes, newest, len(log), self._clock.now())
-        return _Watched(backend, lambda: self.commits.passed("between_writes"))
 
 
 class TopologyTestDriver:

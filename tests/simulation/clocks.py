@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from streams.runtime.broker_clock_estimate import Estimate, Reading
-from streams.runtime.driver import VirtualClock
+from streams.runtime.clock import VirtualClock
 
 _READ_EVERY_MS = 10_000
 _ROUND_TRIP_MS = 6

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from streams.errors import StageFailed
-from streams.runtime.driver import OpenTables, TopologyTestDriver
+from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.memory_process import OpenTables
 from streams.runtime.processor import Header
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter

@@ -21,7 +21,7 @@ from streams.kafka.failures import (
 from streams.kafka.offsets import offset_in
 from streams.process.boot_clock import boot_seconds
 from streams.runtime.backends import backend_for, fold
-from streams.runtime.driver import VirtualClock
+from streams.runtime.clock import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.record_letters import dead_letter

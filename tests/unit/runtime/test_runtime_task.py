@@ -10,8 +10,7 @@ from support.counting import Counting, counting_stage
 from support.granting import Granting, granting_stage
 
 from streams.errors import StageFailed, StoreDamaged, TidegateError
-from streams.runtime.clock import Clock, SystemClock
-from streams.runtime.driver import VirtualClock
+from streams.runtime.clock import Clock, SystemClock, VirtualClock
 from streams.runtime.processor import Context, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
