@@ -61,26 +61,21 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def finish(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    def finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
+    def tell(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, set_outcome, outcome)
 
     def body() -> None:
-        result: Any = None
-        error: BaseException | None = None
         try:
-            result = function()
-        except StopIteration as stop:
-            # A future refuses to hold a StopIteration.
-            error = RuntimeError(f"{function} raised {stop!r}")
-        except BaseException as raised:
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, result, error)
+            tell(future.set_result, function())
+        except StopIteration as stop:  # which a future refuses to hold
+            tell(future.set_exception, RuntimeError(f"{function} raised {stop!r}"))
+        except BaseException as error:
+            tell(future.set_exception, error)
 
     DaemonThread(f"call-{function}", body).start()
     return await future

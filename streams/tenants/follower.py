@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 from confluent_kafka import (
@@ -68,7 +67,8 @@ class TenantsFollower:
         self._thread.stop()
 
     def _follow(self) -> None:
-        consumer = Consumer(_config(self._settings, self._stage))
+        eof = {"enable.partition.eof": True}
+        consumer = Consumer(consumer_config(self._settings, f"{self._stage}.tenants", **eof))
         try:
             unread = self._contact(consumer)
             while not self._thread.stopping.is_set():
@@ -130,14 +130,6 @@ class TenantsFollower:
             self._refuse(message, error)
         except Exception as error:  # one record must not end the process
             self._refuse(message, PoisonRecord("unusable", type(error).__name__))
-
-
-def _config(settings: Settings, stage: str) -> dict[str, Any]:
-    return consumer_config(
-        settings,
-        f"{stage}.tenants",
-        **{"enable.partition.eof": True},
-    )
 
 
 def _assign(consumer: Consumer, topic: str) -> set[int]:
