@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
+from streams import dead_letter
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context, Record, Stage, declared_stage
-from streams.runtime.record_letters import TOPIC as DLQ
-from streams.runtime.record_letters import dead_letter
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
 from streams.topology.model import Topology
@@ -34,7 +33,7 @@ _HOLD_MS = 10_000
 
 def stage(topology: Topology) -> Stage:
     """The stage, which reads `schedule` and writes its declared topics; `dlq` is not a target."""
-    targets = frozenset(topology.stages["scheduler"].writes) - {DLQ}
+    targets = frozenset(topology.stages["scheduler"].writes) - {dead_letter.TOPIC}
     return declared_stage(topology, "scheduler", partial(Scheduler, targets), 0.025)
 
 
@@ -91,9 +90,12 @@ class Scheduler:
         timer, value = next(_timers(ctx, self._next_due, ctx.now))
         _drop(timer, ctx)
         schedule = SCHEDULE.decode(value)
-        record = Record("schedule", ctx.partition, -1, schedule.due_at, key, value)
-        id_ = f"scheduler:{schedule.tenant_id}:{schedule.schedule_id}:{schedule.due_at}"
-        ctx.forward(DLQ, *dead_letter("scheduler", record, ctx.now, "output_refused", detail, id_))
+        letter = dead_letter.of_record(
+            "scheduler", "schedule", ctx.partition, -1, schedule.due_at, key, value,
+            reason="output_refused", detail=detail, at=ctx.now,
+            id_=f"scheduler:{schedule.tenant_id}:{schedule.schedule_id}:{schedule.due_at}",
+        )  # fmt: skip
+        ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         self._next_due = _first_due(ctx, since=self._next_due)
 
     def _fire(self, now: int, most: int, ctx: Context) -> None:

@@ -16,6 +16,7 @@ from ingress.http.router import Elsewhere, Router
 from ingress.rates.gossip import RateGossip
 from ingress.rates.shares import Rates
 from ingress.receive.allocator import collect_seldom, release_large_blocks
+from ingress.receive.dead_letters import DeadLetters
 from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.quarantine import Quarantine
@@ -71,8 +72,9 @@ class IngressServer:
         table, book = SourceTable(vault, self._references), DataKeyring(vault)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates)
-        self._directory = Directory(settings, topology, table, book, failed)
         self._producer = _producer(settings, deadline_seconds)
+        letters = DeadLetters(self._producer, topology.partitions)
+        self._directory = Directory(settings, table, book, letters.refuse, failed)
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
         writer = EventWriter(self._producer, keys, topology.partitions)
         receiver = Receiver(
@@ -80,9 +82,10 @@ class IngressServer:
             wait=rates.wait, deadline_seconds=deadline_seconds,
             in_flight_bytes=settings.in_flight_bytes,
         )  # fmt: skip
-        self._rejections = Rejections(self._producer, self._directory.known, topology.partitions)
-        self._router = Router(receiver, self._ready, self._rejections, addressing(settings))
-        self._writing: asyncio.Task[None] | None = None
+        rejections = Rejections(self._producer, self._directory.known, topology.partitions)
+        self._router = Router(receiver, self._ready, rejections, addressing(settings))
+        self._reports = (rejections, letters)
+        self._writing: list[asyncio.Task[None]] = []
         self._keepalive = keepalive_seconds
         self._public = public
         self._runners: list[web.ServerRunner] = []
@@ -98,7 +101,7 @@ class IngressServer:
         if self._public is not None:
             await self._share(self._public)
         self._directory.start()
-        self._writing = asyncio.create_task(self._rejections.run())
+        self._writing = [asyncio.create_task(each.run()) for each in self._reports]
         self._references.start()
         self._gossip.start()
         log.info("ingress listens", host=self._settings.host, port=bound)
@@ -148,19 +151,19 @@ class IngressServer:
         for runner in self._runners:
             await runner.cleanup()
         await self._stack.aclose()
-        await self._write_rejections()
+        await self._write_reports()
         await self._producer.close()
         await asyncio.to_thread(self._directory.stop)
         await asyncio.to_thread(self._references.stop)
         await asyncio.to_thread(self._gossip.stop)
         log.info("ingress ended")
 
-    async def _write_rejections(self) -> None:
-        assert self._writing is not None  # noqa: S101 - set by `start`
-        self._writing.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._writing
-        await self._rejections.flush()
+    async def _write_reports(self) -> None:
+        for task in self._writing:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await asyncio.gather(*(each.flush() for each in self._reports))
 
 
 def run(settings: Settings, topology: Topology) -> None:

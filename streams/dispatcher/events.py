@@ -18,12 +18,13 @@ from hashlib import blake2b
 
 import orjson
 
-from streams.dispatcher import job_letters, jobs, metrics
+from streams import dead_letter
+from streams.dispatcher import jobs, metrics
 from streams.dispatcher.kept_events import FOR_EVER, Kept, KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER, ENVELOPE
+from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
 from streams.serde.ids import event_job_id
 from streams.serde.records import Command, Envelope, Job, Reroute
@@ -137,13 +138,21 @@ class Events:
         envelope = ENVELOPE.decode(event.value)
         if self._life.store.get(_job_id(envelope)) is not None:
             return
-        letter = job_letters.of_event(
-            envelope, event.value, event.traceparent,
-            partition=self._life.ctx.partition, offset=event.offset, event_time=event.at,
-            now=self._life.now,
+        trace, partition = event.traceparent, self._life.ctx.partition
+        # An event that was handed over before its topic had it has no offset, but its own id.
+        known = event.offset >= 0
+        letter = dead_letter.of_record(
+            "dispatcher", "events", partition, event.offset if known else None, event.at,
+            envelope.tenant_id.encode(), event.value,
+            [("traceparent", trace.encode())] if trace else (),
+            reason="no_route",
+            detail=f"no route matches source {envelope.source!r}, type {envelope.event_type!r}, "
+            "though its sender was told of a job: add the route, then replay this record",
+            at=self._life.now, tenant_id=envelope.tenant_id,
+            id_="" if known else f"dispatcher:events:{partition}:{envelope.event_id}",
         )  # fmt: skip
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
-        self._life.ctx.forward("dlq", letter.id.encode(), DEAD_LETTER.encode(letter))
+        self._life.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
 
     def _has_job(self, command: Command) -> bool:
         job = self._life.store.get(command.job_id)

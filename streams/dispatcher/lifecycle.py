@@ -8,8 +8,8 @@ from typing import Literal
 
 import structlog
 
-from streams import ledger
-from streams.dispatcher import attempts, job_letters, jobs, metrics, rerouting
+from streams import dead_letter, ledger
+from streams.dispatcher import attempts, jobs, metrics, rerouting
 from streams.dispatcher.answers import answer
 from streams.dispatcher.closed_tenants import ERASED_REASON, Tenants
 from streams.dispatcher.job_store import JobStore
@@ -18,7 +18,7 @@ from streams.dispatcher.run_queue import RunQueue
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, release_delay, retry_delay
 from streams.runtime.processor import Context
-from streams.serde.codec import COMMAND, DEAD_LETTER, SCHEDULE
+from streams.serde.codec import COMMAND, SCHEDULE
 from streams.serde.ids import new_id
 from streams.serde.records import Command, Job, JobStatus, Reply, Schedule, Wake
 from streams.topology.model import Topology
@@ -109,23 +109,29 @@ class Lifecycle:
         self, job: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
     ) -> None:
         """End a job and write its dead letter."""
-        job = replace(job, end_reason=reason or job_letters.REASONS[status])
+        job = replace(job, end_reason=reason or dead_letter.JOB_REASONS[status])
         job = self.end(job, status, error=error)
-        letter = job_letters.of_job(job, self.now, job.end_reason)
+        letter = dead_letter.of_job(job, self.now)
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
         log.warning(
             "job is in the dead letters", job_id=job.job_id, tenant_id=job.tenant_id,
             type=job.type, reason=letter.reason, error=job.last_error,
         )  # fmt: skip
-        self.ctx.forward("dlq", job.job_id.encode(), DEAD_LETTER.encode(letter))
+        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
+
+    def mark_replayed(
+        self, job: Job, new_id: str, at: int, note: str, by: str | None = None
+    ) -> None:
+        """Write a job's dead letter again: it was replayed as `new_id`, `at` (milliseconds)."""
+        letter = replace(
+            dead_letter.of_job(job, job.updated_at),
+            replayed_at=at, replayed_as=new_id, replayed_by=by, note=note,
+        )  # fmt: skip
+        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
 
     def revive(self, job: Job, note: str) -> None:
         """A dead job is ready again, its attempts as they were; its letter says so."""
-        letter = replace(
-            job_letters.of_job(job, job.updated_at, job.end_reason),
-            replayed_at=self.now, replayed_as=job.job_id, note=note,
-        )  # fmt: skip
-        self.ctx.forward("dlq", job.job_id.encode(), DEAD_LETTER.encode(letter))
+        self.mark_replayed(job, job.job_id, self.now, note)
         job = replace(job, status="pending", end_reason=None, updated_at=self.now)
         job = rerouting.routed(replace(job, ready_at=self.now), self.topology)
         self.store.put(job)
@@ -140,7 +146,7 @@ class Lifecycle:
             return
         asks = ledger.review_unknown(self.ctx.store("ledger"), job, self.now)
         if asks is not None:
-            failed = replace(failed, end_reason=job_letters.REASONS["dead"])
+            failed = replace(failed, end_reason=dead_letter.JOB_REASONS["dead"])
             self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
         else:
             self.dead_letter(failed, "dead", error)

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streams import ledger
-from streams.dispatcher import job_letters, jobs, metrics
+from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
-from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import Command, Job, Replay
 from streams.topology.model import Topology
 
@@ -95,5 +94,4 @@ class Replays:
         old = replace(old, replayed_as=job.job_id)
         self._store.put(old)
         if old.status != "cancelled":
-            letter = job_letters.of_replayed(old, body, at)
-            self._life.ctx.forward("dlq", letter.id.encode(), DEAD_LETTER.encode(letter))
+            self._life.mark_replayed(old, job.job_id, at, body.note, body.submitted_by)

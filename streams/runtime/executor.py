@@ -17,10 +17,10 @@ from typing import Protocol
 
 import structlog
 
+from streams.dead_letter import TOPIC as DLQ
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
-from streams.runtime.record_letters import TOPIC as DLQ
 
 log = structlog.get_logger(__name__)
 

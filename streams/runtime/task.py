@@ -13,14 +13,13 @@ from operator import itemgetter
 
 import structlog
 
+from streams import dead_letter
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
 from streams.runtime.positions import Positions
 from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
-from streams.runtime.record_letters import TOPIC as DLQ
-from streams.runtime.record_letters import dead_letter
 from streams.runtime.task_stores import QUIET_MS, TaskStores
 from streams.state.store import Backend, Logged
 
@@ -127,8 +126,10 @@ class Task:
         """Skip a record, and leave a dead letter in place of everything it would have done."""
         self._positions.handled([record])
         self.poisoned += 1
-        letter = dead_letter(self.stage.name, record, self.ctx.now, reason, detail)
-        self.ctx.forward(DLQ, *letter)
+        letter = dead_letter.of_record(
+            self.stage.name, *record, reason=reason, detail=detail, at=self.ctx.now
+        )
+        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         log.warning(
             "record sent to dlq", reason=reason, detail=detail,
             topic=record.topic, partition=record.partition, offset=record.offset,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from streams.dead_letter import TOPIC as DLQ
 from streams.errors import ConfigError
 from streams.runtime.processor import AnyStage
-from streams.runtime.record_letters import TOPIC as DLQ
 from streams.topology.model import Topology
 from streams.topology.sizes import too_small
 

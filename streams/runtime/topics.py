@@ -11,11 +11,11 @@ import structlog
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from streams.dead_letter import TOPIC as DLQ
 from streams.errors import ConfigError, StageFailed
 from streams.kafka.failures import Outage
 from streams.runtime.broker_clock import TOPIC as CLOCK
 from streams.runtime.processor import AnyStage
-from streams.runtime.record_letters import TOPIC as DLQ
 from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
 

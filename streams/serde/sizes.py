@@ -14,6 +14,6 @@ MAX_VALUE_BYTES = 256 * 1024
 MAX_LEASE_BYTES = 900 * 1024
 """The most for a lease, which has to fit a message of 1 MB with its input and finished steps."""
 
-VALUE_CAP = 900 * 1024
-KEY_CAP = 64 * 1024
+MAX_LETTER_VALUE_BYTES = 900 * 1024
+MAX_LETTER_KEY_BYTES = 64 * 1024
 """How much of its record's value and key a dead letter keeps."""

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 
 from streams.serde.sizes import (
     CHUNK_BYTES,
-    KEY_CAP,
     MAX_LEASE_BYTES,
+    MAX_LETTER_KEY_BYTES,
+    MAX_LETTER_VALUE_BYTES,
     MAX_VALUE_BYTES,
     NONCE_BYTES,
-    VALUE_CAP,
 )
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
@@ -50,4 +50,8 @@ def largest() -> Iterator[tuple[str, int, str]]:
     yield "dispatcher.jobs.changelog", 2 * MAX_VALUE_BYTES, "a job with its input and result"
     yield "dispatcher.checkpoints.changelog", MAX_VALUE_BYTES, "a step's value"
     yield "ledger", MAX_VALUE_BYTES, "an effect's result"
-    yield "dlq", KEY_CAP + VALUE_CAP, "a dead letter with its record's key and value"
+    yield (
+        "dlq",
+        MAX_LETTER_KEY_BYTES + MAX_LETTER_VALUE_BYTES,
+        "a dead letter with its record's key and value",
+    )

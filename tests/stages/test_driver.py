@@ -11,7 +11,7 @@ from support.counting import counting_stage, counting_topology
 from streams.runtime.driver import TopologyTestDriver
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
-from streams.serde.sizes import KEY_CAP, VALUE_CAP
+from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 
 
 @pytest.fixture
@@ -31,7 +31,10 @@ def test_a_dead_letter_keeps_no_more_than_a_message_can_carry(driver: TopologyTe
     headers = [(f"h{n}", b"x" * 1_000) for n in range(20)]
     driver.pipe("in", b"k" * 2_000_000, b"v" * 2_000_000, headers=headers)
     (letter,) = letters(driver)
-    assert (len(letter.key or b""), len(letter.value or b"")) == (KEY_CAP, VALUE_CAP)
+    assert (len(letter.key or b""), len(letter.value or b"")) == (
+        MAX_LETTER_KEY_BYTES,
+        MAX_LETTER_VALUE_BYTES,
+    )
     assert "key cut from 2000000" in letter.detail
     assert "value cut from 2000000" in letter.detail
     assert "12 headers cut" in letter.detail

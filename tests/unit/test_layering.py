@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.dev_state"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
-    {"ingress.schemes", "streams.broker", "streams.ledger",
+    {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},
     {"ingress.signatures", "streams.fairness", "streams.kafka", "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
@@ -29,6 +29,7 @@ LAYERS = (
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (
+    "streams.dead_letter",
     "streams.dedup",
     "streams.dispatcher",
     "streams.fairness",

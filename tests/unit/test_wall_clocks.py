@@ -19,7 +19,7 @@ WALL_CLOCKS = {
 
 READ_IN = {
     "ingress/receive/admission.py": "when a body was released or a batch came: shown",
-    "ingress/tenants/directory.py": "the date of a dead letter: shown",
+    "ingress/receive/dead_letters.py": "the date of a dead letter: shown",
     "ingress/receive/headers.py": "when a delivery came: shown; its event's time is the broker's",
     "ingress/receive/receiver.py": "how old a signature or a secret may be: 401, never a loss",
     "ingress/receive/rejections.py": "when deliveries were refused: shown",

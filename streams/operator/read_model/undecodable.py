@@ -5,15 +5,13 @@ from __future__ import annotations
 import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
+from streams import dead_letter
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka.clients import producer_config
 from streams.operator import STAGE
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
-from streams.runtime.record_letters import dead_letter
-from streams.serde.keys import is_of_data_key
 from streams.settings import Settings
-from streams.tenants.follower import TOPIC as TENANTS
 
 log = structlog.get_logger(__name__)
 
@@ -29,16 +27,16 @@ class Undecodable:
 
     def __init__(self, settings: Settings) -> None:
         self._producer = Producer(producer_config(settings))
-        self._topic = f"{settings.topic_prefix}dlq"
+        self._topic = settings.topic_prefix + dead_letter.TOPIC
         self._failures: list[KafkaError] = []
 
     def put(self, record: Record, error: PoisonRecord) -> None:
-        """Queue the record's dead letter, for the record's own partition number."""
-        at = wall_ms()
-        if record.topic == TENANTS and is_of_data_key(record.key or b""):
-            record = record._replace(value=None)
-        key, value = dead_letter(STAGE, record, at, error.reason, error.detail)
-        log.warning("record goes to the dead letters", id=key.decode(), reason=str(error))
+        """Queue the record's dead letter, on the record's own partition."""
+        letter = dead_letter.of_record(
+            STAGE, *record, reason=error.reason, detail=error.detail, at=wall_ms()
+        )
+        log.warning("record goes to the dead letters", id=letter.id, reason=str(error))
+        key, value = dead_letter.encoded(letter)
         self._producer.produce(
             self._topic, value, key, record.partition, on_delivery=self._delivered
         )

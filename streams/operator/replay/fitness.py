@@ -16,7 +16,7 @@ from streams.serde.records import (
     Reroute,
     Settle,
 )
-from streams.serde.sizes import KEY_CAP, VALUE_CAP
+from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 from streams.topology.model import Topology
 
 _OF_A_MOMENT = (Heartbeat, Claim, Declined)
@@ -60,7 +60,9 @@ def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
 def _incomplete(letter: DeadLetter) -> str | None:
     # Letters of earlier versions have no time, and do not say whether they are cut.
     sizes = (len(letter.value or b""), len(letter.key or b""))
-    old = letter.timestamp is None and (sizes[0] >= VALUE_CAP or sizes[1] >= KEY_CAP)
+    old = letter.timestamp is None and (
+        sizes[0] >= MAX_LETTER_VALUE_BYTES or sizes[1] >= MAX_LETTER_KEY_BYTES
+    )
     if letter.cut or old:
         return "its letter holds the beginning of the record alone: its author must write it again"
     return None

@@ -24,11 +24,9 @@ from streams.runtime.backends import backend_for, fold
 from streams.runtime.clock import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
-from streams.runtime.record_letters import dead_letter
 from streams.runtime.restore import distrust
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
-from streams.serde.codec import DEAD_LETTER
 from streams.serde.headers import traceparent
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
@@ -231,22 +229,6 @@ def test_a_restore_in_several_sittings_is_as_old_as_its_first() -> None:
     fold(backend, {b"a": b"1"}, 1, 1, now_ms=1_000)
     fold(backend, {b"b": b"2"}, 2, 2, now_ms=1_000 + 11 * HOUR)
     assert backend.checkpoint() == Checkpoint(2, 1_000, 2)
-
-
-def test_a_header_without_a_value_is_no_second_accident() -> None:
-    record = Record("in", 0, 7, 1, b"k", b"v", [("traceparent", None)])  # type: ignore[list-item]
-    _, value = dead_letter("s", record, 1, "undecodable", "x")
-    assert DEAD_LETTER.decode(value).traceparent is None
-
-
-def test_a_dead_letter_is_written_whatever_an_error_says() -> None:
-    """An error may quote what cannot be encoded, or be as long as what it was given."""
-    record = Record("in", 0, 7, 1, b"k", b"v")
-    _, value = dead_letter("s", record, 1, "undecodable", "\ud800" + "\U0001f600" * 5_000)
-    letter = DEAD_LETTER.decode(value)
-    assert letter.detail.startswith("?\U0001f600")
-    assert len(letter.detail.encode()) <= 2_048
-    assert not letter.cut
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"\xff\xfe", b"x" * 300])

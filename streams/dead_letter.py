@@ -1,0 +1,102 @@
+"""Makes dead letters: the records and jobs that failed for good, as they are written to `dlq`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams.serde.codec import DEAD_LETTER, JOB
+from streams.serde.headers import traceparent
+from streams.serde.keys import is_of_data_key
+from streams.serde.records import DeadLetter, Job
+from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
+
+TOPIC = "dlq"
+JOB_REASONS = {"dead": "attempts_exhausted", "failed": "permanent_error"}
+"""The reasons of jobs whose end had no other cause."""
+_HEADERS_BYTES = 8 * 1024
+_DETAIL_BYTES = 2 * 1024
+
+
+def of_record(
+    stage: str, topic: str, partition: int, offset: int | None, timestamp: int | None,
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *,
+    reason: str, detail: str, at: int, id_: str = "", tenant_id: str = "",
+) -> DeadLetter:  # fmt: skip
+    """The dead letter that a stage leaves in place of a record; `at` is in milliseconds.
+
+    Unless the letter is `cut` to fit a message of 1 MB, the record can be sent again as it was.
+    `id_` is the id for a record whose offset is not known. The tenant stays empty for a record
+    that cannot be trusted to say whose it is. A tenant's data key is never copied, because the
+    copy would outlive the key's destruction.
+    """
+    if topic == "tenants" and is_of_data_key(key or b""):
+        value = None
+    key, key_mark = _cut(key, MAX_LETTER_KEY_BYTES, "key")
+    value, value_mark = _cut(value, MAX_LETTER_VALUE_BYTES, "value")
+    kept, headers_mark = _cut_headers(headers)
+    marks = key_mark + value_mark + headers_mark
+    return DeadLetter(
+        id=id_ or f"{stage}:{topic}:{partition}:{offset}",
+        kind="record",
+        tenant_id=tenant_id,
+        reason=reason,
+        detail=_cut_text(detail) + marks,
+        stage=stage,
+        at=at,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=key,
+        value=value,
+        traceparent=traceparent(headers),
+        timestamp=timestamp,
+        headers=kept,
+        cut=bool(marks),
+    )
+
+
+def of_job(job: Job, at: int) -> DeadLetter:
+    """The dead letter of a `failed` or `dead` job; its id is the job's, `at` is in milliseconds."""
+    return DeadLetter(
+        id=job.job_id,
+        kind="job",
+        tenant_id=job.tenant_id,
+        reason=job.end_reason or JOB_REASONS[job.status],
+        detail=job.last_error or "",
+        stage="dispatcher",
+        at=at,
+        value=JOB.encode(job),
+        job_id=job.job_id,
+        type=job.type,
+        status=job.status,
+        attempts=job.attempts,
+        traceparent=job.traceparent,
+    )
+
+
+def encoded(letter: DeadLetter) -> tuple[bytes, bytes]:
+    """Key and value of a letter's record."""
+    return letter.id.encode(), DEAD_LETTER.encode(letter)
+
+
+def _cut(data: bytes | None, most: int, what: str) -> tuple[bytes | None, str]:
+    if data is None or len(data) <= most:
+        return data, ""
+    return data[:most], f" ({what} cut from {len(data)} to {most} bytes)"
+
+
+def _cut_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[dict[str, bytes], str]:
+    """Headers by name, as many as fit; our readers treat an empty value like a missing one."""
+    kept: dict[str, bytes] = {}
+    left = _HEADERS_BYTES
+    for name, value in headers:
+        left -= len(name.encode()) + len(value or b"")
+        if left >= 0 and name not in kept:
+            kept[name] = value or b""
+    lost = len(headers) - len(kept)
+    return kept, f" ({lost} headers cut)" if lost else ""
+
+
+def _cut_text(detail: str) -> str:
+    """As much text as is kept, without what UTF-8 cannot encode: errors may quote any input."""
+    return detail.encode(errors="replace")[:_DETAIL_BYTES].decode(errors="ignore")
