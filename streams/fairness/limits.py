@@ -26,10 +26,6 @@ class Concurrency:
             self._limits[limit.scope].append((limit, re.compile(translate(limit.match)).match))
         self._running: dict[tuple[str, str], int] = {}
 
-    def allows(self, tenant_id: str, job_type: str) -> bool:
-        """Whether one more job of this tenant and type may start."""
-        return self.tenant_free(tenant_id) and self.type_free(job_type)
-
     def tenant_free(self, tenant_id: str) -> bool:
         """Whether the caps of scope `tenant` let one more job of a tenant start."""
         return self._room("tenant", tenant_id)

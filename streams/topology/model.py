@@ -28,7 +28,7 @@ A broker measures whole batches: a topic with a lower limit refuses even small r
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
-LimitScope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
+LimitScope = Literal["global", "job_type", "tenant"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 Timestamp = Literal["create", "append"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]

@@ -14,7 +14,6 @@ from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, To
 from streams.topology.problems import Problem, near, problem
 from streams.topology.sizes import LEAST_KIB, too_small
 
-_ENFORCED_SCOPES = ("global", "job_type", "tenant")
 Found = Iterator[Problem]
 
 
@@ -185,11 +184,6 @@ def _limits(topology: Topology) -> Found:
     """Refuse a limit that nothing enforces: users would rely on it."""
     for limit in topology.limits:
         path = ("limits", limit.name)
-        if limit.scope not in _ENFORCED_SCOPES:
-            yield problem(
-                f"limits of scope {limit.scope!r} are not enforced yet; use one of "
-                f"{', '.join(_ENFORCED_SCOPES)}, or remove the limit", (*path, "scope"),
-            )  # fmt: skip
         if limit.rate is not None:
             yield problem(
                 "rates are not enforced yet; cap the concurrency instead", (*path, "rate")

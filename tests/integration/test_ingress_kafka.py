@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.conditions import eventually
 from support.ingress_world import PARTITIONS, Hooks, World, given, started
 from support.webhooks import VAULT, signed, source, tenant, ticket, topology
 
@@ -138,7 +137,7 @@ async def test_a_broken_record_of_tenants_is_dead_lettered_and_the_next_one_read
     await hooks.reaches(live, "the record behind the broken one")
     await hooks.reaches(live, "the record behind the broken one")
     assert (await hooks.deliver("acme", ticket("e1")))[0] == 401
-    [letter] = eventually(lambda: world.scan("dlq"), what="a dead letter")
+    [letter] = await hooks.reaches(lambda: asyncio.to_thread(world.scan, "dlq"), "a dead letter")
     dead = DEAD_LETTER.decode(letter.value())
     assert (dead.kind, dead.stage, dead.topic, dead.reason) == (
         "record", "ingress", "tenants", "undecodable",

@@ -177,8 +177,8 @@ def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
             "1: routes[0].match.source: the text '' stands here; write text that is not empty",
         ),
         (
-            "limits:\n  - {name: a, scope: planet, concurrency: 1}\n",
-            "2: limits[a].scope: the text 'planet' stands here; write one of 'global', 'pool'",
+            "limits:\n  - {name: a, scope: pool, concurrency: 1}\n",
+            "2: limits[a].scope: the text 'pool' stands here; write one of 'global', 'job_type'",
         ),
         ("limits:\n  - {name: a, concurrency: 1}\n", "2: limits[a].scope: is missing; add it"),
         ("topics: [{name: 'a/b'}]\n", "1: topics[a/b].name: the text 'a/b' stands here; write let"),

@@ -297,13 +297,6 @@ def test_a_broken_rule_is_one_problem_at_its_key(name: str) -> None:
     assert what in found[0].what
 
 
-@pytest.mark.parametrize("scope", ["pool", "source", "tool", "model", "key"])
-def test_a_scope_that_nothing_enforces_is_refused(scope: str) -> None:
-    found = validate(with_limit(Limit("a", scope, "*", 1)))  # type: ignore[arg-type]
-    assert [problem.paths[0] for problem in found] == [("limits", "a", "scope")]
-    assert f"scope '{scope}' are not enforced yet" in found[0].what
-
-
 @pytest.mark.parametrize("scope", ["global", "job_type", "tenant"])
 def test_caps_that_are_enforced_may_overlap(scope: str) -> None:
     wide, narrow = Limit("wide", scope, "*", 9), Limit("narrow", scope, "a*", 2)  # type: ignore[arg-type]
