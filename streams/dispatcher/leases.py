@@ -1,11 +1,11 @@
-"""The living leases of one partition: by job, by worker, and in the order in which they end.
+"""Keeps the living leases of one partition: by job, by worker, and in the order of their ends.
 
 All times are this process's monotonic ones, in seconds.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,14 +14,16 @@ from sortedcontainers import SortedList
 
 @dataclass(slots=True)
 class ActiveLease:
-    """A living lease; `confirmed` once its worker has spoken for it, `given_up` once that is gone.
+    """A living lease.
 
-    It is `accompanied` where the newest heartbeat that lists it lists others, too, and does not
-    say whether it waits for them: one that says so does not confirm. `cancel` is why
-    its job is being cancelled; of a lease found in the store that is not known until somebody looks
-    (`cancel_known`). `number` is its place among the leases that were sent to its worker, 0 where
-    that is not known; it is `unread` once it is over without a word from its worker. `due` is
-    when it is looked at again, at the latest when it ends.
+    - `confirmed`: its worker has spoken for it; `given_up`: its worker is gone.
+    - `accompanied`: the newest heartbeat that lists it also lists other leases, and does not say
+      that this one waits for them; a heartbeat that says so does not confirm the lease.
+    - `cancel`: why its job is being cancelled. For a lease that was found in the store this is not
+      known until the job is read (`cancel_known`).
+    - `number`: its place among the leases sent to its worker; 0 if that is not known.
+    - `unread`: it ended without a word from its worker.
+    - `due`: when its end is checked again, which is not after it ends.
     """
 
     job_id: str
@@ -41,16 +43,30 @@ class ActiveLease:
     due: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A lease that ended with its worker; `reason` is one word for the metric."""
+
+    lease: ActiveLease
+    why: str
+    reason: str
+
+
 class Leases:
-    """What runs. Every change costs O(log n)."""
+    """The living leases, and those of gone workers that are still to be taken back.
+
+    Every change costs O(log n).
+    """
 
     def __init__(self) -> None:
         self.running: dict[str, ActiveLease] = {}
         self._by_worker: dict[str, dict[str, ActiveLease]] = {}
         self._boots: dict[str, set[str]] = {}  # workers that hold leases, by instance
         self._types: Counter[tuple[str, str]] = Counter()
-        self._order = SortedList()  # (`Running.due`, job)
+        self._order = SortedList()  # (`ActiveLease.due`, job)
         self._fresh_until = float("-inf")
+        self._given_up: deque[GivenUp] = deque()
+        self._taken_back: list[GivenUp] = []  # since the last commit
 
     def add(self, lease: ActiveLease) -> None:
         """Add a living lease."""
@@ -82,12 +98,34 @@ class Leases:
         return list(self._by_worker.get(worker_id, {}).values())
 
     def boots(self, instance: str) -> Iterable[str]:
-        """Workers of an instance that hold leases."""
+        """Processes of an instance that hold leases."""
         return self._boots.get(instance, ())
 
     def types(self, pool: str) -> set[str]:
         """Job types of which a pool's workers hold leases."""
         return {type_ for of, type_ in self._types if of == pool}
+
+    def give_up(self, leases: Iterable[ActiveLease], why: str, reason: str) -> None:
+        """Have leases taken back in parts, because a worker may have held thousands."""
+        for lease in leases:
+            if not lease.given_up:
+                lease.given_up = True
+                self._given_up.append(GivenUp(lease, why, reason))
+
+    def take_back(self, limit: int) -> list[GivenUp]:
+        """Remove and return at most `limit` of the leases that were given up."""
+        some = [self._given_up.popleft() for _ in range(min(limit, len(self._given_up)))]
+        self._taken_back += some
+        return some
+
+    def committed(self) -> None:
+        """Note that what was taken back so far is durable."""
+        self._taken_back.clear()
+
+    def undone(self) -> None:
+        """Give up again the leases that were taken back since the last commit."""
+        self._given_up.extendleft(reversed(self._taken_back))
+        self._taken_back.clear()
 
     def fresh_terms(self, until: float) -> None:
         """Let no lease end before `until`."""
@@ -119,6 +157,6 @@ class Leases:
 
 
 def split_worker(worker_id: str) -> tuple[str, str]:
-    """A worker's instance and its boot; boots are UUIDv7 and so ordered by the worker's clock."""
+    """A worker's instance and its boot; boots are UUIDv7, so the worker's clock orders them."""
     instance, _, boot = worker_id.rpartition("/")
     return instance, boot

@@ -182,7 +182,7 @@ class Lifecycle:
 
     def take_back(self, limit: int) -> None:
         """Take back at most `limit` leases of processes that are gone."""
-        for each in self.run_queue.registry.take_back(limit):
+        for each in self.run_queue.registry.leases.take_back(limit):
             self.lose(each.lease, each.why, each.reason)
 
     def confirm(self, job_id: str) -> None:

@@ -96,7 +96,7 @@ class Dispatcher:
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
-            self._registry.undone()
+            self._registry.leases.undone()
             self._leasing.undone()
             self._asking.undone()
             self._look_up_rounds(ctx)
@@ -107,7 +107,7 @@ class Dispatcher:
         self._purged_for_good = self._purged
         parts = (
             self._run_queue,
-            self._registry,
+            self._registry.leases,
             self._parked,
             self._leasing,
             self._asking,

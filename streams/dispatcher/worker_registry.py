@@ -1,18 +1,16 @@
-"""Workers as one partition's dispatcher knows them: announced credits, living leases.
+"""Tracks the workers that one partition's dispatcher knows: announced credits, living leases.
 
-All clocks here are this process's monotonic one, in seconds. A lease ends a term after the
-*reading* of the last heartbeat that listed it (or, until one does, of the heartbeat it answers).
-The worker counts from the *sending* of the same heartbeats, so it always stops first.
+All times are this process's monotonic ones, in seconds. A lease ends a term after the *reading* of
+the last heartbeat that listed it (or, until one does, of the heartbeat that the lease answers). The
+worker counts from the *sending* of the same heartbeats, so it always stops first.
 
-A worker that has credits or leases of this partition is heard here at each heartbeat, any other
-once a minute. Nothing here walks over all workers or all leases.
+A worker with credits or leases of this partition is heard here at each heartbeat, any other worker
+once a minute. No call walks over all workers or all leases.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from streams.dispatcher.incumbents import Incumbents
 from streams.dispatcher.leases import ActiveLease, Leases, split_worker
@@ -20,15 +18,6 @@ from streams.dispatcher.liveness import Silence
 from streams.dispatcher.worker_credits import Pool, Worker
 from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A lease that is over with its worker; `reason` is one word for the metric."""
-
-    lease: ActiveLease
-    why: str
-    reason: str
 
 
 class WorkerRegistry:
@@ -41,11 +30,8 @@ class WorkerRegistry:
         self._pools: dict[str, Pool] = {}
         self._boots = Incumbents(self._silence.fresh_seconds)
         self.leases = Leases()
-        self.given_up: deque[GivenUp] = deque()
-        """Leases of processes that are gone, yet to be taken back."""
-        self._taken_back: list[GivenUp] = []  # not yet durable
         self.strangers: dict[str, int] = {}
-        """Work partitions of workers that were heard and whose handlers are not known."""
+        """Work partitions of workers that were heard but whose handlers are not known."""
 
     @property
     def running(self) -> dict[str, ActiveLease]:
@@ -53,9 +39,9 @@ class WorkerRegistry:
         return self.leases.running
 
     def heard(self, heartbeat: Heartbeat, heartbeat_id: str, now: float) -> list[ActiveLease]:
-        """Take a heartbeat in; returns the leases of other processes of the same instance.
+        """Take in a heartbeat; returns the leases of other processes of the same instance.
 
-        Their place is taken (see `Incumbents`), and what they held is over.
+        This process has taken their place (see `Incumbents`), so their leases are over.
         """
         worker_id = heartbeat.worker_id
         before = self._boots.newest(worker_id)
@@ -78,12 +64,12 @@ class WorkerRegistry:
         return [lease for other in others for lease in self.leases.of(other)]
 
     def renew(self, heartbeat: Heartbeat, now: float) -> None:
-        """The leases that a heartbeat lists get a whole term."""
+        """Give the leases that a heartbeat lists a whole term."""
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
 
     def listed(self, heartbeat: Heartbeat) -> list[ActiveLease]:
-        """The living leases of its sender that a heartbeat lists."""
+        """The living leases of the heartbeat's sender that the heartbeat lists."""
         known = ((self.running.get(held.job_id), held.epoch) for held in heartbeat.leases)
         return [
             lease
@@ -92,47 +78,25 @@ class WorkerRegistry:
         ]
 
     def left(self, worker_id: str) -> list[ActiveLease]:
-        """Forget a process that ended in order; returns the leases that it still had."""
+        """Forget a process that ended properly; returns the leases that it still had."""
         self._forget(worker_id)
         return self.leases.of(worker_id)
 
-    def give_up(self, leases: Iterable[ActiveLease], why: str, reason: str) -> None:
-        """Have leases taken back, in parts: a process may have held thousands."""
-        for lease in leases:
-            if not lease.given_up:
-                lease.given_up = True
-                self.given_up.append(GivenUp(lease, why, reason))
-
-    def take_back(self, limit: int) -> list[GivenUp]:
-        """Remove and return at most `limit` of the leases that were given up."""
-        some = [self.given_up.popleft() for _ in range(min(limit, len(self.given_up)))]
-        self._taken_back += some
-        return some
-
-    def committed(self) -> None:
-        """What was taken back so far is so for good."""
-        self._taken_back.clear()
-
-    def undone(self) -> None:
-        """What was taken back since the last commit was not."""
-        self.given_up.extendleft(reversed(self._taken_back))
-        self._taken_back.clear()
-
     def announced(self, worker_id: str, free: int, received: int) -> None:
-        """A worker told its credits outside of a heartbeat."""
+        """Take in the credits that a worker reports outside of a heartbeat."""
         worker = self._workers.get(worker_id)
         if worker:
             worker.told(free, received)
             self._pools[worker.pool].place(worker)
 
     def withdraw(self, worker_id: str) -> None:
-        """A worker has no credits until it announces some."""
+        """Treat a worker as one without credits until it announces some."""
         worker = self._workers.get(worker_id)
         if worker:
             self.announced(worker_id, 0, worker.received)
 
     def forget_type(self, worker_id: str, job_type: str) -> None:
-        """A worker turned out not to have a handler that it announced."""
+        """Note that a worker does not have a handler that it announced."""
         worker = self._workers.get(worker_id)
         if worker and job_type in worker.handlers:
             limit = worker.limit
@@ -142,16 +106,18 @@ class WorkerRegistry:
             self._pools[worker.pool].join(worker)
 
     def granted(self, job: Job, worker: Worker) -> None:
-        """One of the worker's credits is given to a job."""
+        """Give one of the worker's credits to a job."""
         worker.sent += 1
         self._pools[worker.pool].place(worker)
-        lease = _lease(job, worker.worker_id, worker.read_at + self._term)
-        lease.number = worker.sent
+        lease = ActiveLease(
+            job.job_id, job.epoch, worker.worker_id, job.tenant_id, job.type, job.pool,
+            worker.read_at + self._term, number=worker.sent,
+        )  # fmt: skip
         self.leases.add(lease)
         self.cancelled(job)
 
     def resume(self, lease: ActiveLease, now: float) -> None:
-        """Add a lease that is found in the store; its worker counts as heard now."""
+        """Add a lease that was found in the store; its worker counts as heard now."""
         self._boots.found(lease.worker_id, now)
         self.leases.add(lease)
         worker = self._workers.get(lease.worker_id)
@@ -160,7 +126,7 @@ class WorkerRegistry:
             self._pools[worker.pool].place(worker)
 
     def over(self, job_id: str) -> ActiveLease | None:
-        """The lease of a job is over. One that its worker never read gives the credit back."""
+        """Remove the lease of a job; one that its worker never read gives the credit back."""
         lease = self.leases.remove(job_id)
         if lease is None:
             return None
@@ -173,29 +139,29 @@ class WorkerRegistry:
         return lease
 
     def cancelled(self, job: Job) -> None:
-        """Remember whether, and why, the job of a living lease is being cancelled."""
+        """Remember whether and why the job of a living lease is being cancelled."""
         lease = self.running.get(job.job_id)
         if lease is not None:
             lease.cancel = (job.cancel_reason or "cancelled") if job.cancel_requested else None
             lease.cancel_known = True
 
     def succeeds(self, worker_id: str, other: str) -> bool:
-        """Whether `worker_id` is a process that took the place of `other`."""
+        """Whether the process `worker_id` took the place of the process `other`."""
         return self._boots.succeeds(worker_id, other)
 
     def fresh_terms(self, now: float) -> None:
-        """Give every lease a whole term: for a while nobody could be heard."""
+        """Give every lease a whole term, because for a while no worker could be heard."""
         self.leases.fresh_terms(now + self._term)
 
     def overdue(self, now: float, limit: int) -> list[ActiveLease]:
-        """Leases whose term is over, at most so many."""
+        """At most `limit` leases whose term is over."""
         return self.leases.overdue(now, limit)
 
     def worker(self, worker_id: str | None) -> Worker | None:
         return self._workers.get(worker_id or "")
 
     def pass_time(self, now: float) -> None:
-        """Stop leasing to silent workers, and forget those that have been silent for long."""
+        """Stop leasing to silent workers, and forget those that have been silent for longer."""
         for worker in map(self.worker, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False
@@ -206,7 +172,7 @@ class WorkerRegistry:
     def types(self, pool: str) -> set[str]:
         """The job types that a pool's workers handle.
 
-        A worker counts until it is forgotten, or for as long as a lease of it lives.
+        A worker counts until it is forgotten, and for as long as one of its leases lives.
         """
         known = self._pools[pool].types() if pool in self._pools else set()
         return known | self.leases.types(pool)
@@ -216,11 +182,14 @@ class WorkerRegistry:
         return self._pools[pool].able() if pool in self._pools else set()
 
     def freest(self, pool: str, job_type: str, but: str | None = None) -> Worker | None:
-        """The worker of a pool with most credits among those that handle a type; see `Pool`."""
+        """The worker of a pool with the most credits among those that handle a type."""
         return self._pools[pool].freest(job_type, but) if pool in self._pools else None
 
     def to_ask(self, pool: str, types: set[str], limit: int, now: float) -> Iterable[Worker]:
-        """Workers that may have credits for these types elsewhere; each at most once a second."""
+        """Workers that may have credits for these types on other partitions.
+
+        Each is returned at most once a second.
+        """
         if pool not in self._pools:
             return ()
         workers = self._pools[pool].to_ask(types, limit, now - 1)
@@ -229,7 +198,7 @@ class WorkerRegistry:
         return workers
 
     def _introduced(self, heartbeat: Heartbeat, now: float) -> Worker | None:
-        """The worker of a heartbeat; None where its handlers are not known."""
+        """The worker of a heartbeat; None if its handlers are not known."""
         worker = self._workers.get(heartbeat.worker_id)
         if heartbeat.lean:
             if worker is None:
@@ -263,7 +232,3 @@ class WorkerRegistry:
     def _forget_boot(self, worker_id: str) -> None:
         if worker_id not in self._silence and not self.leases.of(worker_id):
             self._boots.forget(worker_id)
-
-
-def _lease(job: Job, worker_id: str, ends_at: float) -> ActiveLease:
-    return ActiveLease(job.job_id, job.epoch, worker_id, job.tenant_id, job.type, job.pool, ends_at)

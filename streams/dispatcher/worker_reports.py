@@ -55,7 +55,7 @@ class Runs:
             return
         gone = self._registry.heard(body, command.command_id, self._life.ctx.monotonic)
         why = f"WorkerRestarted: {body.worker_id} took the place of the worker that had it"
-        self._registry.give_up(gone, why, "restarted")
+        self._registry.leases.give_up(gone, why, "restarted")
         self._answer_listed(body)
 
     def _confirm(self, body: Heartbeat) -> None:
@@ -71,7 +71,7 @@ class Runs:
     def _left(self, body: Heartbeat) -> None:
         """A process ended in order: what it was sent meanwhile goes elsewhere at once."""
         why = f"WorkerLeft: {body.worker_id} ended before it was done"
-        self._registry.give_up(self._registry.left(body.worker_id), why, "left")
+        self._registry.leases.give_up(self._registry.left(body.worker_id), why, "left")
 
     def claim(self, command: Command, body: Claim) -> None:
         check_partition(self._topology, TOPIC, body.reply_partition)

@@ -330,7 +330,7 @@ def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(des
     task.rollback()
     desk.driver.advance(1)
     assert not desk.dispatcher._registry.running
-    assert not desk.dispatcher._registry._taken_back
+    assert not desk.dispatcher._registry.leases._taken_back
 
 
 def test_a_silence_that_is_over_delays_no_later_loss(desk: Desk, worker: ScriptedWorker) -> None:
