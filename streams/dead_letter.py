@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.serde.headers import traceparent
@@ -72,6 +73,12 @@ def of_job(job: Job, at: int) -> DeadLetter:
         attempts=job.attempts,
         traceparent=job.traceparent,
     )
+
+
+def of_replayed(job: Job, new_id: str, at: int, note: str, by: str | None = None) -> DeadLetter:
+    """A job's dead letter, which says that the job was replayed as `new_id` at `at`."""
+    letter = of_job(job, job.updated_at)
+    return replace(letter, replayed_at=at, replayed_as=new_id, replayed_by=by, note=note)
 
 
 def encoded(letter: DeadLetter) -> tuple[bytes, bytes]:

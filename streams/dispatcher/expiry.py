@@ -37,8 +37,8 @@ class Expiry:
             self._asking = (overdue[-1].ends_at, ctx.monotonic)
         moment, since = self._asking
         if not ctx.caught_up_to("jobs.commands", moment):
-            # Count Kafka as silent only if no command arrives: while commands are still read, this
-            # process is merely behind and will read the heartbeats that were sent.
+            # Count Kafka as silent only if no command arrives. While commands are still read, this
+            # process is merely behind, and will read the heartbeats that were sent.
             waited = ctx.monotonic - since > self._policy.heartbeat_seconds
             self._silent |= waited and self._last_command < since
             return

@@ -30,13 +30,16 @@ _REASONS: tuple[Reason, ...] = ("no_worker", "no_pool", "no_topic", "tenant_disa
 _HELD = b"H"
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
-"""A type without a worker is reported after this long, because a deployment may be rolling."""
+"""A type without a worker is reported only after this long: a deployment may be under way."""
 _RECOUNT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Jobs held now, first seen at `at` (monotonic); `told_at` is the newest record's time."""
+    """Jobs that are held, first seen at `at`; `told_at` is when they were last reported.
+
+    Both times are monotonic seconds.
+    """
 
     held: Held
     at: float
@@ -54,7 +57,7 @@ class HeldJobs:
         self._looked_at = float("-inf")
 
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
-        """Load the reports from the store; entries that were only seen stay as they are."""
+        """Load the reports from the store; jobs that were seen but not reported stay as seen."""
         records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
         told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
         self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
@@ -73,7 +76,7 @@ class HeldJobs:
         }
 
     def look(self, life: Lifecycle, without_topic: Collection[str]) -> None:
-        """Report, now and then, what began, went on or ended since the last look.
+        """Report every few seconds which jobs are held, are still held, or are held no more.
 
         `without_topic` are pools whose work topic the broker does not have.
         """

@@ -1,6 +1,6 @@
-"""The life of a job, as functions from one frozen `Job` to the next.
+"""Transitions of a job, as functions from one frozen `Job` to the next.
 
-docs/jobs.md draws the states. Times are milliseconds of the dispatcher's clock.
+docs/jobs.md draws the states. Times are in milliseconds, by the dispatcher's clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streams.topology.model import Route, Topology
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Where a new job stands among those of its id; `epoch` goes on from the one before."""
+    """A new job's incarnation, and the epoch of the job of its id before it."""
 
     incarnation: int
     epoch: int
@@ -39,7 +39,7 @@ def from_event(
     job_id: str, envelope: Envelope, route: Route, topology: Topology, *,
     place: Generation, traceparent: str | None, event_time: int, now: int,
 ) -> Job:  # fmt: skip
-    """The job of an event that a route matches, ready at once."""
+    """The job of an event that a route matches; it is ready at once."""
     job = _new(
         job_id, envelope.tenant_id, route.job, route.priority, topology,
         place=place, born=event_time, now=now,
@@ -57,7 +57,7 @@ def from_event(
 def from_submission(
     command: Command, submit: Submit, topology: Topology, *, place: Generation, at: int, now: int
 ) -> Job:
-    """The job of a direct submission that the broker took `at`: ready at once, or scheduled."""
+    """The job of a submission that the broker accepted `at`; it is ready at once, or scheduled."""
     job = _new(
         command.job_id, command.tenant_id, submit.type,
         _declared(submit.priority, topology), topology,
@@ -82,9 +82,9 @@ def from_submission(
 def from_replay(
     command: Command, replay: Replay, old: Job, topology: Topology, *, at: int, now: int
 ) -> Job:
-    """A new job that does the old one's work again, in its scope unless a fresh one is asked.
+    """A new job that does the old one's work again, in the old scope unless a fresh one is asked.
 
-    Type, priority and pool are those of now: the route may have been mended since.
+    Type, priority and pool follow the present topology, because the route may have been corrected.
     """
     route = topology.route(old.event.source, old.event.event_type) if old.event else None
     type_ = replay.type or (route.job if route else old.type)
@@ -110,7 +110,7 @@ def from_replay(
 
 
 def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> Job:
-    """A run starts: a higher epoch, one more attempt, under the policy that holds now."""
+    """The job with a new run: a higher epoch and one more attempt, under the present policy."""
     return replace(
         job,
         status="running",
@@ -127,7 +127,7 @@ def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> J
 
 
 def ready(job: Job, now: int, *, error: str | None = None, uncount: bool = False) -> Job:
-    """Back in the queue, at its old place where the attempt was none (`uncount`)."""
+    """The job back in the queue; `uncount` gives it its attempt and its old place back."""
     return replace(
         job,
         status="pending",
@@ -142,7 +142,7 @@ def ready(job: Job, now: int, *, error: str | None = None, uncount: bool = False
 
 
 def retried_at(job: Job, due: int, error: str | None, now: int) -> Job:
-    """Waits for its next attempt."""
+    """The job, waiting until `due` for its next attempt."""
     return replace(
         job, status="scheduled", worker_id=None, next_retry_at=due, last_error=error, updated_at=now
     )
@@ -151,7 +151,7 @@ def retried_at(job: Job, due: int, error: str | None, now: int) -> Job:
 def ended(
     job: Job, status: JobStatus, now: int, *, result: str | None = None, error: str | None = None
 ) -> Job:
-    """A final state, or `needs_review`; what was cancelled tells why it was."""
+    """The job in a final state or in `needs_review`; a cancelled job's error is the reason."""
     if status == "cancelled" and job.cancel_reason is not None:
         error = f"Cancelled: {job.cancel_reason}" if job.cancel_reason else "Cancelled"
     return replace(
@@ -167,12 +167,12 @@ def ended(
 
 
 def due_at(job: Job) -> int:
-    """When a scheduled job is to become ready, in milliseconds: its next attempt, or its start."""
+    """When a scheduled job becomes ready: the time of its next attempt, or of its start."""
     return job.next_retry_at or job.scheduled_at or 0
 
 
 def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
-    """Whether the job waits for this very timer; older versions did not name its time."""
+    """Whether the job waits for this timer; timers of older versions do not name their time."""
     timer = (job.incarnation, wake.due_at or due_at(job), job.attempts)
     return job.status == "scheduled" and timer == (incarnation, due_at(job), wake.attempts)
 
@@ -183,7 +183,7 @@ def is_live(job: Job) -> bool:
 
 
 def _declared(priority: str | None, topology: Topology) -> str:
-    """The priority that was asked for, unless the topology of now has none of its name."""
+    """The requested priority if the topology declares it, else the default one."""
     if priority is None or priority not in topology.priorities:
         return topology.default_priority
     return priority

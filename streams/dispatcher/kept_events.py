@@ -87,7 +87,7 @@ class KeptEvents:
         return [(key[1:], _TIME.unpack(value)[0]) for key, value in found]
 
     def overdue(self, now: int, limit: int) -> Iterator[tuple[bytes, Kept]]:
-        """At most `limit` events whose time is over; the caller drops each."""
+        """Yield at most `limit` events whose time is over; the caller drops each."""
         count, gone = self._known()
         if not count:
             return

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Lifecycle:
-    """What can happen to a job in one step of the dispatcher."""
+    """Applies the transitions of one step of the dispatcher."""
 
     def __init__(
         self,
@@ -119,19 +119,10 @@ class Lifecycle:
         )  # fmt: skip
         self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
 
-    def mark_replayed(
-        self, job: Job, new_id: str, at: int, note: str, by: str | None = None
-    ) -> None:
-        """Write a job's dead letter again: it was replayed as `new_id`, `at` (milliseconds)."""
-        letter = replace(
-            dead_letter.of_job(job, job.updated_at),
-            replayed_at=at, replayed_as=new_id, replayed_by=by, note=note,
-        )  # fmt: skip
-        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
-
     def revive(self, job: Job, note: str) -> None:
-        """A dead job is ready again, its attempts as they were; its letter says so."""
-        self.mark_replayed(job, job.job_id, self.now, note)
+        """Make a dead job ready again, with its attempts as they were; its letter says so."""
+        letter = dead_letter.of_replayed(job, job.job_id, self.now, note)
+        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         job = replace(job, status="pending", end_reason=None, updated_at=self.now)
         job = rerouting.routed(replace(job, ready_at=self.now), self.topology)
         self.store.put(job)
@@ -168,7 +159,9 @@ class Lifecycle:
         """End a lease about whose end its worker said nothing."""
         job = self.store.get(lease.job_id)
         if job is None or job.status != "running" or job.epoch != lease.epoch:
-            self._forget(lease)
+            known = self.run_queue.registry.running.get(lease.job_id)
+            if known is not None and known.epoch == lease.epoch:  # else it has a newer lease
+                self._off(lease.job_id)
             return
         lease.unread = not lease.confirmed
         metrics.LEASES_LOST.labels(reason).inc()
@@ -239,18 +232,12 @@ class Lifecycle:
             self.store.forget_confirmation(job_id)
         self.run_queue.off(job_id)
 
-    def _forget(self, lease: ActiveLease) -> None:
-        """A lease whose job has gone on: a newer one of the same job stays."""
-        known = self.run_queue.registry.running.get(lease.job_id)
-        if known is not None and known.epoch == lease.epoch:
-            self._off(lease.job_id)
-
     def _wake_at(self, job: Job, due: int) -> None:
-        """Only the scheduler waits; what it sends back is stale if the job went on meanwhile."""
+        """Have the scheduler wake the job; if the job goes on earlier, its wake is stale."""
         body = Wake(job.attempts, due)
         wake = Command(new_id("cmd"), job.tenant_id, job.job_id, job.incarnation, self.now, body)
         schedule = Schedule(
-            # A job waits once at most under each epoch; attempts are given back.
+            # A job waits at most once in each epoch; attempts may be given back and repeat.
             schedule_id=f"{job.job_id}.{job.incarnation}.e{job.epoch}",
             tenant_id=job.tenant_id,
             due_at=due,

@@ -1,7 +1,7 @@
-"""What of a live job can be read without decoding it: `l` and the job's id in the store `jobs`.
+"""An index of live jobs, read without decoding the jobs: `l` and job_id in the store `jobs`.
 
-A value is a JSON array of the fields of `Live`. One that is empty was written by an earlier
-version; its job says the same.
+A value is a JSON array of the fields of `Live`. Earlier versions wrote empty values; the fields are
+then read from the job.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _JOB, _LIVE = b"j", b"l"
 class Live(NamedTuple):
     """A job that has not ended.
 
-    `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due. `begun` says
-    that a run of it was counted, as an attempt or as lost.
+    `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due. `begun` is
+    True once a run of it was counted, as an attempt or as a loss.
     """
 
     status: str
@@ -48,11 +48,12 @@ def encode(job: Job) -> bytes:
 
 
 def dump(live: Live) -> bytes:
+    """An entry's value in the store."""
     return orjson.dumps(tuple(live))
 
 
 def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
-    """Every live job with its id, in the order of ids, from `behind` an id on."""
+    """Every live job with its id, in the order of ids, starting after the id `behind`."""
     start = live_key(behind) + SEPARATOR if behind else _LIVE
     for key, value in store.range(start, after(_LIVE)):
         live = Live(*orjson.loads(value)) if value else _from_job(store, key)
@@ -61,7 +62,7 @@ def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]
 
 
 def look_up(store: KeyValueStore, job_ids: Sequence[str]) -> list[tuple[str, Live | None]]:
-    """The entries of some jobs; None for one that is not known or has ended."""
+    """The entries of some jobs; None for a job that is unknown or has ended."""
     keys = [live_key(job_id) for job_id in job_ids]
     found: list[tuple[str, Live | None]] = []
     for job_id, key, value in zip(job_ids, keys, store.get_many(keys), strict=True):

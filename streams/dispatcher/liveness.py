@@ -34,7 +34,7 @@ class Silence:
         return worker_id in self._often or worker_id in self._rarely
 
     def heard(self, worker_id: str, now: float, *, often: bool) -> None:
-        """A worker spoke; `often`: it has credits or leases here."""
+        """Note that a worker spoke; `often` is True if it has credits or leases here."""
         self.forget(worker_id)
         self._fresh[worker_id] = now + self.fresh_seconds
         if often:
@@ -47,11 +47,11 @@ class Silence:
             known.pop(worker_id, None)
 
     def silent(self, now: float) -> Iterator[str]:
-        """Workers that have fallen silent since the last call."""
+        """Yield the workers that have fallen silent since the last call."""
         yield from _due(self._fresh, now)
 
     def gone(self, now: float) -> Iterator[str]:
-        """Workers that are to be forgotten."""
+        """Yield the workers to forget."""
         yield from _due(self._often, now)
         yield from _due(self._rarely, now)
 

@@ -1,4 +1,4 @@
-"""What the dispatcher counts; of all partitions that this process owns."""
+"""The dispatcher's metrics, over all partitions that this process owns."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ HELD = Gauge(
 
 
 def forget_partition(partition: int) -> None:
-    """The partition is another process's now: what is shown of it is not its state any more."""
+    """Drop a partition's gauges, because another process owns the partition now."""
     for gauge in (READY, OLDEST, RUNNING):
         gauge.remove(str(partition))

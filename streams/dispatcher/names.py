@@ -1,4 +1,4 @@
-"""Names that become parts of the stores' keys."""
+"""Checks the names that become parts of the stores' keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from streams.serde.records import Command, Envelope, Replay, Submit
 
 
 def check(value: Envelope | Command) -> None:
-    """Reject a name that would not be found again where a key is taken apart.
+    """Reject a name that contains the separator of the keys' parts.
 
     Raises:
-        PoisonRecord: a tenant, a job or a type has a NUL in its name.
+        PoisonRecord: the name of a tenant, job or type contains a NUL.
     """
     if "\0" in value.tenant_id or (isinstance(value, Command) and "\0" in _names(value)):
         raise PoisonRecord("bad_id", "a NUL separates the parts of the stores' keys")

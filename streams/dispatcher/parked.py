@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 
 class ParkedIds(set[str]):
-    """Ids of such jobs; `recent` are those that came or went since `mark`.
+    """The ids of these jobs.
 
-    What came or went since `committed` is looked up again where writes are taken back.
+    `recent` are the ids that were added or discarded since `mark`. When writes are taken back, the
+    changed ids are looked up in the store again.
     """
 
     def __init__(self) -> None:
@@ -26,17 +27,17 @@ class ParkedIds(set[str]):
         super().discard(job_id)
 
     def mark(self) -> None:
-        """A record or a batch begins."""
+        """Note that a record or a batch begins."""
         self._earlier |= self.recent
         self.recent = set()
 
     def committed(self) -> None:
-        """What was done so far is durable."""
+        """Note that all changes so far are durable."""
         self._earlier.clear()
         self.recent.clear()
 
     def undone(self, parked_for: Callable[[str], bool], *, recent: bool) -> None:
-        """Writes were taken back, the `recent` ones or all: see for which jobs commands wait."""
+        """Look up the jobs again whose commands were taken back: the `recent` ones, or all."""
         for job_id in self.recent if recent else self.recent | self._earlier:
             if parked_for(job_id):
                 super().add(job_id)

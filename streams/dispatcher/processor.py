@@ -1,8 +1,8 @@
-"""One partition's jobs: events and commands in, leases, job records and dead letters out.
+"""The dispatcher's processor: turns events and commands into jobs, leases and dead letters.
 
-All of one step commits in one transaction, so a claim is checked against the living lease and
-never against a copy of it. What is derived (ready queues, living leases, caps) is built in
-`restored` and corrected in `undone`; what workers announced is not from the stores and stays.
+All changes of a step commit in one transaction, so a claim is checked against the living lease and
+never against a copy of it. Derived state (ready queues, living leases, caps) is built in `restored`
+and corrected in `undone`; what workers announced does not come from the stores and stays.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Input = Envelope | Command | bytes | None
 _ENDED_AT_ONCE = 200
 """Jobs are ended in parts of this size: a transaction of thousands would not end in time."""
 _LEASED_AT_ONCE = 500
-"""So do leases; the rest follows with the next records or punctuation."""
+"""Leases are sent in parts, too; the rest follows with the next records or punctuation."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """`events`, `duplicates` and `jobs.commands` to leases, job records and dead letters."""
+    """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
     processor = partial(Dispatcher, topology, cluster_key)
     return declared_stage(topology, "dispatcher", processor, 0.1)
 
 
 class Dispatcher:
-    """One partition's jobs."""
+    """Owns one partition's jobs."""
 
     def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
         self._topology = topology
@@ -71,10 +71,10 @@ class Dispatcher:
         self._strangers = Strangers(topology)
 
     def restored(self, ctx: Context) -> Iterator[None]:
-        """Build what is derived, in bounded parts.
+        """Build the derived state, in bounded parts.
 
-        Heartbeats that lie in the log may be of workers long gone: nothing is leased before all of
-        them are read.
+        Heartbeats in the log may be from workers that are long gone, so nothing is leased before
+        all of them are read.
         """
         self._listens, self._unheard_since = False, ctx.monotonic
         store = self._store(ctx)
@@ -85,7 +85,7 @@ class Dispatcher:
         yield from take_over(self._run_queue, store, ctx, term)
 
     def undone(self, ctx: Context) -> None:
-        """Look up again what the record changed that was poison, or all since the last commit."""
+        """Look up again the jobs that a poison record changed, or all changed since the commit."""
         changed = self._run_queue.recent if self._poisoned else self._run_queue.changed
         whole_term = ctx.monotonic + self._topology.leases.term_seconds
         store = self._store(ctx)
@@ -103,7 +103,7 @@ class Dispatcher:
         self._poisoned = False
 
     def committed(self) -> None:
-        """What was done so far is durable."""
+        """Note that all changes so far are durable."""
         self._purged_for_good = self._purged
         parts = (
             self._run_queue,
@@ -117,21 +117,21 @@ class Dispatcher:
             part.committed()
 
     def closed(self) -> None:
-        """The partition is another process's now."""
+        """Drop the partition's gauges, because another process owns the partition now."""
         metrics.forget_partition(self._partition)
         self._leasing.closed()
         self._held.closed()
 
     def process(self, record: Record, ctx: Context) -> None:
-        """Handle one event or command; see `Commands` for what each does."""
+        """Handle one record."""
         self._step([(record, _decode(record))], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
-        """Handle all records in one step; a job that begins and ends in it is written once."""
+        """Handle all records in one step, in which a job is written once however it changes."""
         self._step(((record, _decode(record)) for record in records), ctx)
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """Take back what workers lost, see to what waits, purge what is old."""
+        """Take back lost leases, handle jobs that wait too long, and purge old ones."""
         life = self._begin(ctx)
         self._commands(life).events.tidy(_ENDED_AT_ONCE)
         self._expiry.go_on(life, ctx)
@@ -148,7 +148,7 @@ class Dispatcher:
         self._observe(now)
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
-        """Lease what is ready, and ask workers what is to be asked."""
+        """Lease ready jobs, and ask workers who they are and for credits."""
         if not self._listens:
             return
         life = self._begin(ctx)
@@ -189,14 +189,14 @@ class Dispatcher:
         self._poisoned = False
 
     def _look_up_rounds(self, ctx: Context) -> None:
-        """Have the rounds that work in parts find their places in the store again."""
+        """Have the tasks that work in parts find their places in the store again."""
         store = ctx.store("jobs")
         self._sweep.restored(store)
         self._held.restored(store, ctx.monotonic)
         self._unhandled.restored(store)
 
     def _hear_out(self, ctx: Context) -> None:
-        """Lease nothing before the heartbeats and tenants in the logs at the start are read."""
+        """Begin to lease once the heartbeats and tenants that were in the logs are read."""
         since, inputs = self._unheard_since, ("jobs.commands", "tenants")
         if not self._listens:
             self._listens = all(ctx.caught_up_to(topic, since) for topic in inputs)
@@ -227,7 +227,7 @@ class Dispatcher:
 def _decode(record: Record) -> Input:
     """An event, a command, or the fingerprint of an event that came again.
 
-    None is a record of `tenants`: most hold what is none of the dispatcher's business.
+    Returns None for a record of `tenants`: few of them concern the dispatcher.
     """
     if record.topic == "tenants":
         return None

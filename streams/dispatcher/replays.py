@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from streams import ledger
+from streams import dead_letter, ledger
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
@@ -18,7 +18,7 @@ from streams.topology.model import Topology
 
 _REPLAYABLE = ("failed", "dead", "needs_review")
 _NAMED = 20
-"""Effects that a refusal lists: a dead letter has to fit a message."""
+"""A refusal lists at most this many effects, so that its dead letter fits a message."""
 
 
 class Replays:
@@ -33,7 +33,7 @@ class Replays:
         self._admitted = admitted
 
     def replay(self, command: Command, body: Replay, at: int) -> None:
-        """A new job from an old one; the command read again changes nothing."""
+        """Make a new job from an old one; reading the command again changes nothing."""
         if self._store.get(command.job_id) is not None:
             metrics.TWINS.inc()
             return
@@ -64,7 +64,7 @@ class Replays:
         return old
 
     def _check_scope(self, old: Job) -> None:
-        """Allow one live job per scope: two would each treat the other's claims as ended."""
+        """Allow one live job per scope, because two would treat each other's claims as ended."""
         for job in self._store.in_scope(old.scope):
             if job.job_id != old.job_id and jobs.is_live(job):
                 raise PoisonRecord(
@@ -74,7 +74,7 @@ class Replays:
                 )
 
     def _check_effects(self, old: Job, body: Replay) -> None:
-        """A fresh scope begins every effect again: also those that happened, or may have."""
+        """Require a name for each effect that happened or may have: a fresh scope repeats it."""
         entries = ledger.entries(self._life.ctx.store("ledger"), old)
         begun = [entry for entry in entries if entry.status != "failed"]
         unnamed = [each for each in begun if each.action not in body.repeat_effects]
@@ -94,4 +94,5 @@ class Replays:
         old = replace(old, replayed_as=job.job_id)
         self._store.put(old)
         if old.status != "cancelled":
-            self._life.mark_replayed(old, job.job_id, at, body.note, body.submitted_by)
+            letter = dead_letter.of_replayed(old, job.job_id, at, body.note, body.submitted_by)
+            self._life.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))

@@ -1,4 +1,7 @@
-"""What people and timers ask of a job: submit, cancel, wake. See `replays` and `settling`, too."""
+"""Applies what people and timers ask of a job: submit, cancel, wake, move.
+
+`replays` and `settling` apply the other requests of people.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from streams.topology.model import Topology
 
 
 class Requests:
-    """Applies the requests of one step; `admitted` takes each new job in.
+    """Applies the requests of one step; `admitted` is called with each new job.
 
     `at` is the time of a command's record, in milliseconds.
     """
@@ -32,7 +35,11 @@ class Requests:
         self._admitted = admitted
 
     def submit(self, command: Command, body: Submit, at: int) -> None:
-        """A job, unless one of its id stands for it at the time of the record."""
+        """Make a job, unless a known job of the same id already stands for the submission.
+
+        Raises:
+            PoisonRecord: the id belongs to another tenant's job.
+        """
         known = self._store.get(command.job_id)
         if known is not None and known.tenant_id != command.tenant_id:
             raise PoisonRecord("id_taken", f"{command.job_id} is a job of another tenant")
@@ -46,7 +53,11 @@ class Requests:
         self._admitted(job)
 
     def cancel(self, command: Command, body: Cancel, at: int) -> bool:
-        """End a job, or ask its worker to; False where the job that is meant is not known yet."""
+        """End a job, or ask its worker to end it; False if the job is not known yet.
+
+        Raises:
+            PoisonRecord: the job belongs to another tenant.
+        """
         job = self._store.get(command.job_id)
         if job is not None and job.tenant_id != command.tenant_id:
             raise PoisonRecord("cancel_of_unknown", f"no job {command.job_id} of this tenant")
@@ -59,7 +70,7 @@ class Requests:
         return True
 
     def wake(self, command: Command, body: Wake) -> None:
-        """A timer fired; one that was set to another time, or doubled, wakes nobody."""
+        """Make a job ready whose timer fired; a timer that the job does not await is ignored."""
         job = self._store.get(command.job_id)
         if job is None or not jobs.awaits(job, command.epoch, body):
             metrics.STALE.labels("Wake").inc()
@@ -67,7 +78,11 @@ class Requests:
             self._life.requeue(job)
 
     def move(self, command: Command, body: Move) -> None:
-        """To another pool, for as long as that is declared; a job that ended stays as it is."""
+        """Move a job to another pool, for as long as the topology declares that pool.
+
+        Raises:
+            PoisonRecord: the tenant has no such job, or the pool is not declared.
+        """
         job = self._store.get(command.job_id)
         if job is None or job.tenant_id != command.tenant_id:
             raise PoisonRecord("move_of_unknown", f"no job {command.job_id} of this tenant")
@@ -82,7 +97,7 @@ class Requests:
 
 
 def _is_meant(job: Job, body: Cancel, at: int) -> bool:
-    """By its incarnation, or, where the record names none, as the job that lived at its time."""
+    """Whether a cancel means this incarnation; one that names none must not precede the job."""
     if body.incarnation is None:
         return job.event_time <= at
     return body.incarnation == job.incarnation

@@ -1,8 +1,8 @@
-"""The type, priority and pool that the topology of now gives a job that waits.
+"""Gives a waiting job the type, priority and pool of the present topology.
 
-Routes decide what has not begun: a job that was ever leased keeps its type, and so does a replay,
-whose type was chosen when it was made. The pool follows the type at any time, unless an operator
-asked for another one that is declared.
+Only a job that has not begun follows its route. A job that was ever leased keeps its type, and so
+does a replay, whose type was chosen when it was made. The pool always follows the type, unless an
+operator asked for another declared pool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streams.topology.model import Topology
 
 
 def routed(job: Job, topology: Topology) -> Job:
-    """A waiting job as the topology wants it; equal to what it was if nothing changed."""
+    """A waiting job as the topology wants it; equal to the given job if nothing changed."""
     if job.event is not None and job.replay_of is None and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
         if route is not None:
@@ -24,13 +24,13 @@ def routed(job: Job, topology: Topology) -> Job:
 
 
 def in_pool(job: Job, topology: Topology) -> Job:
-    """A job in the pool where it waits from now on."""
+    """The job in the pool in which the topology lets it wait."""
     pool = pool_of(job.type, job.asked_pool, topology)
     return job if pool == job.pool else replace(job, pool=pool)
 
 
 def pool_of(type_: str, asked_pool: str | None, topology: Topology) -> str:
-    """The pool of a type's jobs; `asked_pool` comes first as long as it is declared."""
+    """The pool of a type's jobs; `asked_pool` takes precedence while it is declared."""
     if asked_pool is not None and asked_pool in topology.pools:
         return asked_pool
     return topology.job_type(type_).pool
@@ -42,6 +42,6 @@ def has_begun(job: Job) -> bool:
 
 
 def digest(topology: Topology) -> bytes:
-    """Equal for two topologies that route every job alike."""
+    """A digest that is equal for two topologies that route every job alike."""
     types = sorted((declared.name, declared.pool) for declared in topology.job_types.values())
     return blake2b(repr((topology.routes, types, topology.pools)).encode(), digest_size=16).digest()

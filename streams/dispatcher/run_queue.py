@@ -1,7 +1,7 @@
-"""The ready and running jobs of one partition, derived from job records and rebuilt from them.
+"""Keeps the ready and running jobs of one partition, derived from the job records.
 
-Nothing here costs more than O(log n) a job. The journals name the jobs whose place changed, so that
-only these are looked up again where writes are taken back.
+No operation costs more than O(log n) for each job. Journals name the jobs whose place changed, so
+that only these are looked up again when writes are taken back.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from streams.topology.model import Topology
 
 
 class RunQueue:
-    """The ready queues of all pools, the living leases and the caps they fill.
+    """The ready queues of all pools, the living leases, and the caps that the leases fill.
 
-    `recent` are the jobs that were moved since `mark`, and `changed` those since `committed`.
+    `recent` are the jobs that changed their place since `mark`, `changed` those since `committed`.
     """
 
     def __init__(self, topology: Topology, registry: WorkerRegistry) -> None:
         self._topology = topology
         self.registry = registry
         self.queues: dict[str, ReadyQueue] = {}
-        """By pool; the one that was served longest ago comes first."""
+        """The queues by pool; the pool that was served longest ago comes first."""
         self._served: list[str] = []  # pools as they were served since the last commit
         self._handled: dict[str, set[str]] = {}
         self._blocked: set[str] = set()
@@ -40,16 +40,16 @@ class RunQueue:
 
     @property
     def changed(self) -> set[str]:
-        """Jobs that were moved since the last commit."""
+        """Jobs that changed their place since the last commit."""
         return self._earlier | self.recent
 
     def mark(self) -> None:
-        """A record or a batch begins."""
+        """Note that a record or a batch begins."""
         self._earlier |= self.recent
         self.recent = set()
 
     def committed(self) -> None:
-        """What was done so far is durable."""
+        """Note that all changes so far are durable."""
         self._earlier.clear()
         self.recent.clear()
         self._ended.clear()
@@ -58,22 +58,22 @@ class RunQueue:
         self._served.clear()
 
     def touch(self, job_id: str) -> None:
-        """What is kept of a job's lease changed: look it up again if that is taken back."""
+        """Note that the stored state of a job's lease changed."""
         self.recent.add(job_id)
 
     def ready(self, job: Job) -> None:
-        """A job waits for a slot."""
+        """Let a job wait for a slot."""
         self.recent.add(job.job_id)
         entry = Ready(job.ready_at, job.job_id, job.tenant_id, job.type, job.priority)
         self._queue(job.pool).push(entry)
 
     def unready(self, job: Job) -> None:
-        """A job no longer waits for a slot."""
+        """Remove a job from those that wait for a slot."""
         self.recent.add(job.job_id)
         self._queue(job.pool).remove(job.job_id)
 
     def block(self, tenant_id: str) -> None:
-        """Lease none of a tenant's jobs until it is unblocked; those that run go on."""
+        """Lease none of a tenant's jobs until it is unblocked; its running jobs go on."""
         self._blocked.add(tenant_id)
         self._capped(tenant_id)
 
@@ -83,7 +83,7 @@ class RunQueue:
         self._capped(tenant_id)
 
     def grant(self, job: Job, worker: Worker) -> None:
-        """One of the worker's credits is the job's."""
+        """Give one of the worker's credits to the job."""
         self.recent.add(job.job_id)
         self.registry.granted(job, worker)
         self._started(self.registry.running[job.job_id])
@@ -101,9 +101,9 @@ class RunQueue:
     def restore(
         self, job_id: str, live: Live | None, now: float, whole_term: float, *, confirmed: bool
     ) -> None:
-        """Bring one job's place in line with its entry in the store; None: it lives no more.
+        """Bring one job's place in line with its entry in the store (None: the job has ended).
 
-        A lease that was known stays as it was; any other ends at monotonic `whole_term`.
+        A lease that is known stays as it was; any other lease ends at monotonic `whole_term`.
         """
         known = self.registry.running.get(job_id)
         running = live is not None and live.status == "running"
@@ -122,14 +122,14 @@ class RunQueue:
             self.put(job_id, live)
 
     def put(self, job_id: str, live: Live) -> None:
-        """A job that is found in the store waits for a slot."""
+        """Let a job that was found in the store wait for a slot."""
         entry = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
         self._queue(live.pool).push(entry)
 
     def resume(
         self, job_id: str, live: Live, now: float, whole_term: float, *, confirmed: bool
     ) -> None:
-        """Let a lease that is found in the store live on, until monotonic `whole_term`."""
+        """Let a lease that was found in the store live on, until monotonic `whole_term`."""
         lease = self._ended.pop(job_id, None)
         if lease is None or _whose(lease) != (live.epoch, live.worker_id):
             lease = ActiveLease(
@@ -143,10 +143,10 @@ class RunQueue:
     def takeable(
         self, now: int, monotonic: float, closed: Collection[str]
     ) -> Iterator[tuple[Ready, Worker]]:
-        """Ready jobs with the worker each should go to; grant or drop one before the next.
+        """Yield ready jobs, each with its worker; grant or drop one before asking for the next.
 
-        Pools take turns, so that none has all that caps and the size of a step leave to them.
-        `closed` are pools that no lease can be sent to for now.
+        Pools take turns, so that no pool uses up what the caps and the size of a step allow.
+        `closed` are pools to which no lease can be sent for now.
         """
         self.registry.pass_time(monotonic)
         for pool, queue in self.queues.items():
@@ -229,7 +229,7 @@ class RunQueue:
 
 
 def _taken_up(lease: ActiveLease, *, confirmed: bool) -> None:
-    """A lease lives on as the store tells; whether it is cancelled is looked up when asked."""
+    """Bring a lease in line with the store; whether its job is cancelled is read when needed."""
     lease.confirmed = confirmed
     lease.cancel_known = lease.given_up = False
 

@@ -15,17 +15,17 @@ from streams.dispatcher import metrics
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
 from streams.serde.records import Command, Job, LedgerEntry, Settle
+from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.topology.model import LeasePolicy
-
-_MOST_RESULT_BYTES = 256 * 1024
-"""As of a result that a run records: the answer to a claim holds it."""
 
 
 def settle(life: Lifecycle, command: Command, body: Settle, policy: LeasePolicy, at: int) -> None:
-    """Record what a person found out, `at` in milliseconds; the job goes on if it can.
+    """Record the outcome that a person found out; the job goes on if it can.
+
+    `at` is the time of the command's record, in milliseconds.
 
     Raises:
-        PoisonRecord: it cannot be settled, or not yet; nothing was changed.
+        PoisonRecord: the effect cannot be settled, or not yet; nothing was changed.
     """
     job = life.store.get(command.job_id)
     if job is None or job.tenant_id != command.tenant_id:
@@ -46,10 +46,11 @@ def settle(life: Lifecycle, command: Command, body: Settle, policy: LeasePolicy,
 
 
 def go_on(life: Lifecycle, job: Job, *, decided: bool = False) -> None:
-    """Let the job of this one's scope that is in review go on, unless an effect still is.
+    """Let the job in review in this job's scope go on, unless an effect is still in review.
 
-    It keeps its place in the queue, its steps and its effects; the attempt is given back. One whose
-    attempts are over has another only if a person decided: a call may fail late each time.
+    The job keeps its place in the queue, its steps and its effects, and the attempt is given back.
+    A job without attempts left gets another one only if a person decided, because a call may fail
+    late each time.
     """
     if any(entry.status == "review" for entry in ledger.entries(life.ctx.store("ledger"), job)):
         return
@@ -65,7 +66,7 @@ def go_on(life: Lifecycle, job: Job, *, decided: bool = False) -> None:
 
 
 def settleable_at(entry: LedgerEntry, job: Job, policy: LeasePolicy) -> int:
-    """From when on (milliseconds) no call of the effect can be under way any more."""
+    """When no call of the effect can be under way any more, in milliseconds."""
     timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS)
     return entry.updated_at + round(max(policy.term_seconds, timeout) * 1000)
 
@@ -85,7 +86,10 @@ def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
 
 
 def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
-    """Judge by the time of the command's record: read again, it says nothing of a later claim."""
+    """Refuse a settlement that is not due at the time of the command's record.
+
+    A command that is read again must not settle a later claim.
+    """
     name = f"effect {entry.action} of job {job.job_id}"
     if entry.status not in ledger.UNSETTLED:
         raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
@@ -104,9 +108,9 @@ def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
 
 def _result(body: Settle) -> str:
     result = body.result or "null"
-    if len(result.encode()) > _MOST_RESULT_BYTES:
+    if len(result.encode()) > MAX_VALUE_BYTES:
         raise PoisonRecord(
-            "result_too_large", f"a result has {_MOST_RESULT_BYTES:,} bytes at most: shorten it"
+            "result_too_large", f"a result has {MAX_VALUE_BYTES:,} bytes at most: shorten it"
         )
     try:
         orjson.loads(result)

@@ -1,4 +1,4 @@
-"""Goes over all live jobs, a part in each punctuation, to mend what no command ever will.
+"""Goes over all live jobs, a part in each punctuation, to correct what no command corrects.
 
 It wakes jobs whose timer was lost, has waiting jobs follow a changed topology, and ends those of
 erased tenants. A round begins at the start, every five minutes, and when a tenant is erased.
@@ -22,14 +22,14 @@ _ROUTING = b"R"
 _ROUND_SECONDS = 300.0
 _LOOKED_AT = 500
 _GLANCED_AT = 150
-"""The same where hardly one has to be decoded: a punctuation of an idle partition stays short."""
+"""The same in an ordinary round, so that a punctuation of an idle partition stays short."""
 _CHANGED = 200
 _LATE_MS = 60_000
 _START = ""
 
 
 class Sweep:
-    """Goes over the live jobs of one partition; `rerouting` until all follow the topology."""
+    """Goes over one partition's live jobs; `rerouting` is True until all follow the topology."""
 
     def __init__(self, topology: Topology) -> None:
         self._digest = rerouting.digest(topology)
@@ -39,13 +39,13 @@ class Sweep:
         self.rerouting = True
 
     def restored(self, store: KeyValueStore) -> None:
-        """Go over the last part again: it may have been undone."""
+        """Go over the last part again, because its changes may have been taken back."""
         self._behind = self._before
         self._due = min(self._due, self._due_before)  # a round that had begun begins again
         self.rerouting = store.get(_ROUTING) != self._digest
 
     def begin(self) -> None:
-        """Begin a round, as soon as the one that is under way has ended."""
+        """Begin a round, after the one that is under way."""
         self._due = 0.0
 
     def go_on(self, life: Lifecycle) -> None:
@@ -77,7 +77,7 @@ class Sweep:
             self.rerouting = False
 
     def _is_due(self, live: Live, life: Lifecycle) -> bool:
-        """Whether the job itself has to be looked at; most need not be decoded."""
+        """Whether the job itself has to be decoded; most need not be."""
         late = live.status == "scheduled" and live.at + _LATE_MS < life.now
         return late or self.rerouting or live.tenant_id in life.tenants.erased
 

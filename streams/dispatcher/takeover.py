@@ -19,7 +19,10 @@ _AT_ONCE = 1_000
 def take_over(
     run_queue: RunQueue, store: JobStore, ctx: Context, term_seconds: float
 ) -> Iterator[None]:
-    """Yields after each part. A lease gets a whole term: its heartbeats went to another process."""
+    """Place all live jobs; yields after each part.
+
+    Each lease gets a whole term, because its heartbeats went to another process.
+    """
     found = live_index.entries(ctx.store("jobs"))
     while _place_part(found, run_queue, store, ctx, term_seconds):
         yield
@@ -47,7 +50,7 @@ def _place_part(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Thousands of objects are made that stay: to look for cycles among them costs too much."""
+    """Pause garbage collection, which would scan thousands of new long-lived objects in vain."""
     enabled = gc.isenabled()
     gc.disable()
     try:

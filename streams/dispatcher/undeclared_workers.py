@@ -21,7 +21,7 @@ _LOGGED = 100
 
 
 class Strangers:
-    """Who was told, and when (monotonic); of one partition."""
+    """The undeclared workers of one partition that got a notice, and when (monotonic)."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -29,7 +29,7 @@ class Strangers:
         self._logged: set[str] = set()
 
     def turned_away(self, heartbeat: Heartbeat, ctx: Context) -> bool:
-        """Whether the heartbeat is of no declared place; if so its worker is told."""
+        """Whether a heartbeat's pool or work partition is undeclared; if so, notify its worker."""
         missing = self._missing(heartbeat)
         if missing is None:
             return False
@@ -45,7 +45,7 @@ class Strangers:
         return True
 
     def has_replies(self, heartbeat: Heartbeat) -> bool:
-        """Whether its worker can be told anything: a reply to no partition fails the batch."""
+        """Whether its worker can get a reply; one to a missing partition would fail the batch."""
         return 0 <= heartbeat.work_partition < self._topology.topics[TOPIC].partitions
 
     def _missing(self, heartbeat: Heartbeat) -> str | None:

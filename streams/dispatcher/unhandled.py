@@ -39,11 +39,11 @@ class UnhandledTypes:
         self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
 
     def restored(self, store: KeyValueStore) -> None:
-        """Look up again for which types there are dead jobs to bring back."""
+        """Look up the types that have dead jobs to bring back."""
         self._buried = unhandled_store.all_waiting(store)
 
     def go_on(self, life: Lifecycle) -> None:
-        """Dead-letter and bring back a part of the jobs, now and then."""
+        """Dead-letter and bring back a part of the jobs, every few seconds."""
         if life.ctx.monotonic >= self._rests_until:
             self._rests_until = life.ctx.monotonic + _REST_SECONDS
             self._dead_letter_due(life)

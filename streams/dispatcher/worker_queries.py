@@ -1,8 +1,8 @@
-"""What the dispatcher asks of workers: who they are, and for credits.
+"""Asks workers who they are, and for credits.
 
-A dispatcher that took a partition over knows nobody, so it asks everybody once. It asks a worker
-that it hears without knowing its handlers. And where jobs wait for types whose workers have no
-credits here, it asks some of these workers to move credits from other partitions.
+A dispatcher that took a partition over knows no workers, so it asks all of them once. It also asks
+a worker that it hears but whose handlers it does not know. If jobs wait for types whose workers
+have no credits here, it asks some of these workers to move credits from other partitions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _REFUSED_SECONDS = 30.0
 
 
 class Asking:
-    """The questions of one partition; each is a reply and the partition that it goes to.
+    """The questions of one partition; each is a reply and the partition to send it to.
 
-    A question has no job: its `epoch` is the partition that asks.
+    A question is about no job: its `epoch` is the number of the partition that asks.
     """
 
     def __init__(self, topology: Topology, run_queue: RunQueue, partition: int) -> None:
@@ -36,7 +36,7 @@ class Asking:
         self._silent_until = float("-inf")
 
     def questions(self, monotonic: float) -> Iterator[tuple[Reply, int]]:
-        """What is to be asked now; a question that is taken counts as asked."""
+        """Yield what to ask now; a question that was yielded counts as asked."""
         if monotonic < self._silent_until:
             return
         while self._greet:
@@ -49,15 +49,15 @@ class Asking:
                 yield from self._wanted(pool, monotonic)
 
     def refused(self, monotonic: float) -> None:
-        """The broker takes no replies: ask nothing for a while."""
+        """Ask nothing for a while, because the broker takes no replies."""
         self._silent_until = monotonic + _REFUSED_SECONDS
 
     def committed(self) -> None:
-        """What was asked is durable."""
+        """Note that the questions so far are durable."""
         self._greeted.clear()
 
     def undone(self) -> None:
-        """What was asked since the last commit was not sent; the rest is asked again anyway."""
+        """Ask again where a first question was aborted; other questions repeat by themselves."""
         self._greet += self._greeted
         self._greeted.clear()
 

@@ -31,7 +31,7 @@ from streams.topology.model import Topology
 
 
 class Runs:
-    """Applies what workers say in one step."""
+    """Applies the workers' commands of one step."""
 
     def __init__(
         self, life: Lifecycle, registry: WorkerRegistry, topology: Topology, strangers: Strangers
@@ -48,7 +48,7 @@ class Runs:
             return
         self._confirm(body)
         if self._strangers.turned_away(body, self._life.ctx):
-            # Its runs may be older than the topology: they go on to their ends.
+            # Its runs may be older than the topology, so they go on to their ends.
             self._registry.renew(body, self._life.ctx.monotonic)
             if self._strangers.has_replies(body):
                 self._answer_listed(body)
@@ -59,17 +59,17 @@ class Runs:
         self._answer_listed(body)
 
     def _confirm(self, body: Heartbeat) -> None:
-        """The sender has these leases; a run that waits to be alone has not begun."""
+        """Confirm the leases that a heartbeat lists, except those that wait to run alone."""
         waits = {(held.job_id, held.epoch): held.waits for held in body.leases}
         for lease in self._registry.listed(body):
             told = waits[lease.job_id, lease.epoch]
             if not told:
                 self._life.confirm(lease.job_id)
-            # Workers of before it was told list the runs of this partition alone.
+            # Workers of older versions do not say it; they list this partition's runs alone.
             lease.accompanied = told is None and len(body.leases) > 1
 
     def _left(self, body: Heartbeat) -> None:
-        """A process ended in order: what it was sent meanwhile goes elsewhere at once."""
+        """Give the leases of a worker that ended properly to others at once."""
         why = f"WorkerLeft: {body.worker_id} ended before it was done"
         self._registry.leases.give_up(self._registry.left(body.worker_id), why, "left")
 
@@ -92,7 +92,7 @@ class Runs:
         store = self._life.ctx.store("ledger")
         if job is None or not ledger.outcome(store, job, body, self._life.now):
             metrics.STALE.labels("Outcome").inc()
-        elif job.status != "running":  # told late: a job of the scope may be in review for it
+        elif job.status != "running":  # a late outcome, for which a job may be in review
             settling.go_on(self._life, job)
 
     def checkpoint(self, command: Command, body: Checkpoint) -> None:
@@ -111,7 +111,7 @@ class Runs:
             case "succeeded":
                 life.end(job, "succeeded", result=body.result)
             case "review":
-                # The earlier call's outcome may have come meanwhile: then nobody need decide.
+                # If the earlier call's outcome came meanwhile, no person has to decide.
                 job = attempts.failed(job, body.error, now)
                 settling.go_on(life, life.end(job, "needs_review", error=body.error))
             case "failed":
@@ -124,9 +124,9 @@ class Runs:
                 life.failed_attempt(job, body.error, body.retry_after_seconds)
 
     def declined(self, command: Command, body: Declined) -> None:
-        """The job goes elsewhere at once; the attempt was none."""
+        """Lease the job to another worker at once; the attempt does not count."""
         if body.reason != "not_mine":
-            # A lease that answers an old heartbeat says that the next would, too.
+            # A lease that answered an old heartbeat would be followed by others like it.
             free = 0 if body.reason == "bad_lease" else body.free
             self._registry.announced(body.worker_id, free, body.received)
         job = self._store.get(command.job_id)
@@ -140,10 +140,11 @@ class Runs:
             self._refused(job, body)
 
     def _disowned(self, job: Job, body: Declined) -> None:
-        """Another's lease was read: its worker may run it, unless a later boot says that.
+        """Handle that a worker read another worker's lease.
 
-        The worker that it is of reads that partition no more, so it gets no further lease until it
-        is heard again: the one that reads there now would turn each of them away.
+        The lease's own worker no longer reads that partition, so it gets no more leases until it is
+        heard again: the present reader would decline them all. It may still run this one, unless
+        the reader is its successor.
         """
         lease = self._registry.running.get(job.job_id)
         if lease is not None:
@@ -155,7 +156,7 @@ class Runs:
         self._life.lose(lease, why, "restarted")
 
     def _refused(self, job: Job, body: Declined) -> None:
-        """The worker that the lease is of does not run it."""
+        """Handle that a worker does not run its own lease."""
         if body.reason == "unknown_type":
             self._registry.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
@@ -165,7 +166,7 @@ class Runs:
             self._life.requeue(job, uncount=True)
 
     def _answer_listed(self, body: Heartbeat) -> None:
-        """Tell a worker which of the leases that it lists are to end, or are no longer its own."""
+        """Tell a worker which of its listed leases to cancel, and which are over."""
         for held in body.leases:
             lease = self._registry.running.get(held.job_id)
             theirs = lease is not None and lease.worker_id == body.worker_id
@@ -179,7 +180,7 @@ class Runs:
         answer(self._life.ctx, reply, body.work_partition)
 
     def _cancelled(self, lease: ActiveLease) -> str | None:
-        """Why the job of a lease is being cancelled; of one found in the store it is read once."""
+        """Why the job of a lease is being cancelled; read once for a lease from the store."""
         if not lease.cancel_known:
             job = self._store.get(lease.job_id)
             if job is not None:
@@ -191,7 +192,7 @@ class Runs:
         return job is not None and (job.status, job.run_id) == ("running", entry.run_id)
 
     def _living(self, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
-        """The job, if the command speaks for its living lease, which that confirms."""
+        """The job if the command speaks for its living lease; this confirms the lease."""
         job = self._store.get(command.job_id)
         if (
             job is None

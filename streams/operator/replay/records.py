@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from streams import dead_letter
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.replay.fitness import Unfit, unfit
@@ -21,7 +22,6 @@ from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.resources import record_letters
 from streams.operator.resources.record_letters import StoredLetter
 from streams.process.wall_clock import wall_ms
-from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
 
@@ -117,7 +117,7 @@ def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
 
 
 def _letter(marked: DeadLetter, partition: int) -> Outgoing:
-    return Outgoing("dlq", partition, marked.id.encode(), DEAD_LETTER.encode(marked))
+    return Outgoing(dead_letter.TOPIC, partition, *dead_letter.encoded(marked))
 
 
 def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
