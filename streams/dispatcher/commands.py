@@ -86,6 +86,7 @@ class Commands:
         self._life.enter(job)
         if job.job_id in self._parked:
             self._parked.discard(job.job_id)
+            self._life.run_queue.touch(job.job_id)
             for command in self._store.unpark(job.job_id):
                 if command.tenant_id == job.tenant_id:
                     self.apply(command, command.at)
@@ -94,6 +95,7 @@ class Commands:
         if not self._requests.cancel(command, body, at):
             self._store.park(replace(command, at=at))
             self._parked.add(command.job_id)
+            self._life.run_queue.touch(command.job_id)
 
     def _from_worker(self, command: Command) -> None:
         match command.body:

@@ -20,7 +20,6 @@ from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.leasing import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.dispatcher.parked import ParkedIds
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.sweep import Sweep
 from streams.dispatcher.takeover import take_over
@@ -59,7 +58,7 @@ class Dispatcher:
         self._leasing = Leasing(topology, self._run_queue, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._run_queue, partition)
         self._cache = JobCache()
-        self._parked = ParkedIds()
+        self._parked: set[str] = set()  # jobs for which a command waits
         self._purged = self._purged_for_good = b""
         self._expiry = Expiry(topology.leases, self._registry, _ENDED_AT_ONCE)
         self._poisoned = False
@@ -78,7 +77,7 @@ class Dispatcher:
         """
         self._listens, self._unheard_since = False, ctx.monotonic
         store = self._store(ctx)
-        self._parked.update(store.parked())
+        self._parked = store.parked()
         self._tenants.restored(ctx.store("jobs"))
         self._look_up_rounds(ctx)
         term = self._topology.leases.term_seconds
@@ -92,7 +91,8 @@ class Dispatcher:
         for job_id, live in live_index.look_up(ctx.store("jobs"), list(changed)):
             confirmed = live is not None and store.confirmed(job_id, live.epoch)
             self._run_queue.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
-        self._parked.undone(store.parked_for, recent=self._poisoned)
+            waits = (live is None or job_id in self._parked) and store.parked_for(job_id)
+            (self._parked.add if waits else self._parked.discard)(job_id)
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:
             self._purged = self._purged_for_good
@@ -108,7 +108,6 @@ class Dispatcher:
         parts = (
             self._run_queue,
             self._registry.leases,
-            self._parked,
             self._leasing,
             self._asking,
             self._tenants,
@@ -143,8 +142,9 @@ class Dispatcher:
         life.take_back(_ENDED_AT_ONCE)
         life.store.flush()
         awaited, self._purged = life.store.purge(_ENDED_AT_ONCE, self._purged)
+        self._parked -= awaited
         for job_id in awaited:
-            self._parked.discard(job_id)
+            self._run_queue.touch(job_id)
         self._observe(now)
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
@@ -220,7 +220,6 @@ class Dispatcher:
 
     def _begin(self, ctx: Context) -> Lifecycle:
         self._run_queue.mark()
-        self._parked.mark()
         return Lifecycle(ctx, self._store(ctx), self._run_queue, self._topology, self._tenants)
 
 

@@ -58,7 +58,7 @@ class RunQueue:
         self._served.clear()
 
     def touch(self, job_id: str) -> None:
-        """Note that the stored state of a job's lease changed."""
+        """Note another change of a job, so that the job is looked up again if it is undone."""
         self.recent.add(job_id)
 
     def ready(self, job: Job) -> None:

@@ -385,3 +385,12 @@ def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_
     after.heartbeat()
     again: Lease = desk.lease(lease.job_id)
     assert (again.worker_id, again.epoch) == ("w1/b1", 2)
+
+
+def test_a_parked_command_waits_again_after_an_abort_though_its_job_was_never_ready() -> None:
+    desk = Desk()
+    desk.cancel("job_a", at=1)
+    with desk.held_back():
+        desk.submit("job_a", run_at=desk.driver.now + 3_600_000)
+        abort(desk)
+    assert desk.job("job_a").status == "scheduled"
