@@ -34,13 +34,13 @@ class UnhandledTypes:
         self._topology = topology
         self._held = held
         self._registry = registry
-        self._buried: set[unhandled_store.Waiting] = set()
+        self._dead_types: set[unhandled_store.Waiting] = set()
         self._rests_until = 0.0
         self._listening = Listening(min(_LISTENING_SECONDS, topology.unhandled_ms / 1000))
 
     def restored(self, store: KeyValueStore) -> None:
         """Look up the types that have dead jobs to bring back."""
-        self._buried = unhandled_store.all_waiting(store)
+        self._dead_types = unhandled_store.all_waiting(store)
 
     def go_on(self, life: Lifecycle) -> None:
         """Dead-letter and bring back a part of the jobs, every few seconds."""
@@ -64,7 +64,7 @@ class UnhandledTypes:
                 self._rests_until = 0.0  # do the rest in the next punctuation
 
     def _bring_back(self, life: Lifecycle) -> None:
-        for waiting in [waiting for waiting in self._buried if self._is_handled(waiting)]:
+        for waiting in [waiting for waiting in self._dead_types if self._is_handled(waiting)]:
             store = life.ctx.store("jobs")
             found = unhandled_store.some(store, waiting, _AT_ONCE)
             for key, job_id in found:
@@ -76,7 +76,7 @@ class UnhandledTypes:
             if len(found) == _AT_ONCE:
                 self._rests_until = 0.0
                 return
-            self._buried.discard(waiting)
+            self._dead_types.discard(waiting)
 
     def _dead_letter(self, job_ids: list[str], life: Lifecycle) -> None:
         for job_id in job_ids:
@@ -91,7 +91,7 @@ class UnhandledTypes:
             )
             life.dead_letter(job, "dead", error, reason=REASON)
             life.ctx.store("jobs").put(unhandled_store.key(job), b"")
-            self._buried.add((job.type, job.asked_pool))
+            self._dead_types.add((job.type, job.asked_pool))
 
     def _is_handled(self, waiting: unhandled_store.Waiting) -> bool:
         type_, asked = waiting
@@ -125,8 +125,8 @@ class Listening:
 
 
 def _comes_back(job: Job, life: Lifecycle) -> bool:
-    is_buried = job.status == "dead" and job.end_reason == REASON and job.replayed_as is None
-    if not is_buried or job.tenant_id in life.tenants.erased:
+    is_unhandled = job.status == "dead" and job.end_reason == REASON and job.replayed_as is None
+    if not is_unhandled or job.tenant_id in life.tenants.erased:
         return False
     # A scope has one live job: a replay may already work in this job's scope.
     return not any(map(is_live, life.store.in_scope(job.scope)))

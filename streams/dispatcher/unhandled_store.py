@@ -12,7 +12,7 @@ from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
-_BURIED = b"B"
+_UNHANDLED = b"B"
 
 Waiting = tuple[str, str | None]
 """A type, and the pool that an operator asked for."""
@@ -20,14 +20,14 @@ Waiting = tuple[str, str | None]
 
 def key(job: Job) -> bytes:
     """The store key of such a job."""
-    return _BURIED + join(job.type, job.asked_pool or "", job.job_id)
+    return _UNHANDLED + join(job.type, job.asked_pool or "", job.job_id)
 
 
 def all_waiting(store: KeyValueStore) -> set[Waiting]:
     """The types and pools that have such jobs; costs one lookup for each pair."""
     found: set[Waiting] = set()
-    start = _BURIED
-    while entry := next(store.range(start, after(_BURIED)), None):
+    start = _UNHANDLED
+    while entry := next(store.range(start, after(_UNHANDLED)), None):
         type_, asked, _ = split(entry[0][1:])
         found.add((type_, asked or None))
         start = after(_prefix((type_, asked or None)))
@@ -43,4 +43,4 @@ def some(store: KeyValueStore, waiting: Waiting, limit: int) -> list[tuple[bytes
 
 def _prefix(waiting: Waiting) -> bytes:
     type_, asked = waiting
-    return _BURIED + join(type_, asked or "") + SEPARATOR
+    return _UNHANDLED + join(type_, asked or "") + SEPARATOR

@@ -1,4 +1,4 @@
-"""Jobs that wait for a worker of their type: told, buried after long, brought back."""
+"""Jobs that wait for a worker of their type: reported, dead after long, brought back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unheard(desk: Desk, seconds: float) -> None:
         desk.driver.advance(10)
 
 
-def buried(desk: Desk, *keys: str) -> list[str]:
+def dead(desk: Desk, *keys: str) -> list[str]:
     """Jobs whose type had no worker for so long that they are dead."""
     ids = [desk.event(key) for key in keys]
     unheard(desk, 150)
@@ -108,7 +108,7 @@ def test_a_job_waits_its_own_time_from_when_it_became_ready(desk: Desk) -> None:
     assert desk.job(late).status == "dead"
 
 
-def test_a_type_that_has_just_lost_its_worker_is_not_buried_with_what_waited_before(
+def test_a_type_that_has_just_lost_its_worker_is_not_ended_with_what_waited_before(
     desk: Desk,
 ) -> None:
     worker = ScriptedWorker(desk, slots=0, types=("draft_reply",))
@@ -132,7 +132,7 @@ def test_since_when_a_type_has_no_worker_outlives_a_restart(desk: Desk) -> None:
     assert len([r for r in desk.driver.output("jobs.held") if r.value]) == 1, "told once"
 
 
-def test_a_dispatcher_that_was_away_hears_the_workers_before_it_buries(desk: Desk) -> None:
+def test_a_dispatcher_that_was_away_hears_the_workers_before_it_ends_their_jobs(desk: Desk) -> None:
     job_id = desk.event("t1")
     unheard(desk, 30)
     desk.driver.run_of("dispatcher").due_ms = desk.driver.now + 10 * HOUR_MS  # it stands still
@@ -155,7 +155,7 @@ def test_while_kafka_is_silent_nobody_is_missed(desk: Desk) -> None:
 
 
 def test_the_first_worker_that_handles_the_type_brings_its_jobs_back(desk: Desk) -> None:
-    ids = buried(desk, "t1", "t2")
+    ids = dead(desk, "t1", "t2")
     worker = ScriptedWorker(desk)
     worker.stay(5)
     assert statuses(desk, *ids) == {"running"}
@@ -183,7 +183,7 @@ def test_jobs_come_back_after_a_restart_with_their_attempts(desk: Desk) -> None:
 
 
 def test_what_was_replayed_stays_dead(desk: Desk) -> None:
-    (job_id,) = buried(desk, "t1")
+    (job_id,) = dead(desk, "t1")
     desk.replay("job_new", job_id)
     worker = ScriptedWorker(desk)
     worker.stay(5)
@@ -192,7 +192,7 @@ def test_what_was_replayed_stays_dead(desk: Desk) -> None:
 
 
 def test_a_job_that_came_back_is_not_purged_by_its_first_end(desk: Desk) -> None:
-    (job_id,) = buried(desk, "t1")
+    (job_id,) = dead(desk, "t1")
     worker = ScriptedWorker(desk)
     desk.driver.advance(desk.topology.finished_jobs_ms / 1000 - 1_000)
     worker.stay(5)
@@ -203,9 +203,9 @@ def test_a_job_that_came_back_is_not_purged_by_its_first_end(desk: Desk) -> None
     assert desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode()) is None
 
 
-def test_a_purge_takes_a_buried_job_whole(desk: Desk) -> None:
+def test_a_purge_takes_a_dead_job_whole(desk: Desk) -> None:
     before = list(desk.driver.store("dispatcher", "jobs").range(b"", b"\xff"))
-    buried(desk, "t1")
+    dead(desk, "t1")
     desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
     desk.driver.advance(1)
     assert list(desk.driver.store("dispatcher", "jobs").range(b"", b"\xff")) == before

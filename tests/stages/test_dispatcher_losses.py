@@ -67,7 +67,7 @@ def test_losses_back_off_with_a_spread_and_give_the_attempt_back(desk: Desk) -> 
         worker.heartbeat()
 
 
-def test_a_job_that_kills_its_worker_runs_alone_and_is_buried(desk: Desk) -> None:
+def test_a_job_that_kills_its_worker_runs_alone_and_is_dead(desk: Desk) -> None:
     worker = ScriptedWorker(desk, "w1/b0")
     worker.heartbeat()
     job_id = desk.event("t1")

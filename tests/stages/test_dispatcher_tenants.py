@@ -130,7 +130,7 @@ def test_a_run_of_an_erased_tenant_that_ends_in_review_is_cancelled(desk: Desk) 
     assert desk.job(job_id).status == "cancelled"
 
 
-def test_a_buried_job_of_an_erased_tenant_stays_dead(desk: Desk) -> None:
+def test_a_dead_job_of_an_erased_tenant_stays_dead(desk: Desk) -> None:
     desk.deploy(unhandled_ms=60_000)
     job_id = desk.event("t1")
     for _ in range(15):

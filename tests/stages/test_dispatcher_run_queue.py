@@ -80,7 +80,7 @@ def with_work_topic(desk: Desk, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_taken_back_the_board_is_what_the_stores_say(seed: int) -> None:
+def test_whatever_is_taken_back_the_run_queue_is_what_the_stores_say(seed: int) -> None:
     desk = Desk(Limit("each", "tenant", "*", 3), Limit("refunds", "job_type", "refund", 2))
     workers = [ScriptedWorker(desk, f"w{n}/b1", slots=4) for n in range(3)]
     chance = random.Random(seed)
@@ -158,7 +158,7 @@ def test_an_aborted_transaction_looks_up_what_it_changed_alone(
     assert {letter.reason for letter in desk.dead_letters()} == {"lease_refused"}
 
 
-def test_a_lease_that_the_broker_refuses_buries_its_own_job_alone(desk: Desk) -> None:
+def test_a_lease_that_the_broker_refuses_ends_its_own_job_alone(desk: Desk) -> None:
     with_work_topic(desk, max_message_bytes=20_000)
     worker = ScriptedWorker(desk)
     with desk.held_back():
