@@ -29,26 +29,18 @@ _IDENTITY = b"identity"
 _POSITION = struct.Struct(">qqq")
 _MARKER = "DAMAGED"
 _WRITABLE = "give the process a disk it may write"
-_FAILS = "the disk fails, put the state on another"
-_DESCRIPTORS = "raise the limit on open files, as `ulimit -n` does"
 _REMEDIES = {
-    errno.ENOSPC: _WRITABLE,
-    errno.EDQUOT: _WRITABLE,
-    errno.EACCES: _WRITABLE,
-    errno.EPERM: _WRITABLE,
-    errno.EROFS: _WRITABLE,
-    errno.EFBIG: "raise the limit on the size of files, as `ulimit -f` does",
-    errno.EIO: _FAILS,
-    errno.EREMOTEIO: _FAILS,
-    errno.ENXIO: _FAILS,
-    errno.ENODEV: _FAILS,
-    errno.ESTALE: "mount the disk again, or put the state on a local one",
-    errno.ETIMEDOUT: "mount the disk again, or put the state on a local one",
-    errno.EMFILE: _DESCRIPTORS,
-    errno.ENFILE: "raise the machine's limit on open files, `fs.file-max`",
-    errno.ENOMEM: "give the process more memory",
-}
-_DENIED = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
+    _WRITABLE: (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS),
+    "raise the limit on the size of files, as `ulimit -f` does": (errno.EFBIG,),
+    "the disk fails, put the state on another": (
+        errno.EIO, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV,
+    ),
+    "mount the disk again, or put the state on a local one": (errno.ESTALE, errno.ETIMEDOUT),
+    "raise the limit on open files, as `ulimit -n` does": (errno.EMFILE,),
+    "raise the machine's limit on open files, `fs.file-max`": (errno.ENFILE,),
+    "give the process more memory": (errno.ENOMEM,),
+}  # fmt: skip
+_DENIED = {os.strerror(n): remedy for remedy, numbers in _REMEDIES.items() for n in numbers}
 """Errors that do not mean damage, as RocksDB words them, and what to do about each."""
 
 
