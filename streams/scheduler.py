@@ -73,17 +73,17 @@ class Scheduler:
         self._next_due = min(self._next_due, due_at)
 
     def punctuate(self, now: int, ctx: Context) -> None:
-        """Do nothing: `initiate`, which follows, sends what is due."""
+        """Do nothing, because `initiate`, which follows, sends the due records."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
-        """Send what is due, oldest first."""
+        """Send the due records, oldest first."""
         if ctx.now >= max(self._next_due, self._held_until):
             self._fire(ctx.now, _BATCH if limit is None else min(limit, _BATCH), ctx)
 
     def refused(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
-        """Drop the oldest timer, which is the one that was tried; for a missing topic, wait."""
+        """Dead-letter the oldest timer, whose record was tried; if the topic is missing, wait."""
         if missing:
             self._held_until = ctx.now + _HOLD_MS
             return

@@ -1,8 +1,8 @@
 """Reports jobs for which no lease can be made, and why: on `jobs.held`, in the log, in a gauge.
 
-Jobs wait if their type has no worker, their pool is not declared, or their tenant is disabled; an
-operator must be able to see this. The store `jobs` keeps each report, too, under `H` and the
-record's key, so that the time since when a type has had no worker outlives a restart.
+Jobs wait if their type has no worker, their pool is not declared or has no topic, or their tenant
+is disabled; an operator must be able to see this. The store `jobs` also keeps each report, under
+`H` and the record's key, so that a restart does not forget since when a type has had no worker.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HeldJobs:
         }
 
     def look(self, life: Lifecycle, without_topic: Collection[str]) -> None:
-        """Report every few seconds which jobs are held, are still held, or are held no more.
+        """Report every few seconds which jobs are held, and which are no longer held.
 
         `without_topic` are pools whose work topic the broker does not have.
         """
@@ -144,7 +144,7 @@ class HeldJobs:
         return replace(seen, told_at=now)
 
     def _over(self, key: bytes, life: Lifecycle) -> None:
-        """End a report, even if its last reported reason is not the one that is over now."""
+        """End a report, also if another reason than the last one seen was reported."""
         seen, store = self._seen.pop(key), life.ctx.store("jobs")
         if store.get(_HELD + key) is not None:
             store.delete(_HELD + key)

@@ -1,11 +1,15 @@
-"""Job records of one partition, and the ordered keys that find the live and the expired ones.
+"""Stores one partition's jobs, with ordered keys that find the live and the expired ones.
 
-The store `jobs` holds: `j` job_id, the job; `l` job_id, what a live one is like (`live_index`);
-`p` job_id command_id, a command that came before its job; `s` scope job_id, that a replay shares a
-scope; `C` job_id, the epoch of a lease whose worker has spoken for it; and, with the time when it
-may go, `x` time job_id incarnation, what is kept of a finished job (its value is tenant and scope),
-and `x` time job_id 0 command_id, a command whose job never came. Other modules have their own keys
-in it: `kept_events`, and with capitals: `B` unhandled, `H` held, `R` sweep, `T` tenants.
+Keys in the store `jobs`:
+
+- `j` job_id: the job; `l` job_id: the index entry of a live job (`live_index`)
+- `p` job_id command_id: a command that came before its job
+- `s` scope job_id: a replay that shares the scope
+- `C` job_id: the epoch of a lease whose worker has spoken for it
+- `x` time job_id incarnation: when to purge a finished job; the value is its tenant and scope
+- `x` time job_id 0 command_id: when to purge a command whose job never came
+
+Other modules have their own keys: `kept_events`, `B` unhandled, `H` held, `R` sweep, `T` tenants.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Lifecycle:
         self.run_queue.ready(job)
 
     def failed_attempt(self, job: Job, error: str | None, asked_seconds: float | None) -> None:
-        """Try again after the backoff, or give up: then a person decides what is unknown."""
+        """Retry after the backoff; after the last one, end, or have unknown effects reviewed."""
         delay = retry_delay(job, asked_seconds)
         failed = attempts.failed(job, error, self.now)
         if delay is not None:

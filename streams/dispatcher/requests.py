@@ -35,7 +35,7 @@ class Requests:
         self._admitted = admitted
 
     def submit(self, command: Command, body: Submit, at: int) -> None:
-        """Make a job, unless a known job of the same id already stands for the submission.
+        """Make a job, unless a job of the same id was already made for the submission.
 
         Raises:
             PoisonRecord: the id belongs to another tenant's job.

@@ -86,7 +86,7 @@ def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
 
 
 def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
-    """Refuse a settlement that is not due at the time of the command's record.
+    """Refuse a settlement that is impossible at `at`, the time of the command's record.
 
     A command that is read again must not settle a later claim.
     """

@@ -1,4 +1,4 @@
-"""Many changes in one changelog record, for stores of small entries that nobody looks up there.
+"""Packs many changes into one changelog record, for stores whose changelog is never searched.
 
 A bundle consists of runs. All keys of a run have one size, and all values of it have one size. A
 run is written as the number of changes and the two sizes (`>III`; for deletions the second size is

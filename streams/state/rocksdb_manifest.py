@@ -21,10 +21,10 @@ _WHOLE, _LAST = 1, 4  # record types: a whole entry, or its last part
 
 
 def manifest_is_whole(database: Path) -> bool:
-    """Whether it is; also True if there is none: RocksDB reports that itself, or begins anew.
+    """Whether the MANIFEST is whole; True if there is none, which RocksDB handles itself.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the MANIFEST cannot be read.
     """
     try:
         current = (database / "CURRENT").read_bytes()

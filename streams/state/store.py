@@ -16,8 +16,8 @@ Logged = Iterable[tuple[bytes, bytes | None]]
 class KeyValueStore(Protocol):
     """An ordered map of bytes as a processor sees it, including the processor's own writes.
 
-    A value in a window store begins with its time (8 bytes, big-endian milliseconds): the entry is
-    gone once the stream time is later than that by the window.
+    A value in a window store begins with its time (8 bytes, big-endian milliseconds). The entry
+    expires once the stream time is later than its time by the window.
     """
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -35,7 +35,7 @@ class KeyValueStore(Protocol):
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with start <= key < end in key order; do not write while iterating.
 
-        Of a window store it is slow: all that is not yet on disk is sorted first.
+        It is slow for a window store, which first sorts all entries that are not yet on disk.
         """
 
 
