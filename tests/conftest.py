@@ -1,8 +1,8 @@
-"""One Kafka per test session, fresh topics per test.
+"""One Kafka for a test run, fresh topics per test.
 
 `TIDEGATE_TEST_BOOTSTRAP` (with `TIDEGATE_KAFKA_<NAME>` for its security) uses a running cluster,
-`TIDEGATE_TEST_KAFKA=testcontainers` a container; otherwise the embedded broker is started, and
-only when a test asks for `kafka`.
+`TIDEGATE_TEST_KAFKA=testcontainers` a container for each worker; otherwise one embedded broker
+serves all workers, started only when a test asks for `kafka`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
-    """The session's Kafka."""
+    """The run's Kafka."""
     bootstrap = os.environ.get("TIDEGATE_TEST_BOOTSTRAP")
     kind = os.environ.get("TIDEGATE_TEST_KAFKA", "embedded")
     if bootstrap:
@@ -62,7 +62,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
         with _container() as found:
             yield found
     elif kind == "embedded":
-        with _embedded(tmp_path_factory.mktemp("kafka")) as found:
+        with _embedded(tmp_path_factory) as found:
             yield found
     else:
         pytest.fail(f"TIDEGATE_TEST_KAFKA={kind}: use 'embedded' or 'testcontainers'", False)
@@ -97,11 +97,15 @@ def _container() -> Iterator[KafkaUnderTest]:
 
 
 @contextmanager
-def _embedded(data_dir: Path) -> Iterator[KafkaUnderTest]:
+def _embedded(temporary: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
+    from support.shared_broker import shared_broker
+
     from streams.broker.embedded import EmbeddedKafka
 
-    with EmbeddedKafka(data_dir) as broker:
-        yield KafkaUnderTest(broker.bootstrap, broker.client_settings, broker)
+    own = temporary.getbasetemp()
+    of_the_run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with shared_broker(of_the_run, EmbeddedKafka(temporary.mktemp("kafka"))) as bootstrap:
+        yield KafkaUnderTest(bootstrap)
 
 
 @pytest.fixture
