@@ -75,11 +75,18 @@ class Settings(BaseSettings):
     """Handlers that a worker runs at once."""
     set_aside: Places = frozenset()
     """Records that a stage sends to `dlq` unprocessed, because its own code cannot handle them."""
+    session_seconds: float = Field(default=10.0, ge=1)
+    """Of consumers and transactions: a killed process is replaced within it."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # It may contain passwords and keys.
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """`session_seconds` as Kafka's clients want it."""
+        return round(self.session_seconds * 1000)
 
     def client(self, **overrides: Any) -> dict[str, Any]:
         """librdkafka configuration: the caller's defaults, then the operator's settings.

@@ -31,6 +31,9 @@ settings.load_profile("untimed")
 
 NewTopic = Callable[..., str]
 
+_SESSION_SECONDS = "4"
+"""Of the processes under test, on embedded brokers; others may allow 6 seconds at the least."""
+
 
 @dataclass(frozen=True)
 class KafkaUnderTest:
@@ -47,8 +50,13 @@ class KafkaUnderTest:
 
 
 def pytest_configure() -> None:
-    """Ctrl-C reaches the processes under test, also where a background job's shell ignores it."""
+    """Set what all processes under test get from this one.
+
+    Ctrl-C reaches them, also where a background job's shell ignores it.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not {"TIDEGATE_TEST_BOOTSTRAP", "TIDEGATE_TEST_KAFKA"} & os.environ.keys():
+        os.environ.setdefault("TIDEGATE_SESSION_SECONDS", _SESSION_SECONDS)
 
 
 @pytest.fixture(scope="session")

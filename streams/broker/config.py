@@ -42,7 +42,7 @@ _SINGLE_NODE = {
 _BEHAVIOUR = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "6000",
+    "group.min.session.timeout.ms": "1000",  # the least of `session_seconds`
     "transaction.max.timeout.ms": "900000",
     # A stage waits for its positions in every transaction, and few groups profit from batching.
     "group.coordinator.append.linger.ms": "0",

@@ -19,9 +19,6 @@ from streams.topology.model import PRODUCER_BATCH_BYTES
 
 log = structlog.get_logger(__name__)
 
-SESSION_TIMEOUT_MS = 10_000
-"""For consumers and transactions: a killed process is replaced within it (brokers allow 6 s)."""
-
 _RETRY_BACKOFF_MS = 2
 """How soon librdkafka retries to begin a transaction while the broker still closes the last one.
 The default is 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
@@ -54,8 +51,8 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
             "check.crcs": True,
             "fetch.queue.backoff.ms": 5,
             "fetch.wait.max.ms": 500,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": 2_000,
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": settings.session_timeout_ms // 5,
             **overrides,
         }
     )

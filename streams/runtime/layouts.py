@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, KafkaUnavailable
-from streams.kafka.clients import SESSION_TIMEOUT_MS, consumer_config
+from streams.kafka.clients import consumer_config
 from streams.kafka.failures import DENIED
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -157,7 +157,7 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
     way_out = f"`tidegate topology layout {ours}`"
     if _members(other, settings, admin):
         raise ConfigError(
-            f"stage {stage}: {other.name} runs, or ended less than {SESSION_TIMEOUT_MS // 1000} s "
+            f"stage {stage}: {other.name} runs, or ended less than {settings.session_seconds:g} s "
             f"ago; it does the same work in the other layout: stop all stages of it, run "
             f"{way_out}, then start this again"
         )
@@ -170,7 +170,7 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
 
 def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
     """Wait until the groups are empty: an ended process is a member until its session is over."""
-    until = time.monotonic() + 1.5 * SESSION_TIMEOUT_MS / 1000
+    until = time.monotonic() + 1.5 * settings.session_seconds
     while running := [group.name for group in groups if _members(group, settings, admin)]:
         if time.monotonic() > until:
             names = ", ".join(running)

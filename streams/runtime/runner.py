@@ -161,6 +161,7 @@ class StageLoop:
             f"{prefix}{stage.name}-{settings.instance}",
             prefix,
             producer_config(settings),
+            settings.session_timeout_ms,
             self._source,
             StageTopics(self._topics, stage),
             self._outage,

@@ -16,7 +16,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.errors import Fenced
 from streams.kafka.abandonable_call import AbandonableThread, Hung
-from streams.kafka.clients import SESSION_TIMEOUT_MS
 from streams.kafka.failures import REFUSED, Outage, Verdict, classify, classify_produce
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
@@ -29,7 +28,6 @@ from streams.runtime.topics import StageTopics
 log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
-_TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
 _CLOSING_SECONDS = 0.003  # about how long a transaction closes after its commit is answered
 
 
@@ -67,6 +65,7 @@ class KafkaTransactions:
         transactional_id: str,
         prefix: str,
         config: dict[str, Any],
+        timeout_ms: int,
         source: Source,
         topics: StageTopics,
         outage: Outage,
@@ -77,8 +76,9 @@ class KafkaTransactions:
         self._config = {
             **config,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": SESSION_TIMEOUT_MS,
+            "transaction.timeout.ms": timeout_ms,
         }
+        self._transaction_seconds = timeout_ms / 1000
         self._source = source
         self._topics = topics
         self._outage = outage
@@ -162,7 +162,7 @@ class KafkaTransactions:
         if not closing:
             self._positions(producer, tasks)
         commit = partial(producer.commit_transaction, _CALL_SECONDS)
-        due = self._begun + _TRANSACTION_SECONDS + _CALL_SECONDS
+        due = self._begun + self._transaction_seconds + _CALL_SECONDS
         self._watched(commit, due, self._source.read_ahead)
 
     def _positions(self, producer: Producer, tasks: Sequence[PartitionTask]) -> None:
@@ -243,7 +243,7 @@ class KafkaTransactions:
                     raise
 
     def _outlived(self) -> bool:
-        return time.monotonic() - self._begun > _TRANSACTION_SECONDS
+        return time.monotonic() - self._begun > self._transaction_seconds
 
     def _once(
         self, call: Callable[[], object], judge: Callable[[KafkaError], Verdict] = classify

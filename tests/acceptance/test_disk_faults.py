@@ -16,7 +16,7 @@ from support.slow_disk import WRITE_GATE, waits_at
 from support.small_disk import MIB, SmallDisk, small_disk
 
 from streams.broker.embedded import EmbeddedKafka
-from streams.kafka.clients import SESSION_TIMEOUT_MS
+from streams.settings import load_settings
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -56,7 +56,7 @@ def test_a_full_disk_ends_the_stage_with_a_clear_word_and_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    "seconds", [3.0, pytest.param(SESSION_TIMEOUT_MS / 1000 + 5, marks=pytest.mark.chaos)]
+    "seconds", [3.0, pytest.param(load_settings().session_seconds + 5, marks=pytest.mark.chaos)]
 )
 def test_a_disk_that_does_not_answer_for_a_while(dedup: DedupUnderLoad, seconds: float) -> None:
     """Longer than the session and the transaction may last, too."""

@@ -18,11 +18,11 @@ from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.kafka_proxy import Api, Fault, KafkaProxy
 
-from streams.kafka.clients import SESSION_TIMEOUT_MS
+from streams.settings import load_settings
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
-PAST_TIMEOUTS = SESSION_TIMEOUT_MS / 1000 + 2
+PAST_TIMEOUTS = load_settings().session_seconds + 2
 _ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn
 STORM = (
     Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN,

@@ -101,7 +101,8 @@ class Everything:
 def transactions(source: Source, settings: Settings) -> KafkaTransactions:
     return KafkaTransactions(
         STAGE.name, f"{settings.topic_prefix}{STAGE.name}-0", settings.topic_prefix,
-        producer_config(settings), source, cast(StageTopics, Everything()), Outage(), lambda: False,
+        producer_config(settings), settings.session_timeout_ms, source,
+        cast(StageTopics, Everything()), Outage(), lambda: False,
     )  # fmt: skip
 
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streams.kafka.clients import SESSION_TIMEOUT_MS
 from support.conditions import eventually
 from support.stage_process import QUIET, Cluster
 
-RECOVERY_SECONDS = 2 * SESSION_TIMEOUT_MS / 1000
+RECOVERY_SECONDS = 20.0
 """Within it a stage works again after a fault: one session or transaction to run out, and to
 begin anew (G8)."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from streams.errors import ConfigError
-from streams.settings import load_settings
+from streams.kafka.clients import consumer_config
+from streams.settings import Settings, load_settings
 
 
 def test_passwords_do_not_stand_in_the_settings_text() -> None:
@@ -24,3 +25,13 @@ def test_a_password_of_the_wrong_kind_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"kafka\.sasl\.password") as caught:
         load_settings({"TIDEGATE_CONFIG": str(path)})
     assert "77123" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
+    assert Settings.model_fields["session_seconds"].default == 10
+    settings = load_settings({"TIDEGATE_SESSION_SECONDS": "45.5"})
+    config = consumer_config(settings, "dedup")
+    assert (config["session.timeout.ms"], config["heartbeat.interval.ms"]) == (45_500, 9_100)
+    assert settings.session_timeout_ms == 45_500
+    with pytest.raises(ConfigError, match="TIDEGATE_SESSION_SECONDS"):
+        load_settings({"TIDEGATE_SESSION_SECONDS": "0.5"})

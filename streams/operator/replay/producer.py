@@ -18,7 +18,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable, TidegateError
-from streams.kafka.clients import SESSION_TIMEOUT_MS, producer_config
+from streams.kafka.clients import producer_config
 from streams.kafka.failures import Verdict, classify, classify_produce
 from streams.operator import STAGE
 from streams.process.daemon_thread import in_daemon_thread
@@ -28,14 +28,13 @@ from streams.topology.model import MAX_MESSAGE_BYTES
 log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
-_TRANSACTION_SECONDS = SESSION_TIMEOUT_MS / 1000
 _SILENT_LOG = logging.getLogger(f"{__name__}.librdkafka")
 _SILENT_LOG.addHandler(logging.NullHandler())
 _SILENT_LOG.propagate = False
 """Drops librdkafka's log lines about fencing, because an error reports it anyway."""
 _NOW = 0
 """librdkafka reads this timestamp as the time of sending."""
-_HUNG_SECONDS = 3 * _TRANSACTION_SECONDS
+_HUNG_SESSIONS = 3.0
 """librdkafka can wait for ever for a coordinator that it knew before an outage, and blocks its
 thread: run it in a thread that nothing else needs."""
 
@@ -75,7 +74,7 @@ class RecordReplays:
             KafkaUnavailable: the broker did not answer in time.
         """
         try:
-            async with asyncio.timeout(_HUNG_SECONDS):
+            async with asyncio.timeout(_HUNG_SESSIONS * self._settings.session_seconds):
                 return await in_daemon_thread(partial(ReplayTransaction, self._settings))
         except (KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(f"no transaction can be opened: {error}") from error
@@ -86,11 +85,12 @@ class ReplayTransaction:
 
     def __init__(self, settings: Settings) -> None:
         self._prefix = settings.topic_prefix
+        self._timeout = settings.session_seconds
         self._failed: list[KafkaError] = []
         self._producer = Producer(
             producer_config(settings, **{
                 "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
-                "transaction.timeout.ms": SESSION_TIMEOUT_MS,
+                "transaction.timeout.ms": settings.session_timeout_ms,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
                 "logger": _SILENT_LOG,
             })
@@ -105,7 +105,7 @@ class ReplayTransaction:
             Unsettled: open another transaction, then look what this one has written.
         """
         try:
-            async with asyncio.timeout(_HUNG_SECONDS):
+            async with asyncio.timeout(_HUNG_SESSIONS * self._timeout):
                 await in_daemon_thread(partial(self._commit, outgoing))
         except TimeoutError:
             raise Unsettled("the commit did not return in time") from None
@@ -147,7 +147,7 @@ class ReplayTransaction:
         raise Unsettled(str(cause))
 
     def _until_answered(self, call: Callable[[], object]) -> None:
-        due = time.monotonic() + _TRANSACTION_SECONDS
+        due = time.monotonic() + self._timeout
         while True:
             try:
                 call()

@@ -33,7 +33,7 @@ def test_every_listener_is_on_loopback() -> None:
         ("transaction.state.log.min.isr", "1"),
         ("auto.create.topics.enable", "false"),
         ("group.initial.rebalance.delay.ms", "0"),
-        ("group.min.session.timeout.ms", "6000"),
+        ("group.min.session.timeout.ms", "1000"),
     ],
 )
 def test_one_node_serves_groups_and_transactions(name: str, value: str) -> None:

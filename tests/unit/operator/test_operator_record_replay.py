@@ -173,7 +173,7 @@ async def test_transactions_that_hang_take_no_thread_that_others_need(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(record_producer, "_HUNG_SECONDS", 0.01)
+    monkeypatch.setattr(record_producer, "_HUNG_SESSIONS", 0.001)
     monkeypatch.setattr(record_producer, "ReplayTransaction", lambda _: go_on.wait(30))
     replays = record_producer.RecordReplays(Settings())
     try:

@@ -71,7 +71,7 @@ class Everything:
 
 def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransactions:
     return KafkaTransactions(
-        "counting", "counting-0", "", {}, cast(Source, reading or Reading()),
+        "counting", "counting-0", "", {}, 10_000, cast(Source, reading or Reading()),
         cast(StageTopics, Everything()), outage, lambda: False,
     )  # fmt: skip
 
