@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee b
 	@$(BIN)/tidegate demo $(ARGS)
 
 test: $(INSTALLED) ## Run all tests but the long fault runs
-	$(BIN)/python -m pytest -m "not chaos" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadgroup $(ARGS)
 
 chaos: $(INSTALLED) ## Break everything on purpose: about 22 minutes
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)

@@ -81,9 +81,11 @@ class StageRun:
 
     def unprocessed(self) -> list[Record]:
         found: list[Record] = []
+        inputs = frozenset(self.stage.inputs)
+        positions = {partition: task.positions for partition, task in self.tasks.items()}
         for (topic, partition), log in self._broker.records.items():
-            if topic in self.stage.inputs and partition in self.tasks:
-                position = self.tasks[partition].positions[topic]
+            if topic in inputs and partition in positions:
+                position = positions[partition][topic]
                 found += log[position : position + _BATCH]
         return found
 

@@ -6,6 +6,7 @@ record may raise anything else.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -28,9 +29,9 @@ def odd(topic: str, name: str, **apt: str) -> st.SearchStrategy[tuple[Any, ...]]
 
 
 def goes_on(stage: Stage, records: list[tuple[Any, ...]], together: bool) -> None:
-    driver = TopologyTestDriver([stage], TOPOLOGY, partitions=1)
+    driver = TopologyTestDriver([replace(stage, punctuate_seconds=1.0)], TOPOLOGY, partitions=1)
     if "events" in stage.inputs:
-        driver.advance(0.2)
+        driver.advance(2)
         driver.pipe("events", b"acme", ENVELOPE.encode(envelope("acme", "known", "ticket.refund")))
     if together:
         with driver.together():

@@ -205,11 +205,10 @@ class Flow:
         raise AssertionError(f"not within {_PATIENCE_SECONDS} virtual seconds: {what}")
 
     async def all_ended(self, *job_ids: str) -> None:
-        await self.until(lambda: all(map(self.has_ended, job_ids)), f"{job_ids} ended")
+        await self.until(lambda: self.ended().issuperset(job_ids), f"{job_ids} ended")
 
-    def has_ended(self, job_id: str) -> bool:
-        job = self.jobs().get(job_id)
-        return job is not None and job.status in TERMINAL
+    def ended(self) -> set[str]:
+        return {job_id for job_id, job in self.jobs().items() if job.status in TERMINAL}
 
     def jobs(self) -> dict[str, Job]:
         """The newest record of every job."""
