@@ -12,7 +12,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test chaos simulate lint bench lock
+.PHONY: help install dev demo check test chaos simulate lint bench lock
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +25,12 @@ dev: $(INSTALLED) ## Run the whole pipeline here; Ctrl-C stops it
 demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee broke
 	@$(BIN)/tidegate demo $(ARGS)
 
+check: lint ## Lint, then run the tests that need no broker: about a minute and a half
+	$(BIN)/python -m pytest tests/unit tests/stages tests/conformance tests/simulation \
+	  -m "not broker and not chaos" -n auto --dist worksteal $(ARGS)
+
 test: $(INSTALLED) ## Run all tests but the long fault runs
-	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope $(ARGS)
 
 chaos: $(INSTALLED) ## Break everything on purpose: about 22 minutes
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)

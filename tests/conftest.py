@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.single_tests import SingleTests
 
 if TYPE_CHECKING:
     from support.dedup_under_load import DedupUnderLoad
@@ -57,6 +58,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not {"TIDEGATE_TEST_BOOTSTRAP", "TIDEGATE_TEST_KAFKA"} & os.environ.keys():
         os.environ.setdefault("TIDEGATE_SESSION_SECONDS", _SESSION_SECONDS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SingleTests | None:
+    """With `--dist loadscope`, give the workers single tests."""
+    return SingleTests(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from support.faulty_process import frozen
 
 from streams.broker.embedded import EmbeddedKafka
 
-pytestmark = [pytest.mark.broker, pytest.mark.fault, pytest.mark.xdist_group("own broker")]
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 SILENT = "kafka does not answer"
 UNCOMMITTED = STEPS[: STEPS.index("after_commit")]

@@ -11,8 +11,6 @@ import pytest
 from demo_process import TIDEGATE, DemoRun, environment, run_demo
 from support.conditions import eventually
 
-pytestmark = pytest.mark.xdist_group("demo")  # one worker: `killed` is costly
-
 KEYS = [
     "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",
     "effects_executed", "duplicate_effects", "same_key_repeats", "lost_events",

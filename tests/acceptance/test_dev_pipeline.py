@@ -25,7 +25,7 @@ from streams.broker.ports import pick_free
 READY_SECONDS = 90.0
 GONE_SECONDS = 25.0  # the JVM's reaper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "pipeline", "worker", "operator"]
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("dev")]  # one worker: `dev` is costly
+pytestmark = pytest.mark.broker
 
 
 @dataclass

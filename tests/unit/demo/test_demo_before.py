@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from aiohttp import web
 
+from streams.demo.run import before as before_module
 from streams.demo.run.before import run_before
 from streams.demo.world.delivery import Vendor, sign
 from streams.demo.world.scenario import compose
 
 
-async def test_the_naive_handler_repeats_every_effect_of_a_redelivery() -> None:
+async def test_the_naive_handler_repeats_every_effect_of_a_redelivery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(before_module, "PATIENCE_SECONDS", 60)  # on a busy machine, too
     scenario = compose(30, 3, seed=1)
     effects = sum(len(ticket.actions) for ticket in scenario.tickets)
     before = await run_before(scenario, killed=False)

@@ -1,0 +1,23 @@
+"""How pytest-xdist shares out the tests of `make test`."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+TOGETHER = frozenset({
+    "tests/acceptance/test_broker_faults.py",
+    "tests/acceptance/test_demo.py",
+    "tests/acceptance/test_dev_pipeline.py",
+})  # fmt: skip
+"""Modules whose fixtures start a broker of their own or a whole pipeline."""
+
+
+class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
+    """A free worker takes the next test, or all tests of a module in `TOGETHER`.
+
+    `--dist loadgroup` is meant for this, but xdist 3.8 recognises no group under pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.split("::", maxsplit=1)[0]
+        return module if module in TOGETHER else nodeid
