@@ -12,19 +12,17 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.kafka_under_test import KafkaUnderTest
 from support.single_tests import SingleTests
 
 if TYPE_CHECKING:
     from support.dedup_under_load import DedupUnderLoad
     from support.ingress_app import Edge
-
-    from streams.broker.embedded import EmbeddedKafka
 
 # No example is timed: a busy machine is no fault of what is tested.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,27 +34,14 @@ _SESSION_SECONDS = "4"
 """Of the processes under test, on embedded brokers; others may allow 6 seconds at the least."""
 
 
-@dataclass(frozen=True)
-class KafkaUnderTest:
-    """`client_settings` are librdkafka's, without `bootstrap.servers`."""
-
-    bootstrap: str
-    client_settings: dict[str, str] = field(default_factory=dict)
-    embedded: EmbeddedKafka | None = None
-
-    def client(self, **settings: str | int | float | bool) -> dict[str, str | int | float | bool]:
-        """A whole client configuration; keyword `group_id` becomes `group.id`."""
-        named = {name.replace("_", "."): value for name, value in settings.items()}
-        return {"bootstrap.servers": self.bootstrap, **self.client_settings, **named}
-
-
 def pytest_configure() -> None:
     """Set what all processes under test get from this one.
 
     Ctrl-C reaches them, also where a background job's shell ignores it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if not {"TIDEGATE_TEST_BOOTSTRAP", "TIDEGATE_TEST_KAFKA"} & os.environ.keys():
+    other = os.environ.get("TIDEGATE_TEST_KAFKA", "embedded") != "embedded"
+    if not other and "TIDEGATE_TEST_BOOTSTRAP" not in os.environ:
         os.environ.setdefault("TIDEGATE_SESSION_SECONDS", _SESSION_SECONDS)
 
 

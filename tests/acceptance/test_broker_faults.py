@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.fault_points import STEPS, ProcessPosition
 from support.faulty_process import frozen
+from support.kafka_under_test import KafkaUnderTest
 
 from streams.broker.embedded import EmbeddedKafka
 

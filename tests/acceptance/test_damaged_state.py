@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support import state_files
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.faulty_process import FaultyProcess
+from support.kafka_under_test import KafkaUnderTest
 
 from streams.state.rocksdb import FORMAT
 

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from demo_process import TIDEGATE, DemoRun, environment, run_demo
 from support.conditions import eventually
+from support.demo_process import TIDEGATE, DemoRun, environment, run_demo
 
 KEYS = [
     "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.faulty_process import FaultyProcess
+from support.kafka_under_test import KafkaUnderTest
 from support.slow_disk import WRITE_GATE, waits_at
 from support.small_disk import MIB, SmallDisk, small_disk
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.dedup_under_load import DedupUnderLoad
 from support.fault_points import STEPS
 from support.faulty_process import FaultyProcess
+from support.kafka_under_test import KafkaUnderTest
 
 from streams.broker.embedded import EmbeddedKafka
 

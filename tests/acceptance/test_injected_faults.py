@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from demo_process import run_demo
+from support.demo_process import run_demo
 
 QUICK = {"ledger_skipped"}
 IN_FUSED_STAGES = {"dedup_forgets", "scheduler_early", "job_dropped", "store_edited"}

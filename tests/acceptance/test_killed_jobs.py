@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.fault_points import LEAVING_STEPS, STEPS, WORKER_STEPS
 from support.jobs_under_load import JobsUnderLoad
+from support.kafka_under_test import KafkaUnderTest
 
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 

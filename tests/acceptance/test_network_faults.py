@@ -13,10 +13,10 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import KafkaError
-from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.kafka_proxy import Api, Fault, KafkaProxy
+from support.kafka_under_test import KafkaUnderTest
 
 from streams.settings import load_settings
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Producer
-from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.dedup_under_load import DedupUnderLoad
 from support.flood import delivery
+from support.kafka_under_test import KafkaUnderTest
 
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE
 from streams.serde.records import Cancel, Command

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from conftest import KafkaUnderTest
 from rocksdict import Options, Rdict
 from support.dedup_under_load import DedupUnderLoad
+from support.kafka_under_test import KafkaUnderTest
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conftest import KafkaUnderTest
 from pydantic import SecretStr
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import TOKEN, RunningOperator, running
 from support.stage_process import Cluster, StageProcess
 from support.webhooks import signed

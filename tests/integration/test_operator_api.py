@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from conftest import KafkaUnderTest
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
     Cluster,

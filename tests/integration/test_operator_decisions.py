@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Message
-from conftest import KafkaUnderTest
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
     Cluster,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import KafkaUnderTest
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
     Cluster,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     Cluster,
     make_cluster,

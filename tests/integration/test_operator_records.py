@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from conftest import KafkaUnderTest
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, running
 
 from streams.operator.replay import producer as record_producer

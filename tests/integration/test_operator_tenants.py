@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
 from streams.cli.api_client import CallFailed

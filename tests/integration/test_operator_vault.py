@@ -16,8 +16,8 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import KafkaUnderTest
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
     Cluster,

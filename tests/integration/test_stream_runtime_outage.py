@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import KafkaUnderTest
 from support.conditions import eventually
 from support.counting import counting_topology
+from support.kafka_under_test import KafkaUnderTest
 from support.stage_process import Cluster, StageProcess, counting
 
 from streams.broker.embedded import EmbeddedKafka

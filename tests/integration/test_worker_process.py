@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from conftest import KafkaUnderTest
 from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
 from support.worker_bench import CLUSTER_KEY
 
 from streams.broker.embedded import EmbeddedKafka

@@ -42,7 +42,7 @@ from support.group_progress import RECOVERY_SECONDS, GroupProgress
 from support.stage_process import Cluster
 
 if TYPE_CHECKING:
-    from conftest import KafkaUnderTest
+    from support.kafka_under_test import KafkaUnderTest
 
 TOPICS = ("events.received", "events", "duplicates", "dedup.seen.changelog", "dlq", "clock")
 _CATCH_UP_SECONDS = 60.0

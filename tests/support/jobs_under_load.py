@@ -65,7 +65,7 @@ from support.jobs_verdict import (
 from support.stage_process import Cluster
 
 if TYPE_CHECKING:
-    from conftest import KafkaUnderTest
+    from support.kafka_under_test import KafkaUnderTest
 
 TOPOLOGY = """
 partitions: 2

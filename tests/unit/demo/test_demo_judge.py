@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from honest_run import T0, HonestRun, call, job_id, kill, seen
+from support.honest_run import T0, HonestRun, call, job_id, kill, seen
 
 from streams.demo.verdict.effects import count_repeats
 from streams.demo.verdict.fold import StoreFinding

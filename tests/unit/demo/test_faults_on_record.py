@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from honest_run import T0, HonestRun, call, job_id, seen
+from support.honest_run import T0, HonestRun, call, job_id, seen
 
 from streams.demo.verdict.fold import StoreFinding
 from streams.demo.verdict.judge import judge

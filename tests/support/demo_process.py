@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_INJECTED_FAULTS = Path(__file__).with_name("injected_faults")
+_INJECTED_FAULTS = Path(__file__).parents[1] / "acceptance/injected_faults"
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
