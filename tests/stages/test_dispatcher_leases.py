@@ -1,0 +1,264 @@
+"""A lease: who gets it, how long it lasts, who may end it."""
+
+from __future__ import annotations
+
+import pytest
+from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+
+from streams.errors import PoisonRecord
+from streams.serde.lease_mac import open_lease
+from streams.topology.model import Limit
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def worker(desk: Desk) -> ScriptedWorker:
+    return ScriptedWorker(desk)
+
+
+def test_a_lease_under_another_key_is_not_believed(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    desk.event("t1")
+    (record,) = desk.driver.output("jobs.work.default")
+    with pytest.raises(PoisonRecord, match="forged_lease"):
+        open_lease(record.value, b"x" * 32)
+    assert record.value is not None
+    tampered = record.value[:40] + b"!" + record.value[41:]
+    with pytest.raises(PoisonRecord, match="forged_lease"):
+        open_lease(tampered, CLUSTER_KEY)
+
+
+def test_free_slots_are_never_overrun(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=2)
+    worker.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(5)]
+    assert len(desk.leases()) == 2
+    worker.end(desk.lease(ids[0]), "succeeded", free=1)
+    assert len(desk.leases()) == 3
+
+
+def test_a_lease_is_taken_back_only_after_a_term_without_heartbeats(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    desk.driver.advance(20)
+    worker.heartbeat(lease)
+    desk.driver.advance(29)
+    assert desk.job(job_id).epoch == 1
+    other = ScriptedWorker(desk, "w2/b1")
+    other.heartbeat()
+    desk.driver.advance(1.5)
+    assert (desk.job(job_id).status, desk.job(job_id).lost) == ("scheduled", 1)
+    other.stay(7)
+    again = desk.lease(job_id)
+    assert (again.epoch, again.worker_id, again.attempt) == (2, "w2/b1", 1)
+    worker.end(lease, "succeeded")
+    assert desk.job(job_id).status == "running", "the old run's word no longer counts"
+
+
+def test_a_run_lost_on_the_only_attempt_is_dead(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.heartbeat(desk.lease(job_id))
+    desk.driver.advance(31)
+    job = desk.job(job_id)
+    assert (job.status, job.end_reason) == ("dead", "worker_lost")
+    assert "LeaseExpired" in (job.last_error or "")
+    assert [letter.reason for letter in desk.dead_letters()] == ["worker_lost"]
+
+
+def test_nothing_expires_before_the_commands_up_to_the_deadline_are_read(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(33)
+    assert desk.job(job_id).status == "running"
+    desk.driver.unread.clear()
+    desk.driver.advance(1)
+    assert desk.job(job_id).status == "pending"
+
+
+def test_after_a_silent_broker_every_lease_gets_a_fresh_term(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(60)
+    desk.driver.unread.clear()
+    desk.driver.advance(29)
+    assert desk.job(job_id).status == "running"
+    desk.driver.advance(2)
+    assert desk.job(job_id).status == "pending"
+
+
+def test_a_dispatcher_that_is_behind_still_takes_leases_back(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    alive = ScriptedWorker(desk, "w2/b1")
+    for _ in range(5):
+        alive.heartbeat(free=0)
+        desk.driver.advance(5)
+    desk.driver.unread.add("jobs.commands")
+    for _ in range(6):
+        alive.heartbeat(free=0)
+        desk.driver.advance(3)
+    desk.driver.unread.clear()
+    alive.heartbeat()
+    desk.driver.advance(0.5)
+    assert desk.lease(job_id).worker_id == "w2/b1"
+
+
+def test_poison_renews_no_lease(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    for _ in range(4):
+        desk.replay("job_new", "job_gone")
+        desk.driver.advance(10)
+    assert desk.job(job_id).status == "pending"
+
+
+def test_a_restarted_worker_gives_up_its_predecessors_jobs_at_once(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    ScriptedWorker(desk, "w1/b2", slots=2).heartbeat()
+    assert (desk.lease(job_id).epoch, desk.lease(job_id).worker_id) == (2, "w1/b2")
+    worker.heartbeat(desk.leases()[0])
+    assert len(desk.leases()) == 2, "a late heartbeat of the old boot brings nothing back"
+    assert desk.lease(desk.event("t2")).worker_id == "w1/b2"
+
+
+def test_a_declined_lease_goes_elsewhere_and_costs_no_attempt(desk: Desk) -> None:
+    full, other = ScriptedWorker(desk, "w1/b1", slots=5), ScriptedWorker(desk, "w2/b1", slots=1)
+    full.heartbeat()
+    other.heartbeat()
+    job_id = desk.event("t1")
+    assert desk.lease(job_id).worker_id == "w1/b1"
+    full.decline(desk.lease(job_id), "full")
+    again = desk.lease(job_id)
+    assert (again.worker_id, again.epoch, again.attempt) == ("w2/b1", 2, 1)
+
+
+def test_who_never_held_a_lease_cannot_take_it_from_its_holder(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    other = ScriptedWorker(desk, "w2/b1")
+    other.heartbeat()
+    other.decline(lease, "not_mine")
+    assert len(desk.leases()) == 1
+    unread = desk.lease(desk.event("t2"))
+    ScriptedWorker(desk, "w3/b1").decline(unread, "not_mine")
+    ScriptedWorker(desk, "w3/b1").decline(unread, "full")
+    assert len(desk.leases()) == 2, "its worker may have read it, too, and not said so yet"
+    later = unread.worker_id.replace("b1", "b2")
+    ScriptedWorker(desk, later).decline(unread, "not_mine")
+    worker.heartbeat(lease)
+    assert desk.lease(unread.job_id).epoch == 2, "a later boot knows that the earlier one is gone"
+    assert desk.job(lease.job_id).epoch == 1
+
+
+def test_a_lease_that_answers_an_old_heartbeat_waits_for_the_next(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.decline(desk.lease(job_id), "bad_lease")
+    assert len(desk.leases()) == 1
+    worker.heartbeat()
+    assert desk.lease(job_id).epoch == 2
+
+
+def test_a_cancel_is_not_forgotten_when_the_lease_is_declined(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.cancel(job_id)
+    worker.decline(desk.lease(job_id), "full")
+    worker.heartbeat()
+    assert (desk.job(job_id).status, len(desk.leases())) == ("cancelled", 1)
+
+
+def test_heartbeats_of_workers_long_gone_get_no_jobs(desk: Desk, worker: ScriptedWorker) -> None:
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.restart("dispatcher")
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.advance(1)
+    assert desk.leases() == []
+    desk.driver.unread.clear()
+    desk.driver.advance(0.2)
+    assert desk.lease(job_id).attempt == 1
+
+
+def test_a_released_run_costs_no_attempt(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "released", error="shut down", free=0)
+    worker.heartbeat()
+    assert (desk.lease(job_id).attempt, desk.lease(job_id).epoch) == (1, 2)
+
+
+def test_finished_steps_come_back_with_the_next_lease_but_not_a_stale_runs(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    first = desk.lease(job_id)
+    worker.step(first, "draft", '"hello"')
+    worker.end(first, "retry", after=0, error="TransientError: x")
+    worker.step(first, "late", '"no"')
+    worker.end(desk.lease(job_id), "retry", after=0, error="TransientError: x")
+    assert desk.lease(job_id).checkpoints == {"draft": '"hello"'}
+
+
+def test_the_caps_of_tenant_and_type_hold(desk: Desk) -> None:
+    desk = Desk(Limit("each", "tenant", "*", 2), Limit("refunds", "job_type", "refund", 1))
+    worker = ScriptedWorker(desk, slots=50)
+    worker.heartbeat()
+    ours = [desk.event(f"t{n}") for n in range(4)]
+    for n in range(3):
+        desk.event(f"r{n}", "globex", type_="ticket.refund")
+    assert sorted(lease.tenant_id for lease in desk.leases()) == ["acme", "acme", "globex"]
+    worker.end(desk.lease(ours[0]), "succeeded", free=50)
+    assert [lease.tenant_id for lease in desk.leases()].count("acme") == 3
+    desk.driver.restart("dispatcher")
+    worker.heartbeat()
+    desk.driver.advance(0.2)
+    assert len(desk.leases()) == 4, "caps are counted anew from the living leases"
+
+
+def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    job_id = desk.event("t1")
+    desk.driver.restart("dispatcher")
+    desk.driver.crash("dispatcher", "before_commit")
+    worker.heartbeat()
+    desk.driver.advance(0.2)
+    worker.heartbeat()
+    assert [lease.job_id for lease in desk.leases()] == [job_id]
+
+
+def test_an_input_too_large_to_lease_is_dead(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    desk.submit("job_x", input='"' + "x" * 950_000 + '"')
+    assert desk.job("job_x").status == "dead"
+    assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]
