@@ -15,7 +15,6 @@ from streams.dispatcher import live_index
 from streams.dispatcher.processor import Dispatcher
 from streams.runtime.processor import Context
 from streams.serde.codec import JOB
-from streams.serde.records import Lease
 from streams.topology.model import JobType, Limit, Topic
 
 WORK = "jobs.work.default"
@@ -323,68 +322,6 @@ def test_what_was_purged_and_asked_is_so_again_after_an_abort() -> None:
     assert list(fresh.driver.store("dispatcher", "jobs").range(b"x", b"y")) == []
     everybody = fresh.topology.topics["jobs.replies"].partitions
     assert len(fresh.questions("who")) == 2 * everybody, "at the first start and at the second"
-
-
-def test_gauges_of_a_partition_that_was_taken_away_are_gone(desk: Desk) -> None:
-    desk.driver.advance(0.5)
-    name, labels = "tidegate_dispatcher_ready_jobs", {"partition": "0"}
-    assert REGISTRY.get_sample_value(name, labels) == 0
-    desk.driver.close()
-    assert REGISTRY.get_sample_value(name, labels) is None
-
-
-def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:
-    desk.driver.advance(5)
-    partitions = range(desk.topology.topics["jobs.replies"].partitions)
-    assert desk.questions("who") == [(partition, "") for partition in partitions]
-
-
-def test_a_worker_that_is_not_known_is_asked_who_it_is_at_most_once_a_second(desk: Desk) -> None:
-    worker = ScriptedWorker(desk)
-    job_id = desk.event("t1")
-    for _ in range(10):
-        worker.heartbeat(lean=True)
-        desk.driver.advance(0.2)
-    asked = [to for to in desk.questions("who") if to[1]]
-    assert asked == [(worker.partition, "w1/b1")] * 3
-    worker.heartbeat()
-    assert desk.lease(job_id).worker_id == "w1/b1"
-    worker.heartbeat(desk.lease(job_id), lean=True)
-    desk.driver.advance(3)
-    assert [to for to in desk.questions("who") if to[1]] == asked
-
-
-def test_credits_are_asked_of_workers_that_have_none_where_jobs_wait(desk: Desk) -> None:
-    able, other = ScriptedWorker(desk), ScriptedWorker(desk, "w2/b1", types=("refund",))
-    able.heartbeat(free=0)
-    other.heartbeat(free=0)
-    desk.driver.advance(1)
-    assert desk.questions("wanted") == []
-    job_id = desk.event("t1")
-    desk.driver.advance(2.5)
-    assert desk.questions("wanted") == [(3, "w1/b1")] * 3
-    assert {reply.epoch for _, reply in desk.all_replies() if reply.kind == "wanted"} == {0}
-    able.heartbeat(free=1)
-    assert desk.lease(job_id).worker_id == "w1/b1"
-    desk.driver.advance(2.5)
-    assert len(desk.questions("wanted")) == 3
-
-
-def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_is_silent(
-    desk: Desk,
-) -> None:
-    before = ScriptedWorker(desk, "w1/b2")
-    before.heartbeat()
-    lease = desk.lease(desk.event("t1"))
-    after = ScriptedWorker(desk, "w1/b1")
-    for _ in range(2):
-        after.heartbeat()
-        desk.driver.advance(5)
-    assert len(desk.leases()) == 1
-    desk.driver.advance(3)
-    after.heartbeat()
-    again: Lease = desk.lease(lease.job_id)
-    assert (again.worker_id, again.epoch) == ("w1/b1", 2)
 
 
 def test_a_parked_command_waits_again_after_an_abort_though_its_job_was_never_ready() -> None:
