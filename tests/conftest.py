@@ -108,18 +108,32 @@ def _embedded(temporary: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
         yield KafkaUnderTest(bootstrap)
 
 
+@pytest.fixture(autouse=True)
+def end_of_topics(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete the test's topics after all its processes have ended."""
+    if "kafka" not in request.fixturenames:
+        yield
+        return
+    from support.topics import delete_created
+
+    kafka = request.getfixturevalue("kafka")
+    yield
+    delete_created(kafka)
+
+
 @pytest.fixture
 def new_topic(kafka: KafkaUnderTest) -> NewTopic:
     """Create a topic with a name no other test has: `new_topic(partitions=1, config={})`."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic as Topic
+    from support.topics import create_topics
 
     admin = AdminClient(kafka.client())
 
     def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         name = f"test-{uuid.uuid4().hex[:12]}"
         topic = Topic(name, partitions, 1, config=dict(config or {}))
-        admin.create_topics([topic])[name].result(30)
+        create_topics(kafka.bootstrap, admin, [topic])
         return name
 
     return create

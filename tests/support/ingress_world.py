@@ -19,6 +19,7 @@ from streams.serde.records import Envelope
 from streams.settings import Settings
 from streams.vault.keyring import DataKeyring
 from support.conditions import POLL_SECONDS, Waited
+from support.topics import create_topics
 from support.webhooks import VAULT, source, topology, zendesk_signed
 
 T = TypeVar("T")
@@ -41,8 +42,8 @@ class World:
     def create_topics(self) -> None:
         admin = AdminClient(self.settings.client())
         names = [self.settings.topic_prefix + name for name in TOPICS]
-        for created in admin.create_topics([NewTopic(n, PARTITIONS, 1) for n in names]).values():
-            created.result(30)
+        topics = [NewTopic(name, PARTITIONS, 1) for name in names]
+        create_topics(self.settings.bootstrap, admin, topics)
 
     def put(self, record: tuple[bytes, bytes | None]) -> None:
         key, value = record

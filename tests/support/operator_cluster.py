@@ -54,6 +54,7 @@ from streams.topology.cluster import admin_client, topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
 from support.conditions import eventually
+from support.topics import create_topics
 
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
@@ -344,8 +345,7 @@ def make_cluster(
         for t in wanted
     ]
     admin = AdminClient(settings.client())
-    for future in admin.create_topics(topics).values():
-        future.result(30)
+    create_topics(bootstrap, admin, topics)
     return Cluster(settings, topology, key.read_bytes())
 
 

@@ -35,6 +35,7 @@ from confluent_kafka.cimpl import NewTopic
 from streams.kafka.offsets import latest
 from streams.topology.model import Topology
 from support.conditions import eventually
+from support.topics import create_topics
 
 QUIET = {"log_level": 0}
 TESTS = Path(__file__).parents[1]
@@ -153,8 +154,7 @@ class Cluster:
             for t in self._topology.topics.values()
             if t.name not in left_out
         ]
-        for future in self.admin.create_topics(topics).values():
-            future.result(30)
+        create_topics(self._kafka.bootstrap, self.admin, topics)
         eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
 
     def configure(self, topic: str, name: str, value: str) -> None:
