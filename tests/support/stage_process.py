@@ -158,12 +158,18 @@ class Cluster:
         eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
 
     def configure(self, topic: str, name: str, value: str) -> None:
-        """Change one setting of a topic."""
+        """Change one setting of a topic; return once the broker shows it."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         changed = ConfigResource(
             ConfigResource.Type.TOPIC, self.prefix + topic, incremental_configs=[entry]
         )
         self.admin.incremental_alter_configs([changed])[changed].result(10)
+        asked = ConfigResource(ConfigResource.Type.TOPIC, self.prefix + topic)
+
+        def shown() -> bool:
+            return bool(self.admin.describe_configs([asked])[asked].result(10)[name].value == value)
+
+        eventually(shown, what=f"the broker has {name}={value}")
 
     def client(self, **settings: Any) -> dict[str, Any]:
         """A whole client configuration; keyword `group_id` becomes `group.id`."""
