@@ -26,5 +26,6 @@ def delete_created(kafka: KafkaUnderTest) -> None:
     names = [name for bootstrap, name in _made if bootstrap == kafka.bootstrap]
     _made.clear()
     if names:
-        for future in AdminClient(kafka.client()).delete_topics(names).values():
+        admin = AdminClient(kafka.client())  # without a name it would end before it has an answer
+        for future in admin.delete_topics(names).values():
             future.exception(30)  # the test may have deleted it
