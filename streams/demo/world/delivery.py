@@ -44,7 +44,6 @@ class Broken:
 
     ingress: str
     sent_at: float
-    broke_at: float
 
 
 class Vendor:
@@ -117,7 +116,7 @@ class Vendor:
         except aiohttp.ClientConnectorError:
             return None
         except (aiohttp.ClientError, TimeoutError):
-            self.broken.append(Broken(ingress, sent_at, time.time()))
+            self.broken.append(Broken(ingress, sent_at))
             return None
         finally:
             self.under_way[ingress] -= 1

@@ -1,4 +1,4 @@
-"""SentCommands records into changes of rows."""
+"""Folds records into changes of rows."""
 
 from __future__ import annotations
 
