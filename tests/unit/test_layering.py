@@ -24,7 +24,7 @@ LAYERS = (
     {"ingress.http", "streams.stages"},
     {"streams.pipeline"},
     {"streams.dev"},
-    {"streams.cli", "streams.demo"},
+    {"streams.cli", "streams.demo", "streams.testing"},
 )  # fmt: skip
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
@@ -82,6 +82,17 @@ def test_a_room_imports_rooms_of_lower_layers_alone(name: str) -> None:
         if room(module) == name
         for imported in imports(module)
         if imported in MODULES and room(imported) != name and layer(room(imported)) >= layer(name)
+    ]
+    assert found == []
+
+
+def test_nothing_of_the_product_imports_what_tests_run_on() -> None:
+    found = [
+        m
+        for m in MODULES
+        if room(m) != "streams.testing"
+        for i in imports(m)
+        if room(i) == "streams.testing"
     ]
     assert found == []
 

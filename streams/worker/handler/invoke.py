@@ -15,13 +15,14 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
     Cancelling ends the wait but not the thread, whose later outcome is unknown.
     """
-    if _is_async(function):
+    if is_async(function):
         return await function(*args, **kwargs)
     result = await in_daemon_thread(partial(function, *args, **kwargs))
     return await result if inspect.isawaitable(result) else result
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await."""
     while isinstance(function, partial):
         function = function.func
     called = getattr(type(function), "__call__", None)  # noqa: B004

@@ -1,0 +1,12 @@
+"""Runs an application's jobs in a plain pytest: without Kafka, on a virtual clock, in milliseconds.
+
+The pipeline and the worker are the product's own, over topics and stores in memory; see
+docs/testing.md.
+"""
+
+from streams.testing.bench import Bench
+from streams.testing.job import Job
+from streams.testing.refused import Refused
+from streams.testing.values import Call, DeadLetter, Effect, FailedRun
+
+__all__ = ["Bench", "Call", "DeadLetter", "Effect", "FailedRun", "Job", "Refused"]

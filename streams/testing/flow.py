@@ -1,0 +1,164 @@
+"""Lets things happen: records go between worker and pipeline, and time passes where none does."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from math import ceil
+
+from streams.runtime.processor import Record
+from streams.serde.codec import JOB
+from streams.serde.records import TERMINAL, Job
+from streams.testing.pipeline_in_memory import PipelineInMemory
+from streams.testing.worker_process import WorkerProcess
+from streams.worker.transport.memory import Sent
+
+REPLIES = "jobs.replies"
+_WORK = "jobs.work."
+_RUNNING_MS = 1_000
+"""While a lease lives, the dispatcher looks at least so often."""
+_WAITING_MS = 5_000
+_TICK_MS = 25
+"""The pipeline's own pace, at which a timer that is due fires."""
+
+
+class Stuck(AssertionError):
+    """A test waits for something that does not come."""
+
+
+class Flow:
+    """Moves one bench on. `worker` is the process that runs, if one does.
+
+    `patience` is how many real seconds one call may take.
+    """
+
+    def __init__(self, pipeline: PipelineInMemory, heartbeat_seconds: float, patience: float):
+        self.worker: WorkerProcess | None = None
+        self.from_worker: deque[Sent] = deque()
+        self._pipeline = pipeline
+        self._patience = patience
+        self._every_ms = round(heartbeat_seconds * 1000)
+        self._beat_at = 0
+        self._read: dict[str, int] = {}
+        self._live: dict[str, Job] = {}
+        self._jobs_read = 0
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with whatever happens meanwhile."""
+        end = self._pipeline.now + ceil(seconds * 1000)
+        self._go_on(lambda: self._pipeline.now >= end, end, lambda: f"{seconds:g} s pass")
+
+    def until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Let happen what can, and time pass, until the condition holds.
+
+        Raises:
+            Stuck: nothing more will happen, or patience is over; it says `what` is waited for.
+        """
+        self._go_on(condition, None, what)
+
+    def settle(self) -> None:
+        """Let everything happen that can happen at this moment."""
+        self._settle(time.monotonic() + self._patience, lambda: "everything settles")
+
+    def replies_begin(self) -> None:
+        """A new worker process reads replies from now on, as one does that gets a partition."""
+        self._read[REPLIES] = len(self._pipeline.output(REPLIES))
+
+    def _go_on(
+        self, condition: Callable[[], bool], end: int | None, what: Callable[[], str]
+    ) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            self._settle(deadline, what)
+            if condition():
+                return
+            wait = self._next_wait()
+            if end is not None:
+                wait = end - self._pipeline.now if wait is None else wait
+                wait = min(wait, end - self._pipeline.now)
+            if wait is None:
+                raise Stuck(f"nothing more will happen, and still waited until {what()}")
+            self._pass(wait)
+
+    def _settle(self, deadline: float, what: Callable[[], str]) -> None:
+        while True:
+            if time.monotonic() > deadline:
+                raise Stuck(self._impatient(what()))
+            started = time.monotonic()
+            if self.worker is not None:
+                self.worker.loop.run_until_idle(deadline)
+            if self._exchange():
+                continue
+            if self.worker is None or not self.worker.loop.awaits_answer():
+                return
+            self._pass(max(1, round((time.monotonic() - started) * 1000)))
+
+    def _impatient(self, what: str) -> str:
+        return (
+            f"after {self._patience:g} real seconds still waited until {what}: does a handler wait "
+            "for a socket or a thread? If the loop of an async test has to answer it, await "
+            "asyncio.to_thread(job.run); or give the bench more `patience`"
+        )
+
+    def _exchange(self) -> bool:
+        """Pass on what worker and dispatcher have for each other; whether there was anything."""
+        moved = bool(self.from_worker)
+        while self.from_worker:
+            sent = self.from_worker.popleft()
+            self._pipeline.pipe(sent.topic, sent.key, sent.value)
+        if self.worker is None:
+            return moved
+        for pool, link in self.worker.links.items():
+            if link.is_open:
+                for record in self._unread(_WORK + pool, _WORK + pool):
+                    link.lease(record)
+                    moved = True
+        return self._bring_replies(self.worker) or moved
+
+    def _bring_replies(self, worker: WorkerProcess) -> bool:
+        links = [link for link in worker.links.values() if link.is_open]
+        records = self._unread(REPLIES, REPLIES) if links else []
+        for record in records:
+            for link in links:
+                link.reply(record)
+        return bool(records)
+
+    def _unread(self, topic: str, reader: str) -> list[Record]:
+        records = self._pipeline.output(topic)
+        unread = records[self._read.get(reader, 0) :]
+        self._read[reader] = len(records)
+        return unread
+
+    def _next_wait(self) -> int | None:
+        """Milliseconds until something may happen; None if nothing will."""
+        now, waits = self._pipeline.now, list[int]()
+        for job in self._live_jobs():
+            match job.status:
+                case "running":
+                    waits.append(_RUNNING_MS)
+                case "pending":
+                    waits.append(_WAITING_MS)
+                case "scheduled":
+                    due = job.next_retry_at or job.scheduled_at or 0
+                    waits.append(max(_TICK_MS, due - now))
+        if waits and self.worker is not None and self.worker.loop.wakes_in is not None:
+            waits.append(max(1, ceil(self.worker.loop.wakes_in * 1000)))
+        return min(waits, default=None)
+
+    def _live_jobs(self) -> list[Job]:
+        records = self._pipeline.output("jobs")
+        for record in records[self._jobs_read :]:
+            job = None if record.value is None else JOB.decode(record.value)
+            if job is None or job.status in TERMINAL:
+                self._live.pop((record.key or b"").decode(), None)
+            else:
+                self._live[job.job_id] = job
+        self._jobs_read = len(records)
+        return list(self._live.values())
+
+    def _pass(self, milliseconds: int) -> None:
+        self._pipeline.pass_time(milliseconds)
+        if self.worker is not None and self._pipeline.now >= self._beat_at:
+            self._beat_at = self._pipeline.now + self._every_ms
+            self.worker.beat()

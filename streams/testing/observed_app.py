@@ -1,0 +1,94 @@
+"""The application with every handler looked at: the same functions, in a context that observes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from streams.errors import PermanentError
+from streams.testing.stops import Place, Stops
+from streams.testing.tools import Tools, called
+from streams.testing.virtual_loop import waits_outside
+from streams.worker.app import App, JobFunction, PreflightFunction
+from streams.worker.handler.context import Context
+from streams.worker.handler.values import digest
+
+
+class Observer:
+    """What one bench puts between handlers and their contexts.
+
+    `arguments` are those of every effect that a handler asked for: the ledger keeps their digest.
+    """
+
+    def __init__(self, tools: Tools, stops: Stops) -> None:
+        self.arguments: dict[bytes, dict[str, Any]] = {}
+        self.tools = tools
+        self.stops = stops
+
+    def app(self, app: App) -> App:
+        """A copy of the application whose handlers and preflights are observed."""
+        copy = App(app.name)
+        copy.tools = app.tools
+        copy.jobs = {
+            name: replace(job, function=self._handler(job.function))
+            for name, job in app.jobs.items()
+        }
+        copy.preflights = {name: self._preflight(of) for name, of in app.preflights.items()}
+        return copy
+
+    def _handler(self, function: JobFunction) -> JobFunction:
+        async def handle(ctx: Context) -> Any:
+            return await function(ObservedContext(ctx, self))
+
+        return handle
+
+    def _preflight(self, function: PreflightFunction) -> PreflightFunction:
+        async def check(ctx: Context) -> bool:
+            return await function(ObservedContext(ctx, self))
+
+        return check
+
+
+class ObservedContext(Context):
+    """The context of a run, which passes everything on to the real one."""
+
+    def __init__(self, ctx: Context, observer: Observer) -> None:
+        self.__dict__.update(vars(ctx))
+        self._observer = observer
+
+    async def payload(self) -> bytes:
+        """See `Context.payload`."""
+        with waits_outside():  # a large body is opened in a thread
+            return await super().payload()
+
+    async def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """See `Context.step`."""
+        place = Place(self.job_id, self.attempt, name)
+        stops = self._observer.stops
+
+        async def made(*args: Any, **kwargs: Any) -> Any:
+            await stops.reached(place, done=False)
+            value = await called(function, *args, **kwargs)
+            await stops.reached(place, done=True)
+            return value
+
+        return await super().step(name, made, *args, **kwargs)
+
+    async def effect(
+        self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any
+    ) -> Any:
+        """See `Context.effect`."""
+        place = Place(self.job_id, self.attempt, tool, key)
+        made = self._observer.tools.in_place_of(function, place)
+        self._note(kwargs)
+        return await super().effect(tool, made, key=key, **kwargs)
+
+    def _note(self, arguments: dict[str, Any]) -> None:
+        try:
+            found = digest(arguments, "an effect")
+        except PermanentError:
+            return  # refused where it is checked
+        self._observer.arguments[found] = dict(arguments)

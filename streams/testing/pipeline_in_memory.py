@@ -1,0 +1,121 @@
+"""The product's pipeline over lists in memory, and what it has written so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams import pipeline
+from streams.runtime.driver import START_MS, TopologyTestDriver
+from streams.runtime.processor import Record
+from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS
+from streams.serde.ids import new_id
+from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Command, CommandBody, DeadLetter, Job, LedgerEntry, Progress
+from streams.testing.refused import Refused
+from streams.topology.model import Topology
+
+_HEARD_OUT_SECONDS = 0.2
+"""A dispatcher leases nothing before it has read what lay in its log when it started."""
+
+
+class PipelineInMemory:
+    """Dedup, scheduler and dispatcher on the virtual clock; `AwaitedProducer`'s twin for intake."""
+
+    def __init__(self, topology: Topology, cluster_key: bytes) -> None:
+        stage = pipeline.stage(topology, cluster_key)
+        self._driver = TopologyTestDriver([stage], topology)
+        self._run = self._driver.run_of(stage.name)
+        self._driver.advance(_HEARD_OUT_SECONDS)
+
+    @property
+    def now(self) -> int:
+        """The virtual wall clock, in milliseconds since the epoch."""
+        return self._driver.now
+
+    def seconds(self) -> float:
+        """The virtual time since the start: small numbers, in which a millisecond still counts."""
+        return (self._driver.now - START_MS) / 1000
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Move the clock, and let what is due by then happen at the end of that time."""
+        self._run.due_ms = self._driver.now + milliseconds
+        self._driver.advance(milliseconds / 1000)
+
+    def pipe(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> int:
+        """Append a record and let it flow; returns its offset."""
+        self._driver.pipe(topic, key, value, headers=headers)
+        return len(self._driver.output(topic)) - 1
+
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> int:
+        """See `ingress.receive.sender.Sender`."""
+        return self.pipe(topic, key, value, headers)
+
+    def ask(self, body: CommandBody, tenant_id: str, job_id: str) -> None:
+        """Send a command of an operator.
+
+        Raises:
+            Refused: the dispatcher made a dead letter of it.
+        """
+        command = Command(new_id("cmd"), tenant_id, job_id, 0, self.now, body)
+        before = len(self.record_letters())
+        self.pipe("jobs.commands", tenant_id.encode(), COMMAND.encode(command))
+        for letter in self.record_letters()[before:]:
+            raise Refused(letter.reason, letter.detail)
+
+    def output(self, topic: str) -> list[Record]:
+        """Every record of a topic so far."""
+        return self._driver.output(topic)
+
+    def job_records(self, job_id: str) -> list[Job]:
+        """Every record of one job, in order."""
+        key = job_id.encode()
+        return [JOB.decode(r.value) for r in self.output("jobs") if r.key == key and r.value]
+
+    def entries(self, job: Job) -> list[LedgerEntry]:
+        """The newest entry of each effect of a job's scope, in the order in which they began."""
+        prefix = join(job.tenant_id, job.scope) + SEPARATOR
+        newest: dict[bytes, bytes | None] = {}
+        for record in self.output("ledger"):
+            if record.key is not None and record.key.startswith(prefix):
+                newest[record.key] = record.value
+        return [LEDGER_ENTRY.decode(value) for value in newest.values() if value is not None]
+
+    def steps(self, job: Job) -> dict[str, bytes]:
+        """JSON of each finished step by its name, in the order in which they ended."""
+        prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
+        store = self._driver.store("dispatcher", "checkpoints")
+        kept = dict(store.range(prefix, after(prefix)))
+        ended = [record.key for record in self.output("dispatcher.checkpoints.changelog")]
+        return {split(key)[2]: kept[key] for key in dict.fromkeys(ended) if key in kept}
+
+    def progress(self, job_id: str) -> list[Progress]:
+        """What a job published, in order."""
+        key = job_id.encode()
+        records = self.output("jobs.progress")
+        return [PROGRESS.decode(r.value) for r in records if r.key == key]
+
+    def dead_letter(self, job_id: str) -> DeadLetter | None:
+        """The newest dead letter of a job."""
+        found = [letter for letter in self._letters() if letter.job_id == job_id]
+        return next((each for each in reversed(found) if each.kind == "job"), None)
+
+    def record_letters(self) -> list[DeadLetter]:
+        """Records that a stage could not process."""
+        return [letter for letter in self._letters() if letter.kind == "record"]
+
+    def _letters(self) -> list[DeadLetter]:
+        return [DEAD_LETTER.decode(record.value) for record in self.output("dlq")]

@@ -1,0 +1,73 @@
+"""What a test sees: frozen values that it compares with those that it expects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+EffectStatus = Literal["claimed", "done", "failed", "unknown", "review"]
+RunKind = Literal["failed", "timeout", "lost", "released"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One entry of the ledger; `status` is as in docs/effects.md, `failed` means not done.
+
+    Two effects are equal if tool, key, arguments, status and result are: what differs from run to
+    run, and what people wrote, is not compared.
+    """
+
+    tool: str
+    key: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    status: EffectStatus = "done"
+    result: Any = None
+    error: str | None = field(default=None, compare=False)
+    idempotency_key: str = field(default="", compare=False)
+    settled_by: str | None = field(default=None, compare=False)
+    note: str | None = field(default=None, compare=False)
+
+    @property
+    def action(self) -> str:
+        """Tool and key, as the ledger names the effect: `email:send/reply`."""
+        return f"{self.tool}/{self.key}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tool's function, or of its fake, that was made.
+
+    Two calls are equal if tool, key and arguments are.
+    """
+
+    tool: str
+    key: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str = field(default="", compare=False)
+    job_id: str = field(default="", compare=False)
+    attempt: int = field(default=0, compare=False)
+    at: float = field(default=0.0, compare=False)
+    """Virtual seconds since the bench began."""
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that did not succeed; attempt 0 is a lease that its worker never confirmed.
+
+    `retry_in` are the seconds until the next attempt, None if none was set. Every wait is spread,
+    so it is not compared, and neither is the error.
+    """
+
+    attempt: int
+    kind: RunKind
+    error: str | None = field(default=None, compare=False)
+    retry_in: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """Why a job stands in the dead letters; `detail` is not compared."""
+
+    reason: str
+    detail: str = field(default="", compare=False)
