@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,7 @@ from streams.testing.flow import Flow
 from streams.testing.job import Job, JobParts
 from streams.testing.observed_app import Observer
 from streams.testing.pipeline_in_memory import PipelineInMemory
+from streams.testing.plain_logs import plain_logs
 from streams.testing.routing import routed_by_caller, routed_by_file
 from streams.testing.stops import Stops
 from streams.testing.tools import Fake, Tools
@@ -55,6 +57,8 @@ class Bench:
         wiring = routed_by_caller() if topology is None else routed_by_file(Path(topology))
         cluster_key, vault = secrets.token_bytes(32), local_vault(secrets.token_bytes(32))
         self._application = app
+        self._held = ExitStack()
+        self._held.enter_context(plain_logs())
         self._pipeline = PipelineInMemory(wiring, cluster_key)
         self._flow = Flow(self._pipeline, wiring.leases.heartbeat_seconds, patience)
         self._stops = Stops()
@@ -74,6 +78,7 @@ class Bench:
             self.crash_worker,
         )  # fmt: skip
         self._start_worker()
+        self._flow.settle()
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +96,7 @@ class Bench:
         self._processes.clear()
         self._flow.worker = None
         self._door.close()
+        self._held.close()
 
     @property
     def seconds(self) -> float:
@@ -199,7 +205,8 @@ class Bench:
     def crash_worker(self) -> None:
         """Kill the worker's process, as SIGKILL does, and start it again under its name.
 
-        What ran in it runs no further line until the bench is closed.
+        What ran in it runs no further line. The new process is heard of with the next call that
+        lets something happen.
         """
         if self._flow.worker is not None:
             self._flow.worker.kill()
@@ -228,7 +235,6 @@ class Bench:
         process = WorkerProcess(self._observed, self._around)
         self._processes.append(process)
         self._flow.worker = process
-        self._flow.settle()
 
     def _stand(self, standing: bool) -> None:
         if self._flow.worker is not None:

@@ -90,7 +90,7 @@ class Tools:
     def _noted(self, place: Place, arguments: dict[str, Any]) -> Call:
         own = {name: value for name, value in arguments.items() if name != "idempotency_key"}
         key = arguments["idempotency_key"]
-        return Call(place.name, place.key, own, key, place.job_id, place.attempt, self._now())
+        return Call(place.name, place.key or "", own, key, place.job_id, place.attempt, self._now())
 
 
 async def called(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:

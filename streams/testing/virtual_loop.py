@@ -6,8 +6,12 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _LOOK_SECONDS = 0.02
 """How long one look for an answer from outside takes at most, in real seconds."""
@@ -78,9 +82,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._outside -= 1
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+    ) -> asyncio.Future[T]:
         """See the base class; `asyncio.to_thread` uses it, too."""
-        found: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        found: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
         self._outside += 1
         found.add_done_callback(self._came_back)
         return found

@@ -77,7 +77,7 @@ class WorkerProcess:
             self.loop.run_until_idle(deadline)
         for task in asyncio.all_tasks(self.loop):
             with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
         self.loop.close()
 
     def _now(self) -> float:

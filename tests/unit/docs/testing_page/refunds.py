@@ -1,0 +1,29 @@
+import orjson
+
+from streams import App, Context, Retry
+
+app = App("refunds")
+app.tool("email:send", key_lifetime=86_400)  # it knows a key again for a day
+# payment:refund is not declared: it honours no key
+
+
+@app.job("refund_order", retry=Retry(max_attempts=3, backoff=(30, 300)), timeout=60)
+async def refund_order(ctx: Context) -> dict[str, str]:
+    order = orjson.loads(await ctx.payload()) if ctx.event else ctx.input
+    text = await ctx.step("text", write_text, order["id"])
+    await ctx.progress({"stage": "written"})
+    await ctx.effect("payment:refund", pay_back, key=order["id"], order_id=order["id"])
+    await ctx.effect("email:send", send_email, key="refunded", to=order["email"], text=text)
+    return {"text": text}
+
+
+def write_text(order_id: str) -> str:
+    return f"Order {order_id} is paid back."
+
+
+async def pay_back(order_id: str, idempotency_key: str) -> dict[str, str]:
+    raise NotImplementedError("one call of your payment service")
+
+
+async def send_email(to: str, text: str, idempotency_key: str) -> dict[str, str]:
+    raise NotImplementedError("one call of your mail service")

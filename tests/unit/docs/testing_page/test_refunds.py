@@ -1,0 +1,176 @@
+from collections.abc import Iterator
+
+import pytest
+from refunds import app
+
+from streams import PermanentError, RetryAfter, TransientError
+from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Refused
+
+ORDER = {"id": "o-1", "email": "a@example.com"}
+TEXT = "Order o-1 is paid back."
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with Bench(app, strict=True) as bench:
+        bench.fake("payment:refund", returns={"refund": "r-1"})
+        bench.fake("email:send", returns={"sent": True})
+        yield bench
+
+
+def test_an_order_is_refunded_once_and_its_customer_told(bench: Bench) -> None:
+    job = bench.event("order.cancelled", ORDER, source="shop").run()
+    assert job.status == "succeeded"
+    assert job.result == {"text": TEXT}
+    assert job.steps == {"text": TEXT}
+    assert job.progress == [{"stage": "written"}]
+    assert job.effects == [
+        Effect("payment:refund", "o-1", {"order_id": "o-1"}, "done", {"refund": "r-1"}),
+        Effect("email:send", "refunded", {"to": "a@example.com", "text": TEXT}, "done", {"sent": True}),
+    ]  # fmt: skip
+    assert job.calls[0] == Call("payment:refund", "o-1", {"order_id": "o-1"})
+
+
+def test_what_is_done_is_not_done_again(bench: Bench) -> None:
+    bench.fake("email:send", in_turn=[TransientError("busy"), RetryAfter(60), {"sent": True}])
+    job = bench.submit("refund_order", ORDER).run()
+    assert (job.status, job.attempts) == ("succeeded", 3)
+    assert [call.tool for call in job.calls] == ["payment:refund", *["email:send"] * 3]
+    first, second = job.failed_runs
+    assert (first, second) == (FailedRun(1, "failed"), FailedRun(2, "failed"))
+    assert first.retry_in is not None
+    assert 30 <= first.retry_in <= 37.5  # every backoff is spread by up to a quarter
+    assert second.error == "RetryAfter: retry after 60 s"
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after the tool did it"])
+def test_an_unknown_outcome_waits_for_a_person(bench: Bench, done: bool) -> None:
+    job = bench.submit("refund_order", ORDER).crash_in("payment:refund", done=done).run()
+    assert job.status == "needs_review"
+    assert job.effects == [Effect("payment:refund", "o-1", {"order_id": "o-1"}, "review")]
+    assert len(job.calls) == done
+    bench.advance(86_400)
+    assert job.status == "needs_review"
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after the tool did it"])
+def test_an_unknown_outcome_is_repeated_under_the_key_that_the_tool_honours(
+    bench: Bench, done: bool
+) -> None:
+    job = bench.submit("refund_order", ORDER).crash_in("email:send", done=done).run()
+    assert job.status == "succeeded"
+    keys = [call.idempotency_key for call in job.calls if call.tool == "email:send"]
+    assert keys == [job.effects[1].idempotency_key] * (1 + done)
+    assert job.failed_runs == [FailedRun(1, "lost")]
+
+
+def test_past_its_key_lifetime_a_person_decides(bench: Bench) -> None:
+    bench.fake("email:send", in_turn=[ConnectionResetError(), RetryAfter(90_000)])
+    job = bench.submit("refund_order", ORDER).run(runs=2)
+    assert job.effects[1].status == "unknown"
+    assert job.run().status == "needs_review"
+
+
+def test_a_person_says_that_it_was_done(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).crash_in("payment:refund", done=True).run()
+    job.settle_done("payment:refund/o-1", {"refund": "r-7"}, note="asked the bank").run()
+    assert job.status == "succeeded"
+    assert job.effects[0].result == {"refund": "r-7"}
+    assert (job.effects[0].settled_by, job.effects[0].note) == ("bench", "asked the bank")
+    assert [call.tool for call in job.calls] == ["payment:refund", "email:send"]
+
+
+def test_a_person_says_that_it_was_not_done(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).crash_in("payment:refund").run()
+    job.settle_not_done("payment:refund/o-1").run()
+    assert job.status == "succeeded"
+    assert [call.tool for call in job.calls] == ["payment:refund", "email:send"]
+
+
+def test_what_is_known_is_not_settled(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).run()
+    with pytest.raises(Refused) as refusal:
+        job.settle_not_done("payment:refund/o-1")
+    assert refusal.value.reason == "already_settled"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (TransientError("busy, nothing was done"), "failed"),
+        (PermanentError("no such order"), "failed"),
+        (ConnectionRefusedError(), "failed"),
+        (ConnectionResetError(), "unknown"),
+        (TimeoutError(), "unknown"),
+    ],
+)
+def test_an_error_says_whether_it_was_done(bench: Bench, error: Exception, outcome: str) -> None:
+    bench.fake("payment:refund", raises=error)
+    job = bench.submit("refund_order", ORDER).run(runs=1)
+    assert [effect.status for effect in job.effects] == [outcome]
+
+
+def test_a_job_that_fails_stands_in_the_dead_letters(bench: Bench) -> None:
+    bench.fake("payment:refund", raises=PermanentError("no such order"))
+    job = bench.submit("refund_order", ORDER).run()
+    assert job.status == "failed"
+    assert job.dead_letter == DeadLetter("permanent_error")
+    bench.fake("payment:refund", raises=TransientError("busy"))
+    job = bench.submit("refund_order", ORDER).run()
+    assert (job.status, job.attempts) == ("dead", 3)
+    assert job.dead_letter == DeadLetter("attempts_exhausted")
+
+
+def test_a_call_that_takes_too_long_is_unknown(bench: Bench) -> None:
+    bench.fake("payment:refund", returns={"refund": "r-1"}, takes=61)
+    job = bench.submit("refund_order", ORDER).run()
+    assert job.status == "needs_review"
+    assert job.failed_runs[0] == FailedRun(1, "timeout")
+
+
+def test_a_cancelled_job_begins_nothing_more(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).pause_in("payment:refund")
+    job.cancel("the customer called").run()
+    assert (job.status, job.error) == ("cancelled", "Cancelled: the customer called")
+    assert [(effect.tool, effect.status) for effect in job.effects] == [
+        ("payment:refund", "unknown"),
+    ]  # fmt: skip
+
+
+def test_a_worker_without_its_lease_begins_nothing_more(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).pause_in(step="text", done=True)
+    bench.disconnect()
+    bench.advance(31)  # the lease's term is 30 s
+    assert job.calls == []
+    bench.connect()
+    assert job.run().status == "succeeded"
+    assert [run.kind for run in job.failed_runs] == ["lost"]
+    assert len(job.calls) == 2
+
+
+def test_a_step_that_is_done_is_kept_and_one_that_is_not_runs_again(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER).crash_in(step="text", done=True)
+    assert job.steps == {}
+    job.crash_in("payment:refund")
+    assert job.steps == {"text": TEXT}
+
+
+def test_a_replay_works_in_the_old_scope(bench: Bench) -> None:
+    bench.fake("email:send", raises=PermanentError("no such mailbox"))
+    job = bench.submit("refund_order", ORDER).run()
+    bench.fake("email:send", returns={"sent": True})
+    replayed = job.replay(note="the mailbox is there now").run()
+    assert replayed.status == "succeeded"
+    assert [call.tool for call in replayed.calls] == ["email:send"]
+    assert replayed.effects[0] == job.effects[0]
+
+
+def test_a_replay_in_a_fresh_scope_begins_everything_again(bench: Bench) -> None:
+    bench.fake("email:send", raises=PermanentError("no such mailbox"))
+    job = bench.submit("refund_order", ORDER).run()
+    bench.fake("email:send", returns={"sent": True})
+    with pytest.raises(Refused, match="payment:refund/o-1"):
+        job.replay(fresh_scope=True)
+    replayed = job.replay(fresh_scope=True, repeat_effects=["payment:refund/o-1"]).run()
+    assert [call.tool for call in replayed.calls] == ["payment:refund", "email:send"]
+    assert replayed.effects[0].idempotency_key != job.effects[0].idempotency_key
