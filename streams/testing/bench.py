@@ -58,7 +58,6 @@ class Bench:
         cluster_key, vault = secrets.token_bytes(32), local_vault(secrets.token_bytes(32))
         self._application = app
         self._held = ExitStack()
-        self._held.enter_context(plain_logs())
         self._pipeline = PipelineInMemory(wiring, cluster_key)
         self._flow = Flow(self._pipeline, wiring.leases.heartbeat_seconds, patience)
         self._stops = Stops()
@@ -77,6 +76,7 @@ class Bench:
             self._pipeline, self._flow, self._tools, self._stops, observer, wiring.leases,
             self.crash_worker,
         )  # fmt: skip
+        self._held.enter_context(plain_logs())
         self._start_worker()
         self._flow.settle()
 

@@ -6,7 +6,7 @@ from refunds import app
 from streams import PermanentError, RetryAfter, TransientError
 from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Refused
 
-ORDER = {"id": "o-1", "email": "a@example.com"}
+ORDER = {"id": "o-1", "email": "a@shop.io"}
 TEXT = "Order o-1 is paid back."
 
 
@@ -26,7 +26,7 @@ def test_an_order_is_refunded_once_and_its_customer_told(bench: Bench) -> None:
     assert job.progress == [{"stage": "written"}]
     assert job.effects == [
         Effect("payment:refund", "o-1", {"order_id": "o-1"}, "done", {"refund": "r-1"}),
-        Effect("email:send", "refunded", {"to": "a@example.com", "text": TEXT}, "done", {"sent": True}),
+        Effect("email:send", "refunded", {"to": "a@shop.io", "text": TEXT}, "done", {"sent": True}),
     ]  # fmt: skip
     assert job.calls[0] == Call("payment:refund", "o-1", {"order_id": "o-1"})
 
