@@ -137,6 +137,8 @@ class Job:
         Raises:
             AssertionError: the job does not come to that.
         """
+        if runs is not None and runs < 1:
+            raise ValueError(f"run(runs={runs}): give a number of runs, or leave it out")
         until_epoch = self.record.epoch + (runs or 0) - (self.status == "running")
         self._parts.stops.go_on()
 
@@ -193,12 +195,14 @@ class Job:
 
     @beside_loop
     def cancel(self, reason: str = "") -> Self:
-        """Cancel the job, as `tidegate jobs cancel` does.
+        """Cancel the job, as `tidegate jobs cancel` does; a handler that runs hears of it at once.
 
         Raises:
             Refused: the dispatcher refuses it.
         """
         self._ask(Cancel(reason, _AUTHOR), self.id)
+        self._parts.flow.settle()
+        self._parts.raise_fault()
         return self
 
     @beside_loop
@@ -260,8 +264,6 @@ class Job:
 
     def _ask(self, body: Cancel | Settle | Replay, job_id: str) -> None:
         self._parts.pipeline.ask(body, self.record.tenant_id, job_id)
-        self._parts.flow.settle()
-        self._parts.raise_fault()
 
     def _until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         parts = self._parts

@@ -15,8 +15,8 @@ Ts = TypeVarTuple("Ts")
 
 _LOOK_SECONDS = 0.02
 """How long one look for an answer from outside takes at most, in real seconds."""
-_ALIKE_SECONDS = 0.0005
-"""Moments that are nearer to each other are one, because the clock counts milliseconds."""
+_ALIKE_SECONDS = 1e-6
+"""Moments that are nearer to each other are one: sums of seconds differ in their last digits."""
 _OWN_FILES = 1
 """The loop itself always watches one file: the socket by which threads wake it."""
 
@@ -33,7 +33,7 @@ class _IdleSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if time.monotonic() > self.deadline:
             self.idle(0.0)
-        if timeout is not None and timeout <= _ALIKE_SECONDS:
+        if timeout is not None and timeout <= 0:
             return super().select(0)
         events = super().select(_LOOK_SECONDS if self.awaits_answer() else 0)
         if not events:

@@ -80,8 +80,7 @@ def test_an_error_is_raised_each_time_as_if_for_the_first(error: Any) -> None:
     with Bench(app_of(keyed_effect)) as bench:
         bench.fake("keyed", raises=error)
         job = bench.submit("job").run()
-        assert (job.status, len(job.calls)) == ("needs_review", 0) or job.status == "dead"
-        assert len(job.calls) == 3
+        assert (job.status, len(job.calls)) == ("dead", 3)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +94,7 @@ def test_an_error_is_raised_each_time_as_if_for_the_first(error: Any) -> None:
         (KeyError("x"), "unknown", "scheduled"),
     ],
 )
-def test_the_product_judges_the_errors_of_fakes(
-    error: Exception, status: str, ended: str
-) -> None:
+def test_the_product_judges_the_errors_of_fakes(error: Exception, status: str, ended: str) -> None:
     with Bench(app_of(one_effect)) as bench:
         bench.fake("plain", raises=error)
         job = bench.submit("job").run(runs=1)
@@ -235,9 +232,7 @@ async def test_a_handler_that_waits_for_the_blocked_loop_of_the_test_is_told(url
 
 def test_two_calls_under_one_key_at_once_are_refused() -> None:
     async def handle(ctx: Context) -> None:
-        await asyncio.gather(
-            ctx.effect("plain", tool, key="1"), ctx.effect("plain", tool, key="1")
-        )
+        await asyncio.gather(ctx.effect("plain", tool, key="1"), ctx.effect("plain", tool, key="1"))
 
     with Bench(app_of(handle)) as bench:
         bench.fake("plain", takes=1)

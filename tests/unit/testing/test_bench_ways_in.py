@@ -11,7 +11,7 @@ import orjson
 import pytest
 from applications import app_of
 
-from streams import App, Context
+from streams import Context
 from streams.errors import ConfigError
 from streams.testing import Bench, Refused
 
@@ -165,15 +165,17 @@ def test_a_topology_that_is_wrong_is_told_when_the_bench_is_made(tmp_path: Path)
         Bench(app_of(echo), topology=tmp_path / "missing.yaml")
 
 
-def test_an_effect_that_could_not_be_called_is_told_when_the_bench_is_made() -> None:
-    app = App("late")
-
-    @app.job("job")
-    async def handle(ctx: Context) -> None:
-        await ctx.effect("plain", keyless, key="1")
-
-    with pytest.raises(ConfigError, match="give keyless a parameter"):
+def test_an_effect_that_could_not_be_called_is_told_when_the_bench_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = app_of(calls_later)
+    monkeypatch.setitem(globals(), "defined_later", keyless)
+    with pytest.raises(ConfigError, match="give defined_later a"):
         Bench(app)
+
+
+async def calls_later(ctx: Context) -> None:
+    await ctx.effect("plain", defined_later, key="1")  # type: ignore[name-defined]  # noqa: F821
 
 
 def keyless() -> None:

@@ -1,0 +1,109 @@
+"""Time of a bench is virtual: it costs nothing, and it never passes by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+
+import pytest
+import structlog
+from applications import app_of, one_effect
+
+from streams import Context, Retry, TransientError
+from streams.testing import Bench
+
+
+async def sleeps(ctx: Context) -> float:
+    before = asyncio.get_running_loop().time()
+    async with asyncio.timeout(200):
+        await asyncio.sleep(100)
+    return asyncio.get_running_loop().time() - before
+
+
+def test_sleeping_takes_virtual_time_alone() -> None:
+    with Bench(app_of(sleeps)) as bench:
+        began = time.monotonic()
+        assert bench.submit("job").run().result == pytest.approx(100, abs=0.01)
+        assert time.monotonic() - began < 5
+
+
+def test_runs_are_counted_from_one() -> None:
+    with Bench(app_of(sleeps)) as bench, pytest.raises(ValueError, match=r"run\(runs=0\)"):
+        bench.submit("job").run(runs=0)
+
+
+def test_no_time_passes_but_by_the_tests_will() -> None:
+    with Bench(app_of(sleeps)) as bench:
+        before = bench.seconds
+        job = bench.submit("job")
+        assert bench.seconds == before
+        bench.advance(60)
+        assert bench.seconds == before + 60
+        assert job.status == "running"
+
+
+def test_a_month_of_backoffs_is_soon_over() -> None:
+    async def fails(ctx: Context) -> None:
+        raise TransientError("busy")
+
+    with Bench(app_of(fails, retry=Retry(max_attempts=31, backoff=(86_400,)))) as bench:
+        began = time.monotonic()
+        assert bench.submit("job").run().attempts == 31
+        assert bench.seconds > 30 * 86_400
+        assert time.monotonic() - began < 5
+
+
+def test_a_handler_that_goes_in_circles_ends_the_patience() -> None:
+    async def spins(ctx: Context) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with Bench(app_of(spins), patience=0.2) as bench:
+        job = bench.submit("job")
+        with pytest.raises(AssertionError, match=r"after 0\.2 real seconds .*running"):
+            job.run()
+
+
+def test_a_handler_that_waits_for_nothing_runs_into_its_timeout() -> None:
+    async def waits(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    with Bench(app_of(waits, retry=Retry(max_attempts=1))) as bench:
+        job = bench.submit("job").run()
+        assert (job.status, job.error) == ("dead", "TimeoutError: ran past its 300 s")
+
+
+def test_a_bench_leaves_nothing_behind() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Bench(app_of(sleeps)) as bench:
+            bench.submit("job")
+            bench.advance(1)
+            bench.crash_worker()
+        del bench
+        gc.collect()
+    assert not structlog.is_configured()
+
+
+def test_the_logs_of_an_application_stay_as_it_configured_them() -> None:
+    structlog.configure(processors=[structlog.processors.JSONRenderer()])
+    try:
+        with Bench(app_of(one_effect)) as bench:
+            bench.submit("job").run()
+        assert len(structlog.get_config()["processors"]) == 1
+    finally:
+        structlog.reset_defaults()
+
+
+def test_a_run_takes_milliseconds() -> None:
+    with Bench(app_of(one_effect)):
+        """What is loaded once is loaded."""
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        with Bench(app_of(one_effect)) as bench:
+            assert bench.submit("job").run().status == "succeeded"
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.1
