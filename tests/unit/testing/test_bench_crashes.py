@@ -1,4 +1,4 @@
-"""A process that is killed in a call leaves what a real one leaves, and the ledger goes from there."""
+"""A killed process leaves what a real one leaves, and the ledger goes on from there."""
 
 from __future__ import annotations
 

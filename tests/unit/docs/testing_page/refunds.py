@@ -17,6 +17,16 @@ async def refund_order(ctx: Context) -> dict[str, str]:
     return {"text": text}
 
 
+@app.preflight("refund_order")
+async def still_wanted(ctx: Context) -> bool:
+    return ctx.event is None or ctx.event.attributes.get("status") != "withdrawn"
+
+
+@app.job("write_note", scopes={"email:send"})
+async def write_note(ctx: Context) -> None:
+    await ctx.effect("crm:note", add_note, key="note", text=ctx.input["text"])
+
+
 def write_text(order_id: str) -> str:
     return f"Order {order_id} is paid back."
 
@@ -27,3 +37,7 @@ async def pay_back(order_id: str, idempotency_key: str) -> dict[str, str]:
 
 async def send_email(to: str, text: str, idempotency_key: str) -> dict[str, str]:
     raise NotImplementedError("one call of your mail service")
+
+
+async def add_note(text: str, idempotency_key: str) -> None:
+    raise NotImplementedError("one call of your CRM")

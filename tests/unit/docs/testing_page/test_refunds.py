@@ -1,9 +1,12 @@
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
-from refunds import app
+from refunds import app, pay_back
 
-from streams import PermanentError, RetryAfter, TransientError
+from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Refused
 
 ORDER = {"id": "o-1", "email": "a@shop.io"}
@@ -19,7 +22,7 @@ def bench() -> Iterator[Bench]:
 
 
 def test_an_order_is_refunded_once_and_its_customer_told(bench: Bench) -> None:
-    job = bench.event("order.cancelled", ORDER, source="shop").run()
+    job = bench.event("order.cancelled", ORDER, job="refund_order").run()
     assert job.status == "succeeded"
     assert job.result == {"text": TEXT}
     assert job.steps == {"text": TEXT}
@@ -148,11 +151,43 @@ def test_a_worker_without_its_lease_begins_nothing_more(bench: Bench) -> None:
     assert len(job.calls) == 2
 
 
+def test_what_a_worker_did_before_it_lost_its_lease_counts(bench: Bench) -> None:
+    bench.fake("payment:refund", returns={"refund": "r-1"}, takes=10)
+    job = bench.submit("refund_order", ORDER)
+    bench.advance(5)
+    bench.disconnect()  # the tool answers, and nobody hears of it
+    bench.advance(60)
+    bench.connect()
+    assert job.run().status == "succeeded"
+    assert [call.tool for call in job.calls] == ["payment:refund", "email:send"]
+
+
 def test_a_step_that_is_done_is_kept_and_one_that_is_not_runs_again(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).crash_in(step="text", done=True)
     assert job.steps == {}
     job.crash_in("payment:refund")
     assert job.steps == {"text": TEXT}
+
+
+async def two_arguments(ctx: Context) -> None:
+    await ctx.effect("payment:refund", pay_back, key="1", order_id="o-1")
+    await ctx.effect("payment:refund", pay_back, key="1", order_id="o-2")
+
+
+async def two_at_once(ctx: Context) -> None:
+    call = partial(ctx.effect, "payment:refund", pay_back, key="1", order_id="o-1")
+    await asyncio.gather(call(), call())
+
+
+@pytest.mark.parametrize("handler", [two_arguments, two_at_once])
+def test_one_key_is_one_call(handler: Callable[[Context], Awaitable[None]]) -> None:
+    app = App("twice")
+    app.job("pay_twice")(handler)
+    with Bench(app, strict=True) as bench:
+        bench.fake("payment:refund", takes=1)
+        job = bench.submit("pay_twice").run()
+        assert (job.status, len(job.calls)) == ("failed", 1)
+        assert job.dead_letter == DeadLetter("permanent_error")
 
 
 def test_a_replay_works_in_the_old_scope(bench: Bench) -> None:
@@ -174,3 +209,33 @@ def test_a_replay_in_a_fresh_scope_begins_everything_again(bench: Bench) -> None
     replayed = job.replay(fresh_scope=True, repeat_effects=["payment:refund/o-1"]).run()
     assert [call.tool for call in replayed.calls] == ["payment:refund", "email:send"]
     assert replayed.effects[0].idempotency_key != job.effects[0].idempotency_key
+
+
+def test_a_job_may_not_use_a_tool_outside_its_scopes() -> None:
+    with Bench(app, strict=True) as bench:
+        bench.fake("crm:note")
+        job = bench.submit("write_note", {"text": "hello"}).run()
+        assert (job.status, job.effects) == ("failed", [])
+        assert job.error is not None
+        assert "may not use 'crm:note'" in job.error
+
+
+def test_an_order_that_is_withdrawn_is_not_refunded(bench: Bench) -> None:
+    withdrawn = {"status": "withdrawn"}
+    job = bench.event("order.cancelled", ORDER, job="refund_order", attributes=withdrawn).run()
+    assert (job.status, job.error) == ("cancelled", "preflight: no longer wanted")
+
+
+def test_the_routes_give_an_event_its_job() -> None:
+    with Bench(app, topology=Path(__file__).with_name("refunds.yaml")) as bench:
+        bench.fake("payment:refund", returns={"refund": "r-1"})
+        bench.fake("email:send", returns={"sent": True})
+        job = bench.event("order.cancelled", ORDER, source="shop", key="e-1").run()
+        assert job.status == "succeeded"
+        assert bench.event("order.cancelled", ORDER, source="shop", key="e-1") == job
+
+
+async def test_in_an_event_loop(bench: Bench) -> None:
+    job = bench.submit("refund_order", ORDER)
+    await asyncio.to_thread(job.run)
+    assert job.status == "succeeded"
