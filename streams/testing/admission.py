@@ -15,7 +15,7 @@ from streams.errors import ConfigError
 from streams.event_admission import NewEvent
 from streams.operator.http.event_request import EventRequest
 from streams.operator.http.job_request import JobRequest
-from streams.operator.http.refusal import Refusal, unfit
+from streams.operator.http.refusal import Refusal, invalid_model
 from streams.serde.codec import TENANT
 from streams.serde.ids import new_traceparent, submitted_job_id
 from streams.serde.keys import tenant_key
@@ -47,7 +47,7 @@ def event(
             attributes=dict(attributes), payload=None if raw is not None else payload,
         )  # fmt: skip
     except ValidationError as error:
-        raise _refused(unfit(error)) from None
+        raise _refused(invalid_model(error)) from None
     made = asked.event(tenant, new_traceparent(), None)
     return made if raw is None else replace(made, payload=raw)
 
@@ -106,7 +106,7 @@ class Admission:
             )  # fmt: skip
             body = asked.submission(self._topology, new_traceparent(), self._pipeline.now)
         except ValidationError as error:
-            raise _refused(unfit(error)) from None
+            raise _refused(invalid_model(error)) from None
         except Refusal as error:
             raise _refused(error) from None
         job_id = submitted_job_id(tenant, key)

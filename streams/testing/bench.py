@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -13,23 +10,15 @@ from typing import Self
 from streams.errors import ConfigError
 from streams.testing import admission
 from streams.testing.beside_loop import beside_loop
-from streams.testing.flow import Flow
-from streams.testing.job import Job, JobParts
-from streams.testing.observed_app import Observer
-from streams.testing.pipeline_in_memory import PipelineInMemory
-from streams.testing.plain_logs import plain_logs
+from streams.testing.installation import Installation
+from streams.testing.job import Job
 from streams.testing.routing import routed_by_caller, routed_by_file
-from streams.testing.stops import Stops
-from streams.testing.tools import Fake, Tools
+from streams.testing.tools import Fake
 from streams.testing.values import Call
-from streams.testing.worker_process import Surroundings, WorkerProcess
-from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 
 _TENANT = "acme"
 _PATIENCE_SECONDS = 30.0
-_BURIAL_SECONDS = 2.0
 
 
 class Bench:
@@ -55,30 +44,8 @@ class Bench:
     ) -> None:
         app.check_effects()
         wiring = routed_by_caller() if topology is None else routed_by_file(Path(topology))
-        cluster_key, vault = secrets.token_bytes(32), local_vault(secrets.token_bytes(32))
         self._application = app
-        self._held = ExitStack()
-        self._pipeline = PipelineInMemory(wiring, cluster_key)
-        self._flow = Flow(self._pipeline, wiring.leases.heartbeat_seconds, patience)
-        self._stops = Stops()
-        self._stops.changed = self._stand
-        self._tools = Tools(strict, self._pipeline.seconds, self._stops)
-        observer = Observer(self._tools, self._stops)
-        keyring = DataKeyring(vault)
-        self._around = Surroundings(
-            wiring, cluster_key, keyring, self._pipeline.seconds,
-            self._flow.from_worker.append, lambda: self._pipeline.output("payloads"),
-        )  # fmt: skip
-        self._door = admission.Admission(self._pipeline, wiring, vault, keyring)
-        self._observed = observer.app(app)
-        self._processes: list[WorkerProcess] = []
-        self._parts = JobParts(
-            self._pipeline, self._flow, self._tools, self._stops, observer, wiring.leases,
-            self.crash_worker,
-        )  # fmt: skip
-        self._held.enter_context(plain_logs())
-        self._start_worker()
-        self._flow.settle()
+        self._behind = Installation(app, wiring, strict=strict, patience=patience)
 
     def __enter__(self) -> Self:
         return self
@@ -89,24 +56,17 @@ class Bench:
     @beside_loop
     def close(self) -> None:
         """End every handler that still runs, and release what the bench holds."""
-        deadline = time.monotonic() + _BURIAL_SECONDS
-        for process in self._processes:
-            process.kill()
-            process.bury(deadline)
-        self._processes.clear()
-        self._flow.worker = None
-        self._door.close()
-        self._held.close()
+        self._behind.close()
 
     @property
     def seconds(self) -> float:
         """The virtual seconds since the bench began."""
-        return self._pipeline.seconds()
+        return self._behind.pipeline.seconds()
 
     @property
     def calls(self) -> list[Call]:
         """Every call of a tool's function, or of its fake, in the order in which they were made."""
-        return list(self._tools.calls)
+        return list(self._behind.tools.calls)
 
     @beside_loop
     def event(
@@ -136,7 +96,7 @@ class Bench:
             event_type, payload, source, key, subject, occurred_at, attributes or {}, tenant
         )
         named = self._only_type() if job is None else self._known(job)
-        return Job(self._door.deliver(made, named), self._parts)
+        return Job(self._behind.door.deliver(made, named), self._behind)
 
     @beside_loop
     def submit(
@@ -156,10 +116,10 @@ class Bench:
             Refused: the operator's API would refuse it.
         """
         given = {} if input is None else input
-        job_id = self._door.submit(
+        job_id = self._behind.door.submit(
             self._known(type), given, key, delay_seconds, timeout_seconds, tenant
         )
-        return Job(job_id, self._parts)
+        return Job(job_id, self._behind)
 
     def fake(
         self,
@@ -180,26 +140,19 @@ class Bench:
         Raises:
             ConfigError: more than one answer is given.
         """
-        given: list[Sequence[object]] = []
-        if returns is not None:
-            given.append((returns,))
-        if raises is not None:
-            given.append((raises,))
-        if calls is not None:
-            given.append((calls,))
-        if in_turn:
-            given.append(in_turn)
-        if len(given) > 1:
+        one = [(answer,) for answer in (returns, raises, calls) if answer is not None]
+        answers: list[Sequence[object]] = [*one, in_turn] if in_turn else [*one]
+        if len(answers) > 1:
             raise ConfigError(
                 f"fake of {tool!r}: give one of returns, raises, in_turn and calls, not several"
             )
-        self._tools.fake(tool, Fake(given[0] if given else (None,), takes))
+        self._behind.tools.fake(tool, Fake(answers[0] if answers else (None,), takes))
 
     @beside_loop
     def advance(self, seconds: float) -> None:
         """Let virtual time pass, with whatever happens meanwhile."""
-        self._flow.advance(seconds)
-        self._parts.raise_fault()
+        self._behind.flow.advance(seconds)
+        self._behind.raise_fault()
 
     @beside_loop
     def crash_worker(self) -> None:
@@ -208,10 +161,7 @@ class Bench:
         What ran in it runs no further line. The new process is heard of with the next call that
         lets something happen.
         """
-        if self._flow.worker is not None:
-            self._flow.worker.kill()
-        self._stops.forget()
-        self._start_worker()
+        self._behind.crash_worker()
 
     @beside_loop
     def disconnect(self) -> None:
@@ -219,26 +169,15 @@ class Bench:
 
         After 25 s it starts nothing more; after 30 s its leases are over.
         """
-        if self._flow.worker is not None:
-            self._flow.worker.cut()
+        if self._behind.flow.worker is not None:
+            self._behind.flow.worker.cut()
 
     @beside_loop
     def connect(self) -> None:
         """Let the worker reach Kafka again; what it had to say is said now."""
-        if self._flow.worker is not None:
-            self._flow.worker.mend()
-            self._flow.worker.beat()
-            self._flow.settle()
-
-    def _start_worker(self) -> None:
-        self._flow.replies_begin()
-        process = WorkerProcess(self._observed, self._around)
-        self._processes.append(process)
-        self._flow.worker = process
-
-    def _stand(self, standing: bool) -> None:
-        if self._flow.worker is not None:
-            self._flow.worker.loop.standing = standing
+        if self._behind.flow.worker is not None:
+            self._behind.flow.worker.mend()
+            self._behind.flow.settle()
 
     def _known(self, type_: str) -> str:
         if type_ not in self._application.jobs:
@@ -250,4 +189,4 @@ class Bench:
 
     def _only_type(self) -> str | None:
         types = list(self._application.jobs)
-        return types[0] if len(types) == 1 and self._door.jobs_are_named else None
+        return types[0] if len(types) == 1 and self._behind.door.jobs_are_named else None

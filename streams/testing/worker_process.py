@@ -61,6 +61,7 @@ class WorkerProcess:
         """Connect it again."""
         for link in self.links.values():
             link.mend()
+        self.beat()
 
     def kill(self) -> None:
         """Let nothing of it be heard any more, and no time pass in it; run its loop no more."""

@@ -45,7 +45,7 @@ def test_with_a_key_it_is_called_again_under_it(done: bool) -> None:
 def test_after_its_lifetime_the_key_is_not_trusted() -> None:
     with Bench(app_of(keyed_effect)) as bench:
         job = bench.submit("job").crash_in("keyed")
-        bench._flow.worker = None  # no process comes back for an hour
+        bench._behind.kill_worker()  # no process comes back for an hour
         bench.advance(3_600)
         bench.crash_worker()
         assert job.run().status == "needs_review"
@@ -96,7 +96,7 @@ def test_a_killed_process_runs_no_further_line() -> None:
 
     with Bench(app_of(handle)) as bench:
         bench.submit("job").crash_in("keyed", done=True)
-        bench._flow.worker = None
+        bench._behind.kill_worker()
         bench.advance(60)
         assert lines == []
 

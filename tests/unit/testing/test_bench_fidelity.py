@@ -55,9 +55,9 @@ def of_flow(at: Flow) -> dict[str, Any]:
 
 def of_bench(bench: Bench, outside: Outside, job_ids: set[str]) -> dict[str, Any]:
     """What came of a story on a bench."""
-    output = bench._pipeline.output
+    output = bench._behind.pipeline.output
     ledger = [LEDGER_ENTRY.decode(r.value) for r in output("ledger") if r.value]
-    newest = {job_id: bench._pipeline.job_records(job_id)[-1] for job_id in sorted(job_ids)}
+    newest = {job_id: bench._behind.pipeline.job_records(job_id)[-1] for job_id in sorted(job_ids)}
     return {
         "jobs": {job_id: told(job) for job_id, job in newest.items()},
         "ledger": entries(ledger),

@@ -184,7 +184,7 @@ def keyless() -> None:
 
 def test_the_payload_is_sealed_on_its_topic(bench: Bench) -> None:
     bench.event("x", {"secret": "s3cret"}).run()
-    stored = [record.value or b"" for record in bench._pipeline.output("payloads")]
+    stored = [record.value or b"" for record in bench._behind.pipeline.output("payloads")]
     assert stored
     assert not any(b"s3cret" in value for value in stored)
     assert orjson.dumps("s3cret") not in b"".join(stored)

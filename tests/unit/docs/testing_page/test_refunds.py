@@ -135,9 +135,9 @@ def test_a_cancelled_job_begins_nothing_more(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).pause_in("payment:refund")
     job.cancel("the customer called").run()
     assert (job.status, job.error) == ("cancelled", "Cancelled: the customer called")
-    assert [(effect.tool, effect.status) for effect in job.effects] == [
-        ("payment:refund", "unknown"),
-    ]  # fmt: skip
+    assert job.effects == [Effect("payment:refund", "o-1", {"order_id": "o-1"}, "unknown")]
+    with pytest.raises(Refused, match="not_in_review"):
+        job.settle_not_done("payment:refund/o-1")
 
 
 def test_a_worker_without_its_lease_begins_nothing_more(bench: Bench) -> None:

@@ -1,0 +1,86 @@
+"""What stands behind one bench: the pipeline, the way in, and the worker's process."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import ExitStack
+
+from streams.testing.admission import Admission
+from streams.testing.flow import Flow
+from streams.testing.observed_app import Observer
+from streams.testing.pipeline_in_memory import PipelineInMemory
+from streams.testing.plain_logs import plain_logs
+from streams.testing.stops import Stops
+from streams.testing.tools import Tools
+from streams.testing.worker_process import Surroundings, WorkerProcess
+from streams.topology.model import Topology
+from streams.vault.key_encryption import KEY_BYTES, local_vault
+from streams.vault.keyring import DataKeyring
+from streams.worker.app import App
+
+_BURIAL_SECONDS = 2.0
+
+
+class Installation:
+    """Tidegate in memory around one application, with one worker process at a time."""
+
+    def __init__(self, app: App, topology: Topology, *, strict: bool, patience: float) -> None:
+        cluster_key, vault = secrets.token_bytes(KEY_BYTES), local_vault(secrets.token_bytes(32))
+        keyring = DataKeyring(vault)
+        self.leases = topology.leases
+        self.pipeline = PipelineInMemory(topology, cluster_key)
+        self.flow = Flow(self.pipeline, topology.leases.heartbeat_seconds, patience)
+        self.door = Admission(self.pipeline, topology, vault, keyring)
+        self.stops = Stops()
+        self.stops.changed = self._stand
+        self.tools = Tools(strict, self.pipeline.seconds, self.stops)
+        self.observer = Observer(self.tools, self.stops)
+        self._app = self.observer.app(app)
+        self._around = Surroundings(
+            topology, cluster_key, keyring, self.pipeline.seconds,
+            self.flow.from_worker.append, lambda: self.pipeline.output("payloads"),
+        )  # fmt: skip
+        self._processes: list[WorkerProcess] = []
+        self._logs = ExitStack()
+        self._logs.enter_context(plain_logs())
+        self.start_worker()
+        self.flow.settle()
+
+    def start_worker(self) -> None:
+        """Start a worker process; it is heard of when something is let happen."""
+        self.flow.replies_begin()
+        process = WorkerProcess(self._app, self._around)
+        self._processes.append(process)
+        self.flow.worker = process
+
+    def kill_worker(self) -> None:
+        """End the worker process as SIGKILL does."""
+        if self.flow.worker is not None:
+            self.flow.worker.kill()
+        self.flow.worker = None
+        self.stops.forget()
+
+    def crash_worker(self) -> None:
+        """Kill the worker process, and start it again under its name."""
+        self.kill_worker()
+        self.start_worker()
+
+    def close(self) -> None:
+        """End every handler that still runs, and release what is held."""
+        self.kill_worker()
+        deadline = time.monotonic() + _BURIAL_SECONDS
+        while self._processes:
+            self._processes.pop().bury(deadline)
+        self.door.close()
+        self._logs.close()
+
+    def raise_fault(self) -> None:
+        """Fail the test for what it did not provide for."""
+        fault, self.tools.fault = self.tools.fault, None
+        if fault is not None:
+            raise AssertionError(fault)
+
+    def _stand(self, standing: bool) -> None:
+        if self.flow.worker is not None:
+            self.flow.worker.loop.standing = standing

@@ -1,0 +1,109 @@
+"""What is to be seen of one job of a bench."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from streams.serde import records
+from streams.testing.installation import Installation
+from streams.testing.values import Call, DeadLetter, Effect, FailedRun
+
+
+class JobView:
+    """One job as its records show it; equal to another of the same id."""
+
+    def __init__(self, job_id: str, behind: Installation) -> None:
+        self.id = job_id
+        self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.status}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobView) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def record(self) -> records.Job:
+        """The job's newest record on the topic `jobs`."""
+        return self._behind.pipeline.job_records(self.id)[-1]
+
+    @property
+    def status(self) -> str:
+        """As docs/jobs.md lists them: `succeeded`, `failed`, `dead`, `needs_review`, ..."""
+        return self.record.status
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned, as it reads back from JSON."""
+        return _value(self.record.result)
+
+    @property
+    def error(self) -> str | None:
+        """The newest error, as `Type: message`; what a cancelled job was cancelled for."""
+        return self.record.last_error
+
+    @property
+    def attempts(self) -> int:
+        """The attempts that were counted."""
+        return self.record.attempts
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The value of each finished step, by its name."""
+        kept = self._behind.pipeline.steps(self.record)
+        return {name: _value(value) for name, value in kept.items()}
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The ledger's entries of the job's scope, in the order in which they were first claimed.
+
+        A replay in the old scope has those of the job that it repeats.
+        """
+        return [self._effect(entry) for entry in self._behind.pipeline.entries(self.record)]
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of tools that this job made."""
+        return [call for call in self._behind.tools.calls if call.job_id == self.id]
+
+    @property
+    def progress(self) -> list[Any]:
+        """What the handler published, in order."""
+        return [_value(each.value) for each in self._behind.pipeline.progress(self.id)]
+
+    @property
+    def failed_runs(self) -> list[FailedRun]:
+        """Every run that did not succeed, in order, with the wait that followed it."""
+        found: dict[records.Attempt, FailedRun] = {}
+        for record in self._behind.pipeline.job_records(self.id):
+            for newest in record.history[-1:]:
+                found.setdefault(newest, _failed_run(newest, record))
+        return list(found.values())
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """Why the job stands in the dead letters; None if it does not."""
+        letter = self._behind.pipeline.dead_letter(self.id)
+        return None if letter is None else DeadLetter(letter.reason, letter.detail)
+
+    def _effect(self, entry: records.LedgerEntry) -> Effect:
+        tool, _, key = entry.action.partition("/")
+        return Effect(
+            tool, key, self._behind.observer.arguments.get(entry.digest, {}), entry.status,
+            _value(entry.result), entry.error, entry.idempotency_key, entry.settled_by, entry.note,
+        )  # fmt: skip
+
+
+def _failed_run(run: records.Attempt, record: records.Job) -> FailedRun:
+    waits = record.status == "scheduled" and record.next_retry_at is not None
+    retry_in = ((record.next_retry_at or 0) - run.at) / 1000 if waits else None
+    return FailedRun(run.attempt, run.kind, run.error, retry_in)
+
+
+def _value(text: str | bytes | None) -> Any:
+    return None if text is None else orjson.loads(text)
