@@ -87,6 +87,13 @@ def test_a_bench_leaves_nothing_behind() -> None:
     assert not structlog.is_configured()
 
 
+def test_nobody_hears_of_what_ends_with_the_bench() -> None:
+    with Bench(app_of(one_effect)) as bench:
+        job = bench.submit("job").pause_in("plain")
+    assert not bench._behind.flow.from_worker
+    assert (job.status, job.effects[0].status) == ("running", "claimed")
+
+
 def test_the_logs_of_an_application_stay_as_it_configured_them() -> None:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
     try:
@@ -102,8 +109,8 @@ def test_a_run_takes_milliseconds() -> None:
         """What is loaded once is loaded."""
     took = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()
         with Bench(app_of(one_effect)) as bench:
             assert bench.submit("job").run().status == "succeeded"
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.1
+        took.append(time.process_time() - began)
+    assert min(took) < 0.03, "seconds of one core, making the bench included"
