@@ -14,8 +14,6 @@ from streams.testing.values import Call
 from streams.testing.virtual_loop import waits_outside
 from streams.worker.handler.invoke import call, is_async
 
-Answer = Callable[..., object]
-
 
 @dataclass(slots=True)
 class Fake:
@@ -62,12 +60,12 @@ class Tools:
 
     def in_place_of(self, function: Callable[..., Any], place: Place) -> Callable[..., Any]:
         """The function that is called for a tool, with the parameters of the application's own."""
-        target = self._target(function, place)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             return function  # refused where it is checked
 
         async def made(**arguments: Any) -> Any:
             await self._stops.reached(place, done=False)
+            target = self._target(function, place)
             self.calls.append(self._noted(place, arguments))
             result = await called(target, **arguments)
             await self._stops.reached(place, done=True)

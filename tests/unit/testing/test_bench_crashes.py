@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from applications import app_of, keyed_effect, one_effect, tool
+from support.bench_apps import app_of, keyed_effect, one_effect, tool
 
 from streams import Context, Retry
 from streams.testing import Bench, Effect, FailedRun, Refused

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 import structlog
-from applications import app_of, one_effect
+from support.bench_apps import app_of, one_effect
 
 from streams import Context, Retry, TransientError
 from streams.testing import Bench

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from applications import app_of
+from support.bench_apps import app_of
 
 from streams import Context
 from streams.errors import ConfigError

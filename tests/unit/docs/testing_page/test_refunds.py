@@ -213,7 +213,6 @@ def test_a_replay_in_a_fresh_scope_begins_everything_again(bench: Bench) -> None
 
 def test_a_job_may_not_use_a_tool_outside_its_scopes() -> None:
     with Bench(app, strict=True) as bench:
-        bench.fake("crm:note")
         job = bench.submit("write_note", {"text": "hello"}).run()
         assert (job.status, job.effects) == ("failed", [])
         assert job.error is not None

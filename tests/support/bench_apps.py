@@ -1,4 +1,4 @@
-"""Small applications for tests of the bench."""
+"""Small applications for tests of `streams.testing`."""
 
 from __future__ import annotations
 
