@@ -234,6 +234,7 @@ def test_the_routes_give_an_event_its_job() -> None:
         assert bench.event("order.cancelled", ORDER, source="shop", key="e-1") == job
 
 
+@pytest.mark.asyncio
 async def test_in_an_event_loop(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER)
     await asyncio.to_thread(job.run)
