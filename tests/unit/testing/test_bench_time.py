@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import warnings
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -84,7 +85,6 @@ def test_a_bench_leaves_nothing_behind() -> None:
             bench.crash_worker()
         del bench
         gc.collect()
-    assert not structlog.is_configured()
 
 
 def test_nobody_hears_of_what_ends_with_the_bench() -> None:
@@ -94,14 +94,31 @@ def test_nobody_hears_of_what_ends_with_the_bench() -> None:
     assert (job.status, job.effects[0].status) == ("running", "claimed")
 
 
+@pytest.fixture
+def unconfigured() -> Iterator[None]:
+    """A structlog that nobody has configured yet; other tests may have."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_logs_are_plain_only_while_there_is_a_bench() -> None:
+    with Bench(app_of(one_effect)):
+        assert structlog.is_configured()
+    assert not structlog.is_configured()
+
+
+@pytest.mark.usefixtures("unconfigured")
 def test_the_logs_of_an_application_stay_as_it_configured_them() -> None:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
-    try:
-        with Bench(app_of(one_effect)) as bench:
-            bench.submit("job").run()
+    with Bench(app_of(one_effect)) as bench:
+        bench.submit("job").run()
         assert len(structlog.get_config()["processors"]) == 1
-    finally:
-        structlog.reset_defaults()
+    assert structlog.is_configured()
 
 
 def test_a_run_takes_milliseconds() -> None:
