@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from streams.process.boot_clock import boot_seconds
+from streams.process.wall_clock import wall_ms
+
 
 class Clock(Protocol):
     def now(self) -> int:
@@ -11,6 +14,16 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds on a clock that never steps, and counts the time that a machine is suspended."""
+
+
+class SystemClock:
+    """The machine's clocks, for uses where nothing durable is decided."""
+
+    def now(self) -> int:
+        return wall_ms()
+
+    def monotonic(self) -> float:
+        return boot_seconds()
 
 
 class VirtualClock:

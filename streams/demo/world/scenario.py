@@ -17,6 +17,7 @@ import orjson
 TENANTS = ("acme", "globex", "initech")
 SOURCE = "zendesk"
 EVENT_TYPE = "ticket.created"
+JOB_TYPE = "draft_reply"
 DELAYED_TYPE = "follow_up"
 DELAYED_TICKET = "follow-up-1"
 DELAYED_TENANT = TENANTS[0]
