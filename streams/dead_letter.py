@@ -25,17 +25,18 @@ def of_record(
 ) -> DeadLetter:  # fmt: skip
     """The dead letter that a stage leaves in place of a record; `at` is in milliseconds.
 
-    Unless the letter is `cut` to fit a message of 1 MB, the record can be sent again as it was.
+    Unless the letter is `cut`, the record can be sent again as it was. It is cut to fit a message
+    of 1 MB, and where it would copy a tenant's data key, because a copy outlives the destruction.
     `id_` is the id for a record whose offset is not known. The tenant stays empty for a record
-    that cannot be trusted to say whose it is. A tenant's data key is never copied, because the
-    copy would outlive the key's destruction.
+    that cannot be trusted to say whose it is.
     """
-    if topic == "tenants" and is_of_data_key(key or b""):
+    withheld = topic == "tenants" and value is not None and is_of_data_key(key or b"")
+    if withheld:
         value = None
     key, key_mark = _cut(key, MAX_LETTER_KEY_BYTES, "key")
     value, value_mark = _cut(value, MAX_LETTER_VALUE_BYTES, "value")
     kept, headers_mark = _cut_headers(headers)
-    marks = key_mark + value_mark + headers_mark
+    marks = key_mark + value_mark + headers_mark + (" (value withheld)" if withheld else "")
     return DeadLetter(
         id=id_ or f"{stage}:{topic}:{partition}:{offset}",
         kind="record",

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     """Handlers that a worker runs at once."""
     set_aside: Places = frozenset()
     """Records that a stage sends to `dlq` unprocessed, because its own code cannot handle them."""
-    session_seconds: float = Field(default=10.0, ge=1)
+    session_seconds: float = Field(default=10.0, ge=1, le=300)
     """Of consumers and transactions: a killed process is replaced within it."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"

@@ -46,6 +46,7 @@ discard the answer before a sender that still sends has read it (RFC 9112, secti
 DRAIN_SECONDS = 0.5
 """The time between "not ready" and a closed listener, so that load balancers notice."""
 GRACE_SECONDS = 10.0
+_LAST_REPORTS_SECONDS = 2.0
 """Requests under way at shutdown get this long; a delivery's own deadlines are shorter."""
 
 
@@ -151,9 +152,9 @@ class IngressServer:
         for runner in self._runners:
             await runner.cleanup()
         await self._stack.aclose()
+        await asyncio.to_thread(self._directory.stop)
         await self._write_reports()
         await self._producer.close()
-        await asyncio.to_thread(self._directory.stop)
         await asyncio.to_thread(self._references.stop)
         await asyncio.to_thread(self._gossip.stop)
         log.info("ingress ended")
@@ -163,7 +164,9 @@ class IngressServer:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        await asyncio.gather(*(each.flush() for each in self._reports))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_REPORTS_SECONDS):
+                await asyncio.gather(*(each.flush() for each in self._reports))
 
 
 def run(settings: Settings, topology: Topology) -> None:

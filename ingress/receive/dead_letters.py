@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import threading
 
 import structlog
 from confluent_kafka import Message
@@ -20,21 +20,26 @@ from streams.tenants.follower import TOPIC
 log = structlog.get_logger(__name__)
 
 INTERVAL_SECONDS = 5.0
+_AT_ONCE = 100
+_MOST_BYTES = 64 * 1024 * 1024
 _TENANT_CHARS = 256
 
 
 class DeadLetters:
-    """Keeps each letter until it is acknowledged; `refuse` is safe in threads, the rest is for one
-    event loop.
+    """Keeps each letter until it is acknowledged; `refuse` is called by the thread that follows
+    `tenants`, the rest by the event loop.
 
-    Letters that are still kept when the process ends are made again by the next one, which reads
-    `tenants` from its beginning: they have the same ids.
+    Letters beyond 64 MiB are not kept. Those, and letters that are still kept when the process
+    ends, are made again under the same ids by the next process, which reads `tenants` from its
+    beginning. A letter can thus be written twice under one id.
     """
 
     def __init__(self, sender: Sender, partitions: int) -> None:
         self._sender = sender
         self._partitions = partitions
-        self._kept: deque[DeadLetter] = deque()
+        self._kept: dict[str, DeadLetter] = {}
+        self._bytes = 0
+        self._changing = threading.Lock()
 
     def refuse(self, message: Message, error: PoisonRecord) -> None:
         """Make the letter of a record that cannot be used."""
@@ -43,7 +48,13 @@ class DeadLetters:
             "a record of tenants cannot be used: it goes to the dead letters",
             id=letter.id, reason=letter.reason, detail=letter.detail,
         )  # fmt: skip
-        self._kept.append(letter)
+        with self._changing:
+            fits = self._bytes <= _MOST_BYTES
+            if fits:
+                self._kept[letter.id] = letter
+                self._bytes += _size(letter)
+        if not fits:
+            log.error("too many dead letters wait: restart the ingress to make it", id=letter.id)
 
     async def run(self) -> None:
         """Write letters as they come, until cancelled."""
@@ -52,17 +63,27 @@ class DeadLetters:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def flush(self) -> None:
-        """Write the letters; the first one that is not acknowledged stays, and those behind it."""
-        while self._kept:
-            letter = self._kept[0]
-            home = partition_for(letter.tenant_id, self._partitions)
-            key, value = dead_letter.encoded(letter)
-            try:
-                await self._sender.send(dead_letter.TOPIC, key, value, partition=home)
-            except KafkaUnavailable as error:
-                log.warning("a dead letter is not acknowledged", id=letter.id, reason=str(error))
-                return
-            self._kept.popleft()
+        """Write the letters, many at once; one that is not acknowledged is kept."""
+        with self._changing:
+            waiting = list(self._kept.values())
+        for first in range(0, len(waiting), _AT_ONCE):
+            await asyncio.gather(*map(self._write, waiting[first : first + _AT_ONCE]))
+
+    async def _write(self, letter: DeadLetter) -> None:
+        home = partition_for(letter.tenant_id, self._partitions)
+        key, value = dead_letter.encoded(letter)
+        try:
+            await self._sender.send(dead_letter.TOPIC, key, value, partition=home)
+        except KafkaUnavailable as error:
+            log.warning("a dead letter is not acknowledged", id=letter.id, reason=str(error))
+            return
+        with self._changing:
+            del self._kept[letter.id]
+            self._bytes -= _size(letter)
+
+
+def _size(letter: DeadLetter) -> int:
+    return len(letter.key or b"") + len(letter.value or b"")
 
 
 def _letter(message: Message, error: PoisonRecord) -> DeadLetter:

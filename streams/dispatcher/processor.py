@@ -91,7 +91,7 @@ class Dispatcher:
         for job_id, live in live_index.look_up(ctx.store("jobs"), list(changed)):
             confirmed = live is not None and store.confirmed(job_id, live.epoch)
             self._run_queue.restore(job_id, live, ctx.monotonic, whole_term, confirmed=confirmed)
-            waits = (live is None or job_id in self._parked) and store.parked_for(job_id)
+            waits = store.parked_for(job_id)
             (self._parked.add if waits else self._parked.discard)(job_id)
         self._tenants.undone(ctx.store("jobs"))
         if not self._poisoned:

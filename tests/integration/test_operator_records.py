@@ -117,9 +117,9 @@ COMMAND_LETTER: dict[str, Any] = {"topic": "jobs.commands", "value": COMMAND.enc
 BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), ()))
 ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
-    "cut": ({"cut": True}, "beginning of the record alone"),
+    "cut": ({"cut": True}, "does not hold the whole record"),
     "cut by an earlier version": (
-        {"timestamp": None, "value": b"x" * 900 * 1024}, "beginning of the record alone",
+        {"timestamp": None, "value": b"x" * 900 * 1024}, "does not hold the whole record",
     ),
     "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "the worker reads no input"),
     "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),

@@ -324,6 +324,19 @@ def test_what_was_purged_and_asked_is_so_again_after_an_abort() -> None:
     assert len(fresh.questions("who")) == 2 * everybody, "at the first start and at the second"
 
 
+def test_a_command_parked_for_the_next_incarnation_is_known_after_an_abort() -> None:
+    desk = Desk()
+    desk.submit("job_x")
+    desk.cancel("job_x", 2)  # there is no such incarnation yet: it waits beside the live job
+    desk.driver.advance(60)
+    with desk.held_back():
+        desk.cancel("job_x", 1)
+        desk.submit("job_x", at=desk.driver.now + desk.topology.window_ms + 1_000)
+        abort(desk)
+    job = desk.job("job_x")
+    assert (job.incarnation, job.status) == (2, "cancelled")
+
+
 def test_a_parked_command_waits_again_after_an_abort_though_its_job_was_never_ready() -> None:
     desk = Desk()
     desk.cancel("job_a", at=1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streams import dead_letter
+from streams.operator.replay.fitness import unfit
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter
+from streams.topology.load import load
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
 
@@ -44,4 +47,13 @@ def test_the_largest_dead_letter_fits_a_producers_batch() -> None:
 def test_no_copy_of_a_data_key_outlives_its_destruction(
     topic: str, kind: str, kept: bytes | None
 ) -> None:
-    assert letter(topic, 0, 7, 1, tenant_key("acme", kind, "k"), b"v").value == kept
+    made = letter(topic, 0, 7, 1, tenant_key("acme", kind, "k"), b"v")
+    assert (made.value, made.cut) == (kept, kept is None)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_the_letter_of_a_data_key_is_not_sent_in_again_as_its_deletion(cut: bool) -> None:
+    made = letter("tenants", 0, 7, 1, tenant_key("acme", "data_key", "k"), b"v")
+    refused = unfit(replace(made, stage="dispatcher", cut=cut), load(), again=False)
+    assert refused is not None
+    assert refused.name == "not-replayable"

@@ -33,5 +33,6 @@ def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
     config = consumer_config(settings, "dedup")
     assert (config["session.timeout.ms"], config["heartbeat.interval.ms"]) == (45_500, 9_100)
     assert settings.session_timeout_ms == 45_500
-    with pytest.raises(ConfigError, match="TIDEGATE_SESSION_SECONDS"):
-        load_settings({"TIDEGATE_SESSION_SECONDS": "0.5"})
+    for wrong in ("0.5", "301"):  # above 300 the client's own limits no longer fit together
+        with pytest.raises(ConfigError, match="TIDEGATE_SESSION_SECONDS"):
+            load_settings({"TIDEGATE_SESSION_SECONDS": wrong})

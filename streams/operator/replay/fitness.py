@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streams.errors import DecodeError
 from streams.serde.codec import COMMAND
+from streams.serde.keys import is_of_data_key
 from streams.serde.records import (
     Claim,
     DeadLetter,
@@ -64,7 +65,9 @@ def _incomplete(letter: DeadLetter) -> str | None:
         sizes[0] >= MAX_LETTER_VALUE_BYTES or sizes[1] >= MAX_LETTER_KEY_BYTES
     )
     if letter.cut or old:
-        return "its letter holds the beginning of the record alone: its author must write it again"
+        return "its letter does not hold the whole record: its author must write it again"
+    if letter.topic == "tenants" and letter.value is None and is_of_data_key(letter.key or b""):
+        return "to send it would destroy a data key: erase the tenant with its own call"
     return None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from support.webhooks import MemoryLog
 
 from ingress.receive.dead_letters import DeadLetters
-from streams.errors import DecodeError
+from streams.errors import DecodeError, KafkaUnavailable
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
@@ -55,6 +56,42 @@ async def test_a_dead_letter_that_is_not_acknowledged_is_sent_again() -> None:
     ]
     first = DEAD_LETTER.decode(log.records[0].value)
     assert (first.tenant_id, first.reason, first.value) == ("acme", "undecodable", b"one")
+
+
+async def test_a_letter_that_the_broker_never_takes_holds_up_no_other() -> None:
+    class Small(MemoryLog):
+        async def send(self, topic: str, key: bytes | None, value: bytes | None, **how: Any) -> int:
+            if len(value or b"") > 1_000:
+                raise KafkaUnavailable("dlq: the message is too large")
+            return await super().send(topic, key, value, **how)
+
+    log, key = Small(), tenant_key("acme", "source", "shop")
+    letters = refused(log, (key, b"v" * 5_000), (key, b"small"))
+    for _ in range(3):
+        await letters.flush()
+    assert [r.key for r in log.records] == [b"ingress:tenants:2:1"]
+
+
+async def test_letters_are_sent_many_at_once() -> None:
+    class Slow(MemoryLog):
+        under_way = most = 0
+
+        async def send(self, topic: str, key: bytes | None, value: bytes | None, **how: Any) -> int:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            await asyncio.sleep(0)
+            self.under_way -= 1
+            return await super().send(topic, key, value, **how)
+
+    log = Slow()
+    await refused(log, *[(None, b"v")] * 250).flush()
+    assert (len(log.records), log.most) == (250, 100)
+
+
+async def test_letters_that_memory_has_no_room_for_are_left_to_the_next_process() -> None:
+    log, value = MemoryLog(), b"v" * 512 * 1024
+    await refused(log, *[(None, value)] * 200).flush()
+    assert len(log.records) == 129
 
 
 async def test_the_dead_letter_of_the_largest_record_can_be_sent() -> None:
