@@ -34,7 +34,7 @@ from streams.errors import SignatureError
 
 __all__ = [
     "SCHEMES", "Answer", "SignedRequest", "Verified", "Verifier",
-    "check_secret", "handshake", "verifier", "verify",
+    "check_secret", "handshake", "sign", "verifier", "verify",
 ]  # fmt: skip
 
 SCHEMES: Mapping[str, Scheme] = {
@@ -65,9 +65,7 @@ def verifier(scheme: str, options: Mapping[str, Any]) -> Verifier:
     Raises:
         SignatureError: the scheme does not exist, or an option does not fit it.
     """
-    if scheme not in SCHEMES:
-        raise SignatureError("unknown_scheme", f"no such scheme: use one of {', '.join(SCHEMES)}")
-    chosen = SCHEMES[scheme]
+    chosen = _scheme(scheme)
     return chosen.verifier(parse(chosen.options, options))
 
 
@@ -91,6 +89,18 @@ def verify(
     return verifier(scheme, options or {})(secrets, request)
 
 
+def sign(
+    scheme: str, secret: bytes, request: SignedRequest, options: Mapping[str, Any] | None = None
+) -> SignedRequest:
+    """The request as the scheme's sender would send it, signed at its `now`.
+
+    Raises:
+        SignatureError: the scheme does not exist, or cannot sign with this secret.
+    """
+    chosen = _scheme(scheme)
+    return chosen.signer(parse(chosen.options, options or {}))(secret, request)
+
+
 def check_secret(scheme: str, secret: bytes) -> None:
     """Return if the scheme can verify with this secret; an unknown scheme accepts any text.
 
@@ -112,3 +122,9 @@ def handshake(scheme: str, body: bytes) -> Answer | None:
     except orjson.JSONDecodeError:
         return None
     return asked(document) if isinstance(document, dict) else None
+
+
+def _scheme(name: str) -> Scheme:
+    if name not in SCHEMES:
+        raise SignatureError("unknown_scheme", f"no such scheme: use one of {', '.join(SCHEMES)}")
+    return SCHEMES[name]

@@ -13,7 +13,13 @@ from typing import Any
 from ingress.schemes.keys import ed25519_key
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Answer, Scheme
-from ingress.schemes.template import Layout, by_ed25519, by_layout
+from ingress.schemes.template import (
+    Layout,
+    by_ed25519,
+    by_layout,
+    private_signature,
+    signed_by_layout,
+)
 
 LAYOUT = Layout(
     header="X-Signature-Ed25519",
@@ -51,5 +57,10 @@ def handshake(document: dict[str, Any]) -> Answer | None:
 
 
 SCHEME = Scheme(
-    PRESET, by_layout(LAYOUT, by_ed25519), decode_secret=ed25519_key, handshake=handshake
+    PRESET,
+    by_layout(LAYOUT, by_ed25519),
+    signed_by_layout(LAYOUT, private_signature),
+    decode_secret=ed25519_key,
+    handshake=handshake,
+    public_key=True,
 )

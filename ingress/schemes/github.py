@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-Hub-Signature-256", prefix="sha256=")
 """https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -28,9 +28,15 @@ PRESET = Preset(
     },
     type_header="X-GitHub-Event",
     delivery_header="X-GitHub-Delivery",
+    form="payload",
     may_be_empty=True,
 )
-"""https://docs.github.com/en/webhooks/webhook-events-and-payloads: no body has an event id."""
+"""https://docs.github.com/en/webhooks/webhook-events-and-payloads: no body has an event id.
+
+A webhook of the content type `application/x-www-form-urlencoded` sends the same JSON as the form's
+only field, `payload`; the signature covers the form as it was sent:
+https://docs.github.com/en/webhooks/using-webhooks/creating-webhooks.
+"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT))
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-Hub-Signature", prefix="sha1=", digest="sha1")
 """https://developers.intercom.com/docs/webhooks/webhook-notifications"""
@@ -19,4 +19,4 @@ PRESET = Preset(
 """https://developers.intercom.com/docs/references/webhooks/webhook-models"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT))
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))

@@ -18,10 +18,11 @@ from typing import Any
 import orjson
 from joserfc import jws
 from joserfc.errors import ExpiredTokenError, JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import ECKey, RSAKey
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic import Field
 
-from ingress.schemes.keys import PublicKey, key_set
+from ingress.schemes.keys import AsymmetricKey, key_set, private_key
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
@@ -31,6 +32,7 @@ from ingress.schemes.request import (
     holding_key,
     raw,
     require,
+    with_headers,
 )
 from ingress.schemes.scheme import Scheme
 from streams.errors import SignatureError
@@ -40,6 +42,7 @@ _ALGORITHMS = (
     "Ed25519", "EdDSA", "ES256", "ES384", "ES512",
     "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
 )  # fmt: skip
+_LIFETIME_SECONDS = 300
 _CLOCK_SKEW_SECONDS = 5
 """How far a sender's clock may be ahead, because senders set `nbf` to their own present time."""
 
@@ -85,7 +88,20 @@ def check(options: JwtOptions, secrets: Sequence[bytes], request: SignedRequest)
     return Verified(index, float(issued) if isinstance(issued, int | float) else None)
 
 
-def _claims(token: str, keys: Sequence[PublicKey]) -> dict[str, Any]:
+def sign(options: JwtOptions, secret: bytes, request: SignedRequest) -> SignedRequest:
+    """Sign one request under the first key of a private JSON Web Key Set, for five minutes."""
+    key = private_key(secret)
+    digest = hashlib.sha256(request.body).hexdigest()
+    now = int(request.now)
+    claims = {"iat": now, "exp": now + _LIFETIME_SECONDS, options.body_claim: digest}
+    claims |= {"iss": options.issuer} if options.issuer else {}
+    claims |= {"aud": options.audience} if options.audience else {}
+    algorithm = {"alg": _algorithm(key)}
+    token = jws.serialize_compact(algorithm, orjson.dumps(claims), key, registry=_REGISTRY)
+    return with_headers(request, {HEADER: f"Bearer {token}"})
+
+
+def _claims(token: str, keys: Sequence[AsymmetricKey]) -> dict[str, Any]:
     """The claims of a token that one of the keys signed, else an empty dict.
 
     A missing token is checked all the same, so that it takes as long as a wrong one.
@@ -130,12 +146,22 @@ def _is_hash_of(claim: object, body: bytes) -> bool:
     return any(hmac.compare_digest(form.rstrip(b"="), given) for form in forms)
 
 
-def _stand_in(key: PublicKey) -> str:
-    algorithm = {"RSA": "RS256", "OKP": "Ed25519"}.get(key.key_type, "ES256")
-    header = base64.urlsafe_b64encode(orjson.dumps({"alg": algorithm})).rstrip(b"=").decode()
+def _stand_in(key: AsymmetricKey) -> str:
+    header = base64.urlsafe_b64encode(orjson.dumps({"alg": _algorithm(key)})).rstrip(b"=").decode()
     return f"{header}.e30.{'A' * 86}"
 
 
+def _algorithm(key: AsymmetricKey) -> str:
+    if isinstance(key, ECKey):
+        return {"P-384": "ES384", "P-521": "ES512"}.get(key.curve_name, "ES256")
+    return "RS256" if isinstance(key, RSAKey) else "Ed25519"
+
+
 SCHEME = Scheme(
-    GENERIC, lambda options: partial(check, options), options=JwtOptions, decode_secret=key_set
+    GENERIC,
+    lambda options: partial(check, options),
+    lambda options: partial(sign, options),
+    options=JwtOptions,
+    decode_secret=key_set,
+    public_key=True,
 )

@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 import orjson
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -26,7 +28,7 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 
 from streams.errors import SignatureError
 
-PublicKey = RSAKey | ECKey | OKPKey
+AsymmetricKey = RSAKey | ECKey | OKPKey
 
 _CURVES = frozenset({"P-256", "P-384", "P-521", "Ed25519"})
 _LEAST_RSA_BITS = 2048
@@ -85,8 +87,24 @@ def ed25519_key(secret: bytes) -> bytes:
     return _point(_base64(text, "is neither hex, base64 nor PEM"))
 
 
+def ed25519_private_key(secret: bytes) -> bytes:
+    """The 32 bytes of a sender's private key in hex or base64.
+
+    Raises:
+        SignatureError: the secret is neither.
+    """
+    text = secret.strip()
+    try:
+        raw = binascii.unhexlify(text) if len(text) == 64 else base64.b64decode(text, validate=True)
+    except ValueError:
+        raise _bad("is no private key in hex or base64: copy it whole") from None
+    if len(raw) not in (32, 64):
+        raise _bad(f"has {len(raw)} bytes: a private key of Ed25519 has 32")
+    return raw[:32]
+
+
 @lru_cache(maxsize=1024)
-def key_set(secret: bytes) -> tuple[PublicKey, ...]:
+def key_set(secret: bytes) -> tuple[AsymmetricKey, ...]:
     """The public keys of a JSON Web Key Set (RFC 7517).
 
     Raises:
@@ -103,8 +121,25 @@ def key_set(secret: bytes) -> tuple[PublicKey, ...]:
     return signing
 
 
-def _public(key: Any) -> PublicKey:
-    if not isinstance(key, PublicKey):
+def private_key(secret: bytes) -> AsymmetricKey:
+    """The first key of a JSON Web Key Set that has its private part, or one such key alone.
+
+    Raises:
+        SignatureError: there is none.
+    """
+    try:
+        document = orjson.loads(secret)
+        keys = KeySet.import_key_set(document if "keys" in document else {"keys": [document]}).keys
+    except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
+        raise _bad("is no JSON Web Key, nor a set of them") from None
+    for key in keys:
+        if isinstance(key, AsymmetricKey) and key.is_private:
+            return key
+    raise _bad("holds no private key: only the sender's signs")
+
+
+def _public(key: Any) -> AsymmetricKey:
+    if not isinstance(key, AsymmetricKey):
         raise _bad("holds a symmetric key: a token's keys are public ones")
     if key.is_private:
         raise _bad("holds a private key: give its public part alone")

@@ -7,12 +7,16 @@ be within a minute of now. It is read only after the MAC holds, so that nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
 
 from ingress.formats.document import json_document
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, Verified, fresh
 from ingress.schemes.scheme import Scheme
 from ingress.schemes.template import Layout, check
+from ingress.schemes.template import sign as sign_by_layout
 from streams.errors import Misfit, SignatureError
 
 LAYOUT = Layout(header="Linear-Signature")
@@ -24,6 +28,18 @@ def verify(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     held = check(LAYOUT, secrets, request)
     sent_at = _sent_at(request.body)
     return Verified(held.key_index, fresh(sent_at, request, _TOLERANCE_SECONDS, "webhookTimestamp"))
+
+
+def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
+    """Sign the body with its `webhookTimestamp` set to now."""
+    try:
+        document = json_document(request.body)
+    except Misfit as error:
+        raise SignatureError("bad_format", f"Linear signs JSON alone: {error}") from None
+    if not isinstance(document, dict):
+        raise SignatureError("bad_format", "Linear signs a JSON object alone")
+    stamped = {**document, "webhookTimestamp": int(request.now * 1000)}
+    return sign_by_layout(LAYOUT, secret, replace(request, body=orjson.dumps(stamped)))
 
 
 def _sent_at(body: bytes) -> str | None:
@@ -56,4 +72,4 @@ PRESET = Preset(
 entity's `updatedAt` changes only with a meaningful change, so the action's own time is part of the
 key."""
 
-SCHEME = Scheme(PRESET, lambda _: verify)
+SCHEME = Scheme(PRESET, lambda _: verify, lambda _: sign)

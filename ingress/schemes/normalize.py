@@ -23,7 +23,7 @@ from ingress.formats.paths import Path, compile_path
 from ingress.formats.timestamps import parse_timestamp
 from ingress.schemes import SCHEMES, Verified
 from ingress.schemes.preset import GENERIC, Preset
-from streams.errors import ConfigError, Misfit
+from streams.errors import ConfigError, MalformedBody, Misfit
 
 UNKNOWN_TYPE = "unknown"
 _MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
@@ -170,8 +170,12 @@ def parse(preset: Preset, body: bytes) -> Any:
     if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
         return json_document(body)
     fields = form_document(body)
-    payload = fields.get("payload") if preset.form == "payload" else None
-    return json_document(payload.encode()) if isinstance(payload, str) else fields
+    payload = None if preset.form == "fields" else fields.get("payload")
+    if isinstance(payload, str):
+        return json_document(payload.encode())
+    if preset.form == "payload":
+        raise MalformedBody("the body is neither JSON nor a form with one field named payload")
+    return fields
 
 
 def _signed_key(body: bytes, verified: Verified) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-PagerDuty-Signature", prefix="v1=", separator=",")
 """https://developer.pagerduty.com/docs/verifying-webhook-signatures"""
@@ -25,4 +25,4 @@ PRESET = Preset(
 """https://developer.pagerduty.com/docs/webhooks-overview"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT))
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))

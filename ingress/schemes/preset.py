@@ -20,8 +20,9 @@ class Preset:
     Several parts of an event type are joined by dots. `type_prefix` is cut off the event type;
     `type_header` names the header that the event type begins with; `delivery_header` names the one
     that carries the vendor's delivery id. With `form` the vendor may send a form: its fields are
-    the document (`fields`), or its field `payload` is the document in JSON (`payload`). With
-    `may_be_empty` the vendor may send no body at all.
+    the document (`fields`), or its field `payload` is the document in JSON (`payload`), or
+    `payload` if it is there and the fields if not (`either`). With `may_be_empty` the vendor may
+    send no body at all.
     """
 
     event_type: str
@@ -32,7 +33,7 @@ class Preset:
     type_prefix: str = ""
     type_header: str | None = None
     delivery_header: str | None = None
-    form: Literal["fields", "payload"] | None = None
+    form: Literal["fields", "payload", "either"] | None = None
     may_be_empty: bool = False
 
 

@@ -6,11 +6,14 @@ import base64
 import binascii
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 
 from ingress.formats.timestamps import parse_timestamp
 from streams.errors import SignatureError
@@ -56,6 +59,21 @@ Raises:
 """
 
 
+Signer = Callable[[bytes, SignedRequest], SignedRequest]
+"""A scheme with its options: the request with the headers that its sender adds under a secret.
+
+A sender that signs a time or a hash in the body or the URL has set it there too.
+
+Raises:
+    SignatureError: the scheme cannot sign with this secret, or cannot sign this body.
+"""
+
+
+def with_headers(request: SignedRequest, headers: Mapping[str, str]) -> SignedRequest:
+    """The request with these headers besides its own."""
+    return replace(request, headers={**request.headers, **headers})
+
+
 def header(request: SignedRequest, name: str) -> str | None:
     """The value of a header, whose name may be in any case; None if the request lacks it."""
     value = request.headers.get(name)
@@ -96,13 +114,22 @@ def hmac_holds(
     digest: Digest = "sha256",
 ) -> bool:
     """Whether one of the signatures is the message's HMAC under this secret."""
-    mac = hmac.digest(secret, message, digest)
-    expected = mac.hex().encode() if encoding == "hex" else base64.b64encode(mac)
+    expected = encoded(hmac.digest(secret, message, digest), encoding).encode()
     held = False
     for text in signatures or ("",):
         given = raw(text.lower() if encoding == "hex" else text)
         held |= hmac.compare_digest(expected, given)
     return held
+
+
+def ed25519_signature(private_key: bytes, message: bytes, encoding: Encoding) -> str:
+    """The message's signature under a private key of 32 bytes (RFC 8032)."""
+    return encoded(Ed25519PrivateKey.from_private_bytes(private_key).sign(message), encoding)
+
+
+def encoded(signature: bytes, encoding: Encoding) -> str:
+    """A signature as text."""
+    return signature.hex() if encoding == "hex" else base64.b64encode(signature).decode()
 
 
 def ed25519_holds(

@@ -9,7 +9,7 @@ from typing import Any
 from ingress.schemes.keys import any_secret
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import Preset
-from ingress.schemes.request import Verifier
+from ingress.schemes.request import Signer, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,16 @@ class Answer:
 class Scheme:
     """How its sender signs, what it puts where, and what it asks before it sends events.
 
-    `verifier` makes a verifier of parsed `options`. `decode_secret` raises `SignatureError` for a
-    secret that the scheme cannot verify with. `handshake` is the answer to a signed JSON object, or
-    None where that is an event.
+    `verifier` makes a verifier of parsed `options`, and `signer` signs as the sender would.
+    `decode_secret` raises `SignatureError` for a secret that the scheme cannot verify with. With
+    `public_key` a source's secret is one, and the signer takes the sender's private key.
+    `handshake` is the answer to a signed JSON object, or None where that is an event.
     """
 
     preset: Preset
     verifier: Callable[[Any], Verifier]
+    signer: Callable[[Any], Signer]
     options: type[SchemeOptions] = SchemeOptions
     decode_secret: Callable[[bytes], object] = any_secret
     handshake: Callable[[dict[str, Any]], Answer | None] | None = None
+    public_key: bool = False

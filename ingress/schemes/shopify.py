@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-Shopify-Hmac-SHA256", encoding="base64")
 """https://shopify.dev/docs/apps/build/webhooks/subscribe/https"""
@@ -27,4 +27,4 @@ PRESET = Preset(
 """https://shopify.dev/docs/api/webhooks: a body is the entity itself, its topic is in a header."""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT))
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))

@@ -12,7 +12,7 @@ import orjson
 
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Answer, Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(
     header="X-Slack-Signature",
@@ -34,7 +34,7 @@ PRESET = Preset(
         "team_id": "team_id || team.id",
         "user": "event.user.id || event.user || user.id || user_id",
     },
-    form="payload",
+    form="either",
 )
 """https://docs.slack.dev/apis/events-api; forms: slash commands, and interactions as `payload`."""
 
@@ -46,4 +46,4 @@ def handshake(document: dict[str, Any]) -> Answer | None:
     return Answer(200, orjson.dumps({"challenge": challenge}))
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), handshake=handshake)
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), handshake=handshake)

@@ -8,20 +8,25 @@ HMAC key.
 
 from __future__ import annotations
 
+import hmac
+import uuid
 from collections.abc import Sequence
 
-from ingress.schemes.keys import standard_webhooks_key
+from ingress.schemes.keys import ed25519_private_key, standard_webhooks_key
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     SignedRequest,
     Verified,
     ed25519_holds,
+    ed25519_signature,
+    encoded,
     fresh,
     header,
     hmac_holds,
     holding_key,
     raw,
     require,
+    with_headers,
 )
 from ingress.schemes.scheme import Scheme
 from streams.errors import SignatureError
@@ -60,6 +65,26 @@ def _holds(secret: bytes, message: bytes, listed: list[tuple[str, str, str]]) ->
     return hmac_holds(key.raw, message, signatures, "base64")
 
 
+def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
+    """Sign one request under a `whsec_` secret or a `whsk_` private key.
+
+    A `webhook-id` that the request has already is kept, because it is the same for every attempt.
+    """
+    message_id = header(request, "webhook-id") or f"msg_{uuid.uuid4().hex}"
+    at = str(int(request.now))
+    message = b".".join((raw(message_id), raw(at), request.body))
+    if secret.startswith(b"whsk_"):
+        private_key = ed25519_private_key(secret.removeprefix(b"whsk_"))
+        signature = "v1a," + ed25519_signature(private_key, message, "base64")
+    else:
+        key = standard_webhooks_key(secret)
+        if key.version == "v1a":
+            raise SignatureError("bad_secret", "is a public key: only the sender's whsk_ signs")
+        signature = "v1," + encoded(hmac.digest(key.raw, message, "sha256"), "base64")
+    signed = {"webhook-id": message_id, "webhook-timestamp": at, "webhook-signature": signature}
+    return with_headers(request, signed)
+
+
 PRESET = Preset(
     event_type="type || event_type || event",
     subject="data.id || subject",
@@ -73,4 +98,4 @@ An `id` beside `type` and `data` is the event's; any other may be the entity's. 
 is `webhook-id`, which is signed and stays the same when a message is sent again.
 """
 
-SCHEME = Scheme(PRESET, lambda _: check, decode_secret=standard_webhooks_key)
+SCHEME = Scheme(PRESET, lambda _: check, lambda _: sign, decode_secret=standard_webhooks_key)

@@ -6,6 +6,7 @@ Stripe rolls a secret, the header carries one `v1` for each secret.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 
 from ingress.schemes.preset import Preset
@@ -18,6 +19,7 @@ from ingress.schemes.request import (
     holding_key,
     raw,
     require,
+    with_headers,
 )
 from ingress.schemes.scheme import Scheme
 
@@ -38,6 +40,13 @@ def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:
     return Verified(key_index, fresh(sent_at, request, _TOLERANCE_SECONDS, f"t in {HEADER}"))
 
 
+def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
+    """Sign one request, at its `now`."""
+    at = int(request.now)
+    mac = hmac.digest(secret, b"%d." % at + request.body, "sha256")
+    return with_headers(request, {HEADER: f"t={at},v1={mac.hex()}"})
+
+
 PRESET = Preset(
     event_type="type",
     subject="data.object.id || related_object.id",
@@ -53,4 +62,4 @@ PRESET = Preset(
 )
 """https://docs.stripe.com/api/events/object; thin events: https://docs.stripe.com/event-destinations"""
 
-SCHEME = Scheme(PRESET, lambda _: check)
+SCHEME = Scheme(PRESET, lambda _: check, lambda _: sign)

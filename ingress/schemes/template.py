@@ -5,29 +5,35 @@ HMAC: RFC 2104, FIPS 180-4; Ed25519: RFC 8032. Most vendors' own schemes are lay
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ingress.schemes.keys import ed25519_key
+from ingress.schemes.keys import ed25519_key, ed25519_private_key
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
     Digest,
     Encoding,
     SignedRequest,
+    Signer,
     Verified,
     Verifier,
     ed25519_holds,
+    ed25519_signature,
+    encoded,
     fresh,
     header,
     hmac_holds,
     holding_key,
     raw,
     require,
+    with_headers,
 )
 from ingress.schemes.scheme import Scheme
 
@@ -38,6 +44,9 @@ _HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
 Holds = Callable[["Layout", bytes, bytes, Sequence[str]], bool]
 """Whether a signature is the message's; the arguments are layout, secret, message, signatures."""
 
+Signs = Callable[["Layout", bytes, bytes], str]
+"""A message's signature as text; the arguments are layout, secret, message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -45,7 +54,8 @@ class Layout:
 
     `signed` alternates literal text and placeholders (`body`, `timestamp`, `url`, `method`),
     beginning with text. `separator` divides several signatures in one header, of which one must
-    hold. `tolerance_seconds` bounds the timestamp's distance from now, both ways.
+    hold. `tolerance_seconds` bounds the timestamp's distance from now, both ways. A sender writes
+    the timestamp as Unix seconds, or `iso_timestamp`.
     """
 
     header: str
@@ -56,6 +66,7 @@ class Layout:
     tolerance_seconds: float = 300
     digest: Digest = "sha256"
     separator: str | None = None
+    iso_timestamp: bool = False
 
 
 class TemplateOptions(SchemeOptions):
@@ -105,6 +116,26 @@ def by_ed25519(layout: Layout, secret: bytes, message: bytes, signatures: Sequen
     return ed25519_holds(ed25519_key(secret), message, signatures, layout.encoding)
 
 
+def hmac_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret is the key as it is given."""
+    return encoded(hmac.digest(secret, message, layout.digest), layout.encoding)
+
+
+def private_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret is a private key in text."""
+    return ed25519_signature(ed25519_private_key(secret), message, layout.encoding)
+
+
+def sign(
+    layout: Layout, secret: bytes, request: SignedRequest, signs: Signs = hmac_signature
+) -> SignedRequest:
+    """Sign one request as the layout says, at the request's `now`."""
+    at = _written(layout, request.now)
+    signature = signs(layout, secret, _message(layout.signed, request, at))
+    stamped = {layout.timestamp_header: at} if layout.timestamp_header else {}
+    return with_headers(request, {layout.header: layout.prefix + signature, **stamped})
+
+
 def check(
     layout: Layout, secrets: Sequence[bytes], request: SignedRequest, holds: Holds = by_hmac
 ) -> Verified:
@@ -144,6 +175,11 @@ def _message(signed: tuple[str, ...], request: SignedRequest, sent_at: str) -> b
     return b"".join(parts)
 
 
+def _written(layout: Layout, now: float) -> str:
+    moment = datetime.fromtimestamp(now, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if layout.iso_timestamp else str(int(now))
+
+
 def _template(text: str) -> tuple[str, ...]:
     """A template's literal texts and, between them, the names of its placeholders."""
     return tuple(_PLACEHOLDER.split(text))
@@ -154,12 +190,22 @@ def by_layout(layout: Layout, holds: Holds = by_hmac) -> Callable[[SchemeOptions
     return lambda options: partial(check, replace(layout, **options.model_dump()), holds=holds)
 
 
+def signed_by_layout(layout: Layout, signs: Signs = hmac_signature) -> Callable[[object], Signer]:
+    """The signer of a vendor with a layout; no option of a source changes how its sender signs."""
+    return lambda _: partial(sign, layout, signs=signs)
+
+
 HMAC_SHA256 = Scheme(
-    GENERIC, lambda options: partial(check, chosen(options)), options=TemplateOptions
+    GENERIC,
+    lambda options: partial(check, chosen(options)),
+    lambda options: partial(sign, chosen(options)),
+    options=TemplateOptions,
 )
 ED25519 = Scheme(
     GENERIC,
     lambda options: partial(check, chosen(options), holds=by_ed25519),
+    lambda options: partial(sign, chosen(options), signs=private_signature),
     options=TemplateOptions,
     decode_secret=ed25519_key,
+    public_key=True,
 )

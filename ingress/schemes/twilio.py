@@ -11,10 +11,12 @@ fields. Only somebody who has seen a signed request can do that.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ingress.formats.form import form_fields
 from ingress.schemes.preset import Preset
@@ -26,6 +28,7 @@ from ingress.schemes.request import (
     holding_key,
     raw,
     require,
+    with_headers,
 )
 from ingress.schemes.scheme import Scheme
 from streams.errors import MalformedBody
@@ -76,6 +79,17 @@ def _urls(url: str) -> list[str]:
     return [url, f"{scheme}{host}{rest}", f"{scheme}{host}:{standard}{rest}"]
 
 
+def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
+    """Sign one request: a form by its fields, any other body by its hash in the URL's query."""
+    if request.body[:1] in (b"{", b"["):
+        mark = "&" if "?" in request.url else "?"
+        digest = hashlib.sha256(request.body).hexdigest()
+        request = replace(request, url=f"{request.url}{mark}bodySHA256={digest}")
+    fields, _ = _signed_body(request)
+    mac = hmac.digest(secret, raw(request.url) + fields, "sha1")
+    return with_headers(request, {HEADER: base64.b64encode(mac).decode()})
+
+
 PRESET = Preset(
     event_type=(
         "MessageSid && ['message', MessageStatus || SmsStatus] || CallSid && ['call', CallStatus]"
@@ -99,4 +113,4 @@ https://www.twilio.com/docs/voice/api/call-resource#statuscallback: only a call'
 a `SequenceNumber`; the other requests, one for each step of a call, are identified by their
 bytes."""
 
-SCHEME = Scheme(PRESET, lambda _: check)
+SCHEME = Scheme(PRESET, lambda _: check, lambda _: sign)

@@ -7,7 +7,7 @@ from pydantic import Field
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout
+from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 
 class ZendeskOptions(SchemeOptions):
@@ -21,6 +21,7 @@ LAYOUT = Layout(
     encoding="base64",
     signed=("", "timestamp", "", "body", ""),
     timestamp_header="X-Zendesk-Webhook-Signature-Timestamp",
+    iso_timestamp=True,
 )
 """https://developer.zendesk.com/documentation/webhooks/verifying/
 
@@ -47,4 +48,4 @@ PRESET = Preset(
 """https://developer.zendesk.com/api-reference/webhooks/event-types/webhook-event-types/"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), options=ZendeskOptions)
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), options=ZendeskOptions)

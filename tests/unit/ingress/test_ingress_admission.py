@@ -105,6 +105,15 @@ async def test_a_release_done_twice_is_one_fingerprint_and_one_job() -> None:
     assert envelope(log, 0).fingerprint == envelope(log, 1).fingerprint
 
 
+async def test_a_form_of_github_is_released_as_the_event_that_it_holds() -> None:
+    log, form = MemoryLog(), b"payload=%7B%22repository%22%3A%7B%22full_name%22%3A%22a%2Fb%22%7D%7D"
+    record = kept(form, headers={"X-GitHub-Event": "push"})
+    await door(log).release(record, SourceSettings(scheme="github"), form)
+    made = envelope(log)
+    assert (made.event_type, made.subject) == ("push", "a/b")
+    assert log.body(made) == form
+
+
 async def test_the_mapping_and_callback_of_now_and_the_kept_headers_decide() -> None:
     log = MemoryLog()
     settings = SourceSettings(

@@ -5,9 +5,10 @@ Bodies are shortened from the vendors' own pages, which the modules of `ingress/
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import orjson
 import pytest
@@ -221,6 +222,26 @@ def test_slacks_forms_are_read() -> None:
         normalized("slack", b"payload=%7B")
 
 
+def test_githubs_form_is_the_event_that_its_field_payload_holds() -> None:
+    body = orjson.dumps({"action": "opened", "repository": {"full_name": "a/b c&d"}})
+    form = b"payload=" + quote_plus(body).encode()
+    found, plain = (
+        normalized("github", sent, X_GitHub_Event="issues", X_GitHub_Delivery="d-1")
+        for sent in (form, body)
+    )
+    assert found.event_type == plain.event_type == "issues.opened"
+    assert found.subject == "a/b c&d"
+    assert found.attributes == plain.attributes
+    assert found.delivery_id == "d-1"
+    assert found.payload_hash == hashlib.sha256(form).digest()
+
+
+@pytest.mark.parametrize("body", [b"a=1", b"payload=1&payload=2", b"payload", b"payload=%7B"])
+def test_a_form_without_one_readable_payload_is_no_event_of_github(body: bytes) -> None:
+    with pytest.raises(MalformedBody):
+        normalized("github", body)
+
+
 def test_another_content_type_does_not_make_another_event_of_a_captured_body() -> None:
     body = orjson.dumps(SLACK)
     form = normalized("slack", body, Content_Type="application/x-www-form-urlencoded")
@@ -230,7 +251,8 @@ def test_another_content_type_does_not_make_another_event_of_a_captured_body() -
 def test_no_other_preset_takes_a_form_or_no_body() -> None:
     for scheme, declared in SCHEMES.items():
         preset = declared.preset
-        for body, taken in ((b"a=1", preset.form), (b"", preset.form or preset.may_be_empty)):
+        fields = preset.form in ("fields", "either")
+        for body, taken in ((b"a=1", fields), (b"", fields or preset.may_be_empty)):
             if taken:
                 assert normalized(scheme, body).dedup_key.startswith("sha256:")
             else:
