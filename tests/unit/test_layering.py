@@ -14,7 +14,8 @@ LAYERS = (
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
     {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
      "streams.telemetry", "streams.topology", "streams.vault"},
-    {"ingress.samples", "ingress.signatures", "streams.fairness", "streams.kafka", "streams.retry_policy"},
+    {"ingress.samples", "ingress.signatures", "streams.fairness", "streams.kafka",
+     "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
     {"streams.event_admission"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
