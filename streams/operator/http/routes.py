@@ -15,6 +15,7 @@ from streams.operator.http import (
     jobs,
     moves,
     quarantine,
+    signing,
     tenants,
     vault,
 )
@@ -22,7 +23,7 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, vault, jobs, moves, effects, events, event_reroute, dead_letters, quarantine,
+    tenants, signing, vault, jobs, moves, effects, events, event_reroute, dead_letters, quarantine,
 )  # fmt: skip
 
 

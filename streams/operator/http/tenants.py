@@ -28,7 +28,7 @@ from streams.tenants.source_keys import MOST_KEYS, holds, keys_of, rotated, sign
 routes = web.RouteTableDef()
 
 _TENANT = "/v1/tenants/{tenant_id}"
-_SOURCE = _TENANT + "/sources/{source}"
+SOURCE = _TENANT + "/sources/{source}"
 
 
 @routes.put(_TENANT)
@@ -68,7 +68,7 @@ async def disable_tenant(request: web.Request) -> web.Response:
         return await _set_tenant(state, replace(record, disabled=True, updated_at=wall_ms()))
 
 
-@routes.put(_SOURCE)
+@routes.put(SOURCE)
 async def put_source(request: web.Request) -> web.Response:
     """Create or replace a source and its signing secret; see `SourceRequest`."""
     state = request.app[STATE]
@@ -84,13 +84,13 @@ async def put_source(request: web.Request) -> web.Response:
         return await _set_source(state, record)
 
 
-@routes.post(_SOURCE + "/rotate")
+@routes.post(SOURCE + "/rotate")
 async def rotate_secret(request: web.Request) -> web.Response:
     """Set a source's new secret; the old one verifies until the overlap is over."""
     state = request.app[STATE]
     wanted = await read_body(request, RotateRequest)
     async with _changing(state, request.match_info["tenant_id"]):
-        record = await _known_source(request)
+        record = await known_source(request)
         return await _set_source(state, _rotated(state, record, wanted, wall_ms()))
 
 
@@ -104,23 +104,28 @@ async def list_sources(request: web.Request) -> web.Response:
     return list_answer("sources", Page(shown))
 
 
-@routes.get(_SOURCE)
+@routes.get(SOURCE)
 async def get_source(request: web.Request) -> web.Response:
     """Show a source, how many secrets it has, and until when the old ones verify."""
-    return _source_answer(await _known_source(request))
+    return _source_answer(await known_source(request))
 
 
-@routes.delete(_SOURCE)
+@routes.delete(SOURCE)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and delete its secrets; a PUT sets it up again."""
     state = request.app[STATE]
     async with _changing(state, request.match_info["tenant_id"]):
-        record = await _known_source(request)
+        record = await known_source(request)
         gone = replace(record, disabled=True, secrets=(), keys=(), updated_at=wall_ms())
         return await _set_source(state, gone)
 
 
-async def _known_source(request: web.Request) -> TenantRecord:
+async def known_source(request: web.Request) -> TenantRecord:
+    """Return the source that the request's path names.
+
+    Raises:
+        Refusal: 404, there is none.
+    """
     tenant_id, name = request.match_info["tenant_id"], request.match_info["source"]
     record = await _newest(request.app[STATE], (tenant_id, "source", name))
     if record is None:

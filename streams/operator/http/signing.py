@@ -1,0 +1,91 @@
+"""The call that signs a delivery as a source's vendor would, so that a person can send a test.
+
+Whoever holds the admin token can set a source's secret and submit events already. The call tells
+the signature of one body and never the secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated
+
+import structlog
+from aiohttp import web
+from pydantic import AfterValidator, Field
+
+from ingress.schemes import SCHEMES, SignedRequest, sign
+from streams.errors import SignatureError
+from streams.operator.http.app_state import STATE, AppState
+from streams.operator.http.fields import Body, WebLink
+from streams.operator.http.refusal import Refusal, invalid
+from streams.operator.http.request_body import read_body
+from streams.operator.http.tenants import SOURCE, known_source
+from streams.process.wall_clock import wall_ms
+from streams.serde.records import TenantRecord
+from streams.tenants.settings import SourceSettings, source_settings
+from streams.tenants.source_keys import keys_of, open_secret
+
+routes = web.RouteTableDef()
+log = structlog.get_logger(__name__)
+
+
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+    return text
+
+
+class SignRequest(Body):
+    """A delivery before it is signed; `url` is the one that it will be sent to."""
+
+    url: WebLink
+    body_base64: Annotated[str, AfterValidator(_base64)]
+    headers: dict[str, str] = Field(default_factory=dict)
+
+    def unsigned(self, now: float) -> SignedRequest:
+        body = base64.b64decode(self.body_base64)
+        return SignedRequest(self.headers, body, self.url, "POST", now)
+
+
+@routes.post(SOURCE + "/sign")
+async def sign_delivery(request: web.Request) -> web.Response:
+    """Sign a delivery under the source's newest secret; see `SignRequest`."""
+    wanted = await read_body(request, SignRequest)
+    record = await known_source(request)
+    found = _signed(request.app[STATE], record, wanted.unsigned(wall_ms() / 1000))
+    log.info("a delivery was signed", tenant=record.tenant_id, source=record.id)
+    return web.json_response({
+        "url": found.url, "headers": dict(found.headers),
+        "body_base64": base64.b64encode(found.body).decode(),
+    })  # fmt: skip
+
+
+def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> SignedRequest:
+    settings = source_settings(record)
+    secret = _secret(state, record, settings)
+    try:
+        return sign(settings.scheme, secret, request, settings.options)
+    except SignatureError as error:
+        raise invalid([("body_base64", str(error))]) from None
+
+
+def _secret(state: AppState, record: TenantRecord, settings: SourceSettings) -> bytes:
+    """Return the source's newest secret.
+
+    Raises:
+        Refusal: 409, the operator does not have what signs for this source.
+    """
+    if record.disabled:
+        raise Refusal(409, "source-disabled", "a disabled source has no secret: PUT it first")
+    newest = keys_of(record)[0]
+    if newest.sealed is None:
+        where = f"its secret is kept at {newest.reference}, which the operator does not read"
+        raise Refusal(409, "cannot-sign", f"{where}: sign with a copy in a --secret-file")
+    secret = open_secret(state.vault, record, newest.sealed)
+    if SCHEMES[settings.scheme].public_key or secret.startswith(b"whpk_"):
+        detail = "its secret is the sender's public key: sign with the private one, --secret-file"
+        raise Refusal(409, "cannot-sign", detail)
+    return secret

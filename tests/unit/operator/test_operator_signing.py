@@ -1,0 +1,102 @@
+"""A delivery is signed as the source's vendor would sign it, and the secret is never told."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from support.webhooks import SECRET, VAULT, source
+
+from ingress.schemes import verify
+from streams.operator.http.app_state import STATE, AppState
+from streams.operator.http.middlewares import problems
+from streams.operator.http.routes import routes
+from streams.operator.read_model.database import Database
+from streams.serde.codec import TENANT
+from streams.tenants.source_keys import Reference
+
+URL = "http://127.0.0.1:8080/v1/hooks/acme/shop"
+BODY = b'{"id": "e1"}'
+
+
+class Desk:
+    """What the call needs of the application's state."""
+
+    newest, unshown, vault = AppState.newest, {}, VAULT  # type: ignore[var-annotated]
+
+    def __init__(self, directory: Path) -> None:
+        self.rows = Database(directory / "m.sqlite").open_writer()
+
+    def set(self, record: tuple[bytes, bytes]) -> None:
+        row = ("acme", "source", "shop", record[1])
+        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?)", row)
+
+    async def query(self, look: Any) -> Any:
+        return look(self.rows)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.rows.close()
+
+
+async def asked(desk: Desk, **more: object) -> tuple[int, dict[str, Any]]:
+    app = web.Application(middlewares=[problems])
+    app[STATE] = desk  # type: ignore[misc]
+    app.add_routes(routes())
+    body = {"url": URL, "body_base64": base64.b64encode(BODY).decode(), **more}
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.post("/v1/tenants/acme/sources/shop/sign", json=body)
+        return answer.status, await answer.json()
+
+
+async def test_what_it_signs_verifies_under_the_newest_secret_and_options(desk: Desk) -> None:
+    options = {"header": "X-Seal"}
+    desk.set(source("acme", "shop", "hmac-sha256", (SECRET, b"old"), options=options))
+    status, found = await asked(desk, headers={"X-Kind": "order"})
+    assert (status, found["url"], found["headers"]["X-Kind"]) == (200, URL, "order")
+    body = base64.b64decode(found["body_base64"])
+    held = verify("hmac-sha256", [SECRET], found["headers"], body, url=URL, options=options)
+    assert (held.key_index, body) == (0, BODY)
+    assert SECRET.decode() not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret", "remedy"),
+    [
+        ("github", Reference("env:SHOP"), "--secret-file"),
+        ("discord", b"a" * 64, "private"),
+        ("standard-webhooks", b"whpk_" + base64.b64encode(b"\x02" * 32), "private"),
+    ],
+    ids=str,
+)
+async def test_what_the_operator_cannot_sign_is_refused_with_the_remedy(
+    desk: Desk, scheme: str, secret: Any, remedy: str
+) -> None:
+    desk.set(source("acme", "shop", scheme, (secret,)))
+    status, problem = await asked(desk)
+    assert (status, problem["type"]) == (409, "urn:tidegate:problem:cannot-sign")
+    assert remedy in problem["detail"]
+
+
+async def test_a_source_that_is_not_there_or_disabled_signs_nothing(desk: Desk) -> None:
+    assert (await asked(desk))[0] == 404
+    key, value = source("acme", "shop", "github")
+    disabled = replace(TENANT.decode(value), disabled=True, secrets=(), keys=())
+    desk.set((key, TENANT.encode(disabled)))
+    assert (await asked(desk))[0] == 409
+
+
+async def test_a_body_that_the_scheme_cannot_sign_is_a_422(desk: Desk) -> None:
+    desk.set(source("acme", "shop", "linear"))
+    status, problem = await asked(desk, body_base64=base64.b64encode(b"[1]").decode())
+    assert (status, "JSON" in str(problem)) == (422, True)
+    assert (await asked(desk, body_base64="*"))[0] == 422
