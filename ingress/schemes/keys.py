@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 import orjson
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
+    load_pem_private_key,
     load_pem_public_key,
 )
 from joserfc.errors import JoseError
@@ -88,17 +87,19 @@ def ed25519_key(secret: bytes) -> bytes:
 
 
 def ed25519_private_key(secret: bytes) -> bytes:
-    """The 32 bytes of a sender's private key in hex or base64.
+    """The 32 bytes of a sender's private key in hex, base64 or PEM (PKCS #8, without a password).
 
     Raises:
-        SignatureError: the secret is neither.
+        SignatureError: the secret is none of these.
     """
     text = secret.strip()
-    try:
-        raw = binascii.unhexlify(text) if len(text) == 64 else base64.b64decode(text, validate=True)
-    except ValueError:
-        raise _bad("is no private key in hex or base64: copy it whole") from None
-    if len(raw) not in (32, 64):
+    if text.startswith(b"-----BEGIN"):
+        return _private_from_pem(text)
+    if re.fullmatch(rb"([0-9a-fA-F]{2})+", text):
+        raw = binascii.unhexlify(text)
+    else:
+        raw = _base64(text, "is no private key in hex, base64 or PEM")
+    if len(raw) not in (32, 64):  # with 64, the public key follows the private one
         raise _bad(f"has {len(raw)} bytes: a private key of Ed25519 has 32")
     return raw[:32]
 
@@ -134,7 +135,7 @@ def private_key(secret: bytes) -> AsymmetricKey:
         raise _bad("is no JSON Web Key, nor a set of them") from None
     for key in keys:
         if isinstance(key, AsymmetricKey) and key.is_private:
-            return key
+            return _fit(key)
     raise _bad("holds no private key: only the sender's signs")
 
 
@@ -143,6 +144,11 @@ def _public(key: Any) -> AsymmetricKey:
         raise _bad("holds a symmetric key: a token's keys are public ones")
     if key.is_private:
         raise _bad("holds a private key: give its public part alone")
+    return _fit(key)
+
+
+def _fit(key: AsymmetricKey) -> AsymmetricKey:
+    """The key, if it is long enough and on a curve that signs."""
     if isinstance(key, RSAKey):
         if key.raw_value.key_size < _LEAST_RSA_BITS:
             raise _bad(f"holds an RSA key of fewer than {_LEAST_RSA_BITS} bits")
@@ -159,6 +165,16 @@ def _from_pem(text: bytes) -> bytes:
     if not isinstance(key, Ed25519PublicKey):
         raise _bad("is a public key, but not of Ed25519")
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def _private_from_pem(text: bytes) -> bytes:
+    try:
+        key = load_pem_private_key(text, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise _bad("is no private key in PEM without a password") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _bad("is a private key, but not of Ed25519")
+    return key.private_bytes_raw()
 
 
 def _point(raw: bytes) -> bytes:

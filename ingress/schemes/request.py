@@ -70,8 +70,13 @@ Raises:
 
 
 def with_headers(request: SignedRequest, headers: Mapping[str, str]) -> SignedRequest:
-    """The request with these headers besides its own."""
-    return replace(request, headers={**request.headers, **headers})
+    """The request with these headers instead of its own of the same names, in whatever case.
+
+    A header that came twice would count as not sent.
+    """
+    named = {name.lower() for name in headers}
+    others = {name: value for name, value in request.headers.items() if name.lower() not in named}
+    return replace(request, headers={**others, **headers})
 
 
 def header(request: SignedRequest, name: str) -> str | None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from ingress.schemes import SCHEMES, SignedRequest, sign
-from streams.errors import SignatureError
+from streams.errors import SignatureError, VaultError
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.fields import Body, WebLink
 from streams.operator.http.refusal import Refusal, invalid
@@ -28,6 +28,9 @@ from streams.tenants.source_keys import keys_of, open_secret
 
 routes = web.RouteTableDef()
 log = structlog.get_logger(__name__)
+
+MAX_SIGNED_BYTES = 36 * 1024 * 1024
+"""Of the request: the largest body that a source takes, 25 MiB, in base64."""
 
 
 def _base64(text: str) -> str:
@@ -53,7 +56,8 @@ class SignRequest(Body):
 @routes.post(SOURCE + "/sign")
 async def sign_delivery(request: web.Request) -> web.Response:
     """Sign a delivery under the source's newest secret; see `SignRequest`."""
-    wanted = await read_body(request, SignRequest)
+    larger = request.clone(client_max_size=MAX_SIGNED_BYTES)
+    wanted = await read_body(larger, SignRequest)
     record = await known_source(request)
     found = _signed(request.app[STATE], record, wanted.unsigned(wall_ms() / 1000))
     log.info("a delivery was signed", tenant=record.tenant_id, source=record.id)
@@ -84,7 +88,10 @@ def _secret(state: AppState, record: TenantRecord, settings: SourceSettings) -> 
     if newest.sealed is None:
         where = f"its secret is kept at {newest.reference}, which the operator does not read"
         raise Refusal(409, "cannot-sign", f"{where}: sign with a copy in a --secret-file")
-    secret = open_secret(state.vault, record, newest.sealed)
+    try:
+        secret = open_secret(state.vault, record, newest.sealed)
+    except VaultError as error:
+        raise Refusal(409, "cannot-sign", f"its secret cannot be opened: {error}") from None
     if SCHEMES[settings.scheme].public_key or secret.startswith(b"whpk_"):
         detail = "its secret is the sender's public key: sign with the private one, --secret-file"
         raise Refusal(409, "cannot-sign", detail)

@@ -29,6 +29,8 @@ from streams.tenants.secret_reference import check_reference
 from streams.tenants.settings import SourceSettings
 from streams.tenants.source_keys import Reference, Secret
 
+OVERLAP_SECONDS = 86_400.0
+"""Of a rotation that names none: a day, in which the vendor can be given the new secret."""
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400
 _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
 _LONGEST_EXPRESSION = 1_000
@@ -72,7 +74,9 @@ class NewSecret(BaseModel):
 class RotateRequest(NewSecret):
     """Body of `POST .../rotate`: the old secret verifies for `overlap_seconds` more."""
 
-    overlap_seconds: float = Field(ge=0, le=_LONGEST_OVERLAP_SECONDS, strict=True)
+    overlap_seconds: float = Field(
+        default=OVERLAP_SECONDS, ge=0, le=_LONGEST_OVERLAP_SECONDS, strict=True
+    )
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:

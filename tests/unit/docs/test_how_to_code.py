@@ -6,6 +6,7 @@ import hmac
 import importlib.util
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +64,9 @@ def test_the_scheme_takes_what_its_vendor_signs(
     scheme = written(page, "ingress/schemes/acme.py", tmp_path, monkeypatch).SCHEME
     headers = {"X-Acme-Signature": "v1=" + hmac.new(b"s3cret", body, "sha256").hexdigest()}
     verify = scheme.verifier(parse(scheme.options, {}))
-    assert verify((b"s3cret",), SignedRequest(headers, body, "", "POST", 0.0)) == Verified(0, None)
+    unsigned = SignedRequest({}, body, "", "POST", 0.0)
+    assert verify((b"s3cret",), replace(unsigned, headers=headers)) == Verified(0, None)
+    assert scheme.signer(parse(scheme.options, {}))(b"s3cret", unsigned).headers == headers
 
 
 def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:

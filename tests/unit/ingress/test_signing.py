@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from nacl.signing import SigningKey
 from standardwebhooks import Webhook
@@ -119,6 +121,31 @@ def test_a_message_id_that_is_there_is_kept() -> None:
     request = SignedRequest({"webhook-id": "msg_1"}, JSON, "", "POST", NOW)
     found = sign("standard-webhooks", WHSEC, request)
     assert found.headers["webhook-id"] == "msg_1"
+
+
+def test_a_header_in_another_case_is_replaced_and_not_sent_twice() -> None:
+    given = {"Webhook-Id": "msg_1", "WEBHOOK-SIGNATURE": "v1,old", "X-Kind": "a"}
+    found = sign("standard-webhooks", WHSEC, SignedRequest(given, JSON, "", "POST", NOW))
+    names = [name.lower() for name in found.headers]
+    assert sorted(names) == ["webhook-id", "webhook-signature", "webhook-timestamp", "x-kind"]
+    assert verify("standard-webhooks", [WHSEC], found.headers, JSON, now=NOW).message_id == "msg_1"
+
+
+def test_a_private_key_in_pem_signs_and_a_wrong_one_is_named() -> None:
+    pem = Ed25519PrivateKey.from_private_bytes(bytes(PRIVATE)).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    found = signed(Case("ed25519", pem))
+    held = base64.b64encode(POINT)
+    assert verify("ed25519", [held], found.headers, JSON, now=NOW).key_index == 0
+    for wrong in (pem[:40], RSA.as_pem(private=True), b"ab" * 31, b"*"):
+        with pytest.raises(SignatureError, match="private key"):
+            signed(Case("ed25519", wrong))
+
+
+def test_a_private_key_that_no_ingress_takes_signs_no_token() -> None:
+    with pytest.raises(SignatureError, match="curve"):
+        signed(Case("jwt", private(OKPKey.generate_key("X25519"))))
 
 
 def test_linear_signs_its_time_into_the_body_and_nothing_but_an_object() -> None:

@@ -271,7 +271,7 @@ def test_a_reference_of_another_form_is_refused(reference: str) -> None:
         ({"overlap_seconds": float("inf")}, "overlap_seconds"),
         ({"overlap_seconds": True}, "overlap_seconds"),
         ({"overlap_seconds": "60"}, "overlap_seconds"),
-        ({}, "overlap_seconds"),
+        ({"overlap_seconds": None}, "overlap_seconds"),
         ({"overlap_seconds": 60, "secret_ref": "env:X"}, "exactly one"),
         ({"overlap_seconds": 60, "secret": None}, "exactly one"),
         ({"overlap_seconds": 60, "scheme": "github"}, "scheme"),
@@ -280,6 +280,10 @@ def test_a_reference_of_another_form_is_refused(reference: str) -> None:
 def test_a_wrong_rotation_is_refused_by_name(body: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValidationError, match=fault):
         RotateRequest.model_validate({"secret": "new"} | body)
+
+
+def test_a_rotation_that_names_no_overlap_has_a_day() -> None:
+    assert RotateRequest.model_validate({"secret": "new"}).overlap_seconds == 86_400
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 30 * 86_400])

@@ -87,6 +87,22 @@ async def test_what_the_operator_cannot_sign_is_refused_with_the_remedy(
     assert remedy in problem["detail"]
 
 
+async def test_a_secret_that_the_vault_cannot_open_is_refused(desk: Desk) -> None:
+    key, value = source("acme", "shop", "github")
+    record = TENANT.decode(value)
+    damaged = tuple(replace(each, sealed=b"no seal") for each in record.keys)
+    desk.set((key, TENANT.encode(replace(record, keys=damaged))))
+    status, problem = await asked(desk)
+    assert (status, problem["type"]) == (409, "urn:tidegate:problem:cannot-sign")
+    assert "cannot be opened" in problem["detail"]
+
+
+async def test_a_body_as_large_as_a_source_may_take_is_signed(desk: Desk) -> None:
+    desk.set(source("acme", "shop", "github"))
+    large = base64.b64encode(b" " * 2 * 1024 * 1024).decode()
+    assert (await asked(desk, body_base64=large))[0] == 200
+
+
 async def test_a_source_that_is_not_there_or_disabled_signs_nothing(desk: Desk) -> None:
     assert (await asked(desk))[0] == 404
     key, value = source("acme", "shop", "github")
