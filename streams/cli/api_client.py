@@ -17,10 +17,20 @@ from streams.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _TIMEOUT = ClientTimeout(total=30)
+_LATER = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+"""Answers of a process that is starting, or of a proxy that cannot reach it."""
 
 
 class CallFailed(TidegateError):
-    """The API refused a call, or did not answer."""
+    """The API refused a call, or did not answer; `name` is the problem's, such as `job-unknown`."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class NoAnswer(CallFailed):
+    """The API cannot be reached, or cannot answer at present; it may do so later."""
 
 
 class TokenRefused(CallFailed):
@@ -79,7 +89,8 @@ def call(
 
     Raises:
         TokenRefused: `token` is not the API's.
-        CallFailed: the API refused, with the problem's detail, or nothing answers at `url`.
+        NoAnswer: nothing answers at `url`, or it cannot answer yet.
+        CallFailed: the API refused, with the problem's detail.
     """
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
     sent = _sent(url, token, method, path, params=query, json=body, headers=headers)
@@ -108,7 +119,7 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
         return asyncio.run(send())
     except (ClientError, TimeoutError) as error:
         why = f"{error}" or type(error).__name__
-        raise CallFailed(
+        raise NoAnswer(
             f"no operator's API answers at {url} ({why}): start one with `tidegate dev`, "
             "or name another with --url"
         ) from error
@@ -124,5 +135,6 @@ def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:
     if isinstance(found, dict) and status == HTTPStatus.UNAUTHORIZED:
         raise TokenRefused(f"the operator at {url} refuses the token")
     if isinstance(found, dict) and "detail" in found:
-        raise CallFailed(str(found["detail"]))
+        failed = NoAnswer if status in _LATER else CallFailed
+        raise failed(str(found["detail"]), str(found.get("type", "")).rpartition(":")[2])
     raise CallFailed(f"the answer of {url} ({status}) is not the operator's API's: check --url")

@@ -2,17 +2,96 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import orjson
 import typer
 
 from streams.cli import tables
-from streams.cli.options import Cursor, DryRun, Limit, Tenant
-from streams.cli.terminal import Answer, Api, command, page_by_page, part
+from streams.cli.options import AsJson, Cursor, DryRun, JsonLines, Limit, OfTenant, Tenant
+from streams.cli.quantities import duration
+from streams.cli.terminal import (
+    Answer,
+    Api,
+    command,
+    page_by_page,
+    part,
+    print_json,
+    program,
+)
+from streams.cli.watch import follow
 from streams.serde.records import JobStatus
 
-jobs = typer.Typer(no_args_is_help=True, help="Show, list, move, settle and cancel jobs.")
+jobs = typer.Typer(
+    no_args_is_help=True, help="Submit, watch, show, list, move, settle and cancel jobs."
+)
+
+
+@jobs.command("submit")
+@program
+def submit(
+    api: Api,
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Which handler runs.")],
+    tenant: OfTenant,
+    input_: Annotated[
+        str,
+        typer.Option("--input", help="Its input: JSON, @FILE, or - for standard input."),
+    ] = "{}",
+    delay: Annotated[
+        str | None, typer.Option(help="Start it after this time, as 20s.", metavar="DURATION")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="Start it at this time, RFC 3339.", metavar="TIME")
+    ] = None,
+    priority: Annotated[str | None, typer.Option(help="A priority of the topology.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Submit it once for this key, however often it is sent.")
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="Longest time of one run.", metavar="DURATION")
+    ] = None,
+    workflow: Annotated[str | None, typer.Option(help="Id of the workflow it is part of.")] = None,
+    callback_url: Annotated[str | None, typer.Option(help="Where its end is told.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Then watch it until it ends.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Submit a job.
+
+    With --watch the exit codes are those of `jobs watch`, and --json prints one object a line.
+
+    Example: tidegate jobs submit answer_ticket --tenant acme --input @ticket.json --watch
+    """
+    if delay is not None and at is not None:
+        raise typer.BadParameter("give --delay or --at, not both")
+    asked: Answer = {
+        "type": type_, "input": _input(input_), "priority": priority, "run_at": at,
+        "delay_seconds": None if delay is None else duration(delay, "--delay"),
+        "timeout_seconds": None if timeout is None else duration(timeout, "--timeout"),
+        "workflow_id": workflow, "callback_url": callback_url,
+    }  # fmt: skip
+    body = {name: value for name, value in asked.items() if value is not None or name == "input"}
+    job = api.post(f"/v1/tenants/{part(tenant)}/jobs", body, key)
+    if watch:
+        return follow(api, job["job_id"], as_json, accepted=True)
+    (print_json if as_json else tables.job)(job)
+    return 0
+
+
+@jobs.command("watch")
+@program
+def watch_job(api: Api, job_id: str, as_json: JsonLines = False) -> int:
+    """Watch a job until it ends or waits for a person.
+
+    A pipe gets a line for each change, and with --json an object a line. A pause of the API, such
+    as a restart, does not end it.
+
+    Exit codes: 0 it succeeded; 3 it failed, is dead or was cancelled; 4 it needs review.
+
+    Example: tidegate jobs watch job_d8utnr6f0dbu0aulueh5k9hsqk
+    """
+    return follow(api, job_id, as_json)
 
 
 @command(jobs, "show", tables.job)
@@ -104,18 +183,32 @@ def settle(
         raise typer.BadParameter("give --done RESULT or --not-done")
     body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}
     if done is not None:
-        body["result"] = _json(done)
+        body["result"] = _json(done, "--done")
     path = f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle"
     return api.post(path, body)
 
 
-def _json(text: str) -> Any:
+def _input(given: str) -> Any:
+    if given == "-":
+        text = sys.stdin.read()
+    elif given.startswith("@"):
+        try:
+            text = Path(given[1:]).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            unread = f"{given[1:]} cannot be read: {error}"
+            raise typer.BadParameter(unread, param_hint="--input") from None
+    else:
+        text = given
+    return _json(text, "--input")
+
+
+def _json(text: str, flag: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         raise typer.BadParameter(
             f"{text!r} is not JSON: null for none, and a text in quotes, as '\"re_1\"'",
-            param_hint="--done",
+            param_hint=flag,
         ) from None
 
 

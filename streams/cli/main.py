@@ -25,12 +25,19 @@ if TYPE_CHECKING:
 _GROUPS = {
     "broker": "streams.broker.commands:app",
     "topology": "streams.cli.topology:app",
+    "tenants": "streams.cli.tenants:tenants",
+    "sources": "streams.cli.sources:sources",
     "jobs": "streams.cli.jobs:jobs",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",
+    "rejections": "streams.cli.rejections:rejections",
     "events": "streams.cli.events:events",
 }
-_COMMANDS = {"dev": "streams.dev.command:dev", "demo": "streams.demo.command:demo"}
+_COMMANDS = {
+    "dev": "streams.dev.command:dev",
+    "demo": "streams.demo.command:demo",
+    "send": "streams.cli.send:send",
+}
 
 
 def main() -> None:

@@ -24,16 +24,17 @@ Slots = Annotated[int | None, typer.Option(min=1, help="Handlers at once. (20 by
 Pool = Annotated[str, typer.Option(help="Pool whose jobs it runs.")]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 Url = Annotated[
     str | None,
     typer.Option(
-        help="The operator's API.  [default: that of a running `tidegate dev`, else port 8080]",
+        help="The operator's API. (that of a running `tidegate dev`, else port 8080)",
         metavar="URL",
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="File with the admin token.  [default: TIDEGATE_ADMIN_TOKEN]")
+    Path | None, typer.Option(help="File with the admin token. (TIDEGATE_ADMIN_TOKEN by default)")
 ]
 DevDir = Annotated[
     Path | None, typer.Option(help="Directory of `tidegate dev`, which keeps its token there.")
@@ -42,6 +43,11 @@ Id = Annotated[str, typer.Argument(metavar="ID")]
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="Show at most this many.")]
 Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Whose it is.")]
+Ingress = Annotated[
+    str | None,
+    typer.Option(help="Where vendors deliver. (where the API is, by default)", metavar="URL"),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
 
 

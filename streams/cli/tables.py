@@ -1,4 +1,4 @@
-"""What `tidegate jobs`, `dlq`, `quarantine` and `events` print for people."""
+"""What the commands of the operator's API print for people."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _DEAD_LETTERS = (
     "id", "tenant_id", "kind", "type", "reason", "attempts", "at", "replayed_at", "detail",
 )  # fmt: skip
 _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
+_TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
+_SOURCES = ("source", "disabled", "scheme", "secrets", "updated_at", "mapping")
+_REJECTIONS = ("last_at", "tenant_id", "source", "reason", "count", "first_at")
 _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
 _WHOLE = {
@@ -103,6 +106,37 @@ def replayed(found: Json) -> None:
 def moved(found: Json) -> None:
     """A job in its new pool, or the result of moving all."""
     (bulk if "matched" in found else job)(found)
+
+
+def tenants(found: Json) -> None:
+    """A page of tenants."""
+    _list([_readable(each) for each in found["tenants"]], _TENANTS, found["next_cursor"])
+
+
+def tenant(found: Json) -> None:
+    """One tenant."""
+    _fields(console_of_any_width(), _readable(found))
+
+
+def sources(found: Json) -> None:
+    """A tenant's sources."""
+    _list(found["sources"], _SOURCES, found["next_cursor"])
+
+
+def source(found: Json) -> None:
+    """One source; after a change also its secret, if it was made, and what its vendor calls."""
+    _fields(console_of_any_width(), found)
+
+
+def rejections(found: Json) -> None:
+    """A page of counts of refused deliveries."""
+    _list(found["rejections"], _REJECTIONS, found["next_cursor"])
+
+
+def _readable(found: Json) -> Json:
+    rate, names = found["rate"], found["sources"]
+    shown = None if rate is None else f"{rate['count']}/{rate['seconds']:g}s"
+    return {**found, "rate": shown, "sources": ", ".join(names)}
 
 
 def held(found: Json) -> None:
@@ -188,10 +222,15 @@ def _line(column: str, value: Any) -> Text:
     """A one-line cell, with an ellipsis if its column is narrower; times to the second."""
     if value and (column in ("at", "since") or column.endswith("_at")):
         return Text(str(value)[:19].replace("T", " ") + "Z", no_wrap=True)
-    return Text(" ".join(_cell(value).plain.split()), no_wrap=True, overflow="ellipsis")
+    return Text(plain(value), no_wrap=True, overflow="ellipsis")
 
 
 def _fields(console: Console, item: Json, title: str | None = None) -> None:
+    console.print(fields(item, title))
+
+
+def fields(item: Json, title: str | None = None) -> Table:
+    """An object's fields below each other, without those that are empty."""
     table = Table(show_header=False, title=title, title_justify="left")
     table.add_column(style="bold", overflow="fold")
     # People copy these values: fold them, never cut them short.
@@ -199,7 +238,12 @@ def _fields(console: Console, item: Json, title: str | None = None) -> None:
     for name, value in item.items():
         if value not in (None, ""):
             table.add_row(name, _cell(value))
-    console.print(table)
+    return table
+
+
+def plain(value: Any) -> str:
+    """A value as one line of text that cannot steer a terminal."""
+    return " ".join(_cell(value).plain.split())
 
 
 def _cell(value: Any) -> Text:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,15 @@ import orjson
 import typer
 
 from streams.cli import tables
-from streams.cli.api_client import TokenRefused, admin_token, api_url, call, download, token_origin
+from streams.cli.api_client import (
+    CallFailed,
+    TokenRefused,
+    admin_token,
+    api_url,
+    call,
+    download,
+    token_origin,
+)
 from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
 from streams.errors import ConfigError, TidegateError
 from streams.settings import Settings, load_settings
@@ -32,13 +41,19 @@ class Api:
 
     def get(self, path: str, **query: str | int | None) -> Answer:
         given = {name: str(value) for name, value in query.items() if value is not None}
-        return call(self._url, self._token, "GET", path, query=given)
+        return call(self.url, self._token, "GET", path, query=given)
 
     def download(self, path: str) -> bytes:
-        return download(self._url, self._token, path)
+        return download(self.url, self._token, path)
 
     def post(self, path: str, body: Answer, key: str | None = None) -> Answer:
-        return call(self._url, self._token, "POST", path, body=body, idempotency_key=key)
+        return call(self.url, self._token, "POST", path, body=body, idempotency_key=key)
+
+    def put(self, path: str, body: Answer) -> Answer:
+        return call(self.url, self._token, "PUT", path, body=body)
+
+    def delete(self, path: str) -> Answer:
+        return call(self.url, self._token, "DELETE", path)
 
     def token_origin(self) -> str:
         return token_origin(self._settings, self.token_file)
@@ -48,7 +63,7 @@ class Api:
         return load_settings(data_dir=self.data_dir)
 
     @cached_property
-    def _url(self) -> str:
+    def url(self) -> str:
         return api_url(self._settings, self.given_url)
 
     @cached_property
@@ -57,6 +72,22 @@ class Api:
 
 
 Ask = Callable[..., Any]
+
+
+def program(act: Callable[..., int]) -> Callable[..., None]:
+    """The command of a function that prints while it runs and returns its exit code.
+
+    The function takes an `Api` and its own options; the command adds those of the connection.
+    """
+
+    def run(**given: Any) -> None:
+        api = _api(given)
+        with _errors_shown(api):
+            code = act(api, **given)
+        raise typer.Exit(code)
+
+    run.__doc__ = _unwrapped(act.__doc__)
+    return with_options(run, (*own_options(act), *CONNECTION))
 
 
 def command(
@@ -70,17 +101,27 @@ def command(
 
     def register(ask: Ask) -> Ask:
         def run(**given: Any) -> None:
-            api = Api(*(given.pop(option.name) for option in CONNECTION))
+            api = _api(given)
             as_json = given.pop(AS_JSON.name, False)
             with _errors_shown(api):
                 _show(ask(api, **given), as_json, table)
 
-        run.__doc__ = ask.__doc__
+        run.__doc__ = _unwrapped(ask.__doc__)
         output = () if table is None else (AS_JSON,)
         group.command(name)(with_options(run, (*own_options(ask), *CONNECTION, *output)))
         return ask
 
     return register
+
+
+def _unwrapped(doc: str | None) -> str:
+    """A docstring with each paragraph on one line: the terminal wraps it at its own width."""
+    return "\n\n".join(" ".join(text.split()) for text in cleandoc(doc or "").split("\n\n"))
+
+
+def _api(given: dict[str, Any]) -> Api:
+    """The API that the options of the connection name; they are taken out of `given`."""
+    return Api(*(given.pop(option.name) for option in CONNECTION))
 
 
 @contextmanager
@@ -124,6 +165,16 @@ def _show(found: Any, as_json: bool, table: tables.Show | None) -> None:
 
 def print_json(value: Answer) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def found_or_none(api: Api, path: str) -> Answer | None:
+    """What a GET shows, or None where there is no such thing."""
+    try:
+        return api.get(path)
+    except CallFailed as error:
+        if error.name.endswith("-unknown"):
+            return None
+        raise
 
 
 def part(id_: str) -> str:

@@ -1,0 +1,29 @@
+"""`tidegate rejections ...`: counts of refused deliveries, from a terminal."""
+
+from __future__ import annotations
+
+import typer
+
+from streams.cli import tables
+from streams.cli.options import Cursor, Limit, Tenant
+from streams.cli.terminal import Answer, Api, command
+
+rejections = typer.Typer(no_args_is_help=True, help="List how often deliveries were refused.")
+
+
+@rejections.callback()
+def _group() -> None:
+    """List how often deliveries were refused, and why."""
+
+
+@command(rejections, "list", tables.rejections)
+def list_rejections(
+    api: Api, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None
+) -> Answer:
+    """List counts of refused deliveries by source and reason, newest first.
+
+    Every ingress writes its counts each 10 seconds. Those without a tenant named no known source.
+
+    Example: tidegate rejections list --tenant acme
+    """
+    return api.get("/v1/rejections", tenant_id=tenant, limit=limit, cursor=cursor)

@@ -1,0 +1,147 @@
+"""`tidegate send`: a signed test event, from its delivery to the end of its job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from ingress.schemes import SignedRequest
+from streams.cli import send_advice
+from streams.cli.api_client import CallFailed
+from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
+from streams.cli.options import Ingress, JsonLines, OfTenant
+from streams.cli.sources import hook_url
+from streams.cli.terminal import Answer, Api, found_or_none, part, program
+from streams.cli.watch import follow
+
+_LATELY_SECONDS = 10.0
+_LEARNED_WITHIN_SECONDS = 5.0
+_BETWEEN_TRIES_SECONDS = 0.2
+NO_JOB = 3
+"""The exit code if the event has no job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent for which source, for the advice that follows."""
+
+    source: Answer
+    delivery: SignedRequest
+    secret_file: Path | None
+
+
+@program
+def send(
+    api: Api,
+    tenant: OfTenant,
+    source: Annotated[str, typer.Option(help="The source that takes it.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="The body; - reads standard input.", metavar="FILE")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(help="Send this sample of ours. (the first of the scheme, by default)"),
+    ] = None,
+    times: Annotated[int, typer.Option(min=1, help="Deliver it this often.")] = 1,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not follow its job.")] = False,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(help="Sign with the secret in this file, not by the operator."),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header of the event.", metavar="NAME:VALUE")
+    ] = None,
+    ingress: Ingress = None,
+    as_json: JsonLines = False,
+) -> int:
+    """Deliver an event as the source's vendor would, and follow its job until it ends.
+
+    The body is a file, standard input, or a sample of the source's scheme. The operator signs it
+    under the source's own secret. --json prints one object a line.
+
+    Exit codes: 0 the job succeeded, or with --no-wait the event was accepted; 1 it was refused; 3
+    the job failed, is dead or was cancelled, or there is none; 4 the job needs review.
+
+    Example: tidegate send --tenant acme --source shop --sample invoice.paid --times 3
+    """
+    if file is not None and sample is not None:
+        raise typer.BadParameter("give FILE or --sample, not both")
+    if file == secret_file == Path("-"):
+        raise typer.BadParameter("standard input can be the body or the secret, not both")
+    settings = _source(api, tenant, source)
+    url = hook_url(api, ingress, tenant, source)
+    request = unsigned(settings, url, file, sample, header or ())
+    sent = Sent(settings, signed(api, settings, request, secret_file), secret_file)
+    job_id = _delivered(api, sent, times, as_json)
+    if no_wait:
+        return 0
+    return NO_JOB if job_id is None else follow(api, job_id, as_json, accepted=True)
+
+
+def _source(api: Api, tenant: str, name: str) -> Answer:
+    """The source's settings.
+
+    Raises:
+        CallFailed: there is none of that name.
+        ConfigError: it takes no deliveries.
+    """
+    found = found_or_none(api, f"/v1/tenants/{part(tenant)}/sources/{part(name)}")
+    if found is None:
+        remedy = f"tidegate sources set {name} --tenant {tenant} --scheme SCHEME"
+        raise CallFailed(f"tenant {tenant} has no source {name}: create it with `{remedy}`")
+    check_source(found)
+    return found
+
+
+def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> str | None:
+    """Deliver, show each answer, and return the job that the event has.
+
+    Raises:
+        CallFailed: the ingress refused it; the message says why and what to do.
+    """
+    job_id = None
+    for number, reply in enumerate(_replies(sent, times), 1):
+        _show(number, reply, as_json)
+        if "event_id" not in reply.document or reply.outcome == "quarantined":
+            raise CallFailed(send_advice.refused(api, sent.source, sent.delivery, reply,
+                                                 sent.secret_file))  # fmt: skip
+        job_id = reply.document["job_id"] or job_id
+    if job_id is None:
+        typer.echo(send_advice.unrouted(sent.source, sent.delivery), err=True)
+    return job_id
+
+
+def _replies(sent: Sent, times: int) -> Iterator[Reply]:
+    yield _first(sent)
+    for _ in range(times - 1):
+        yield posted(sent.delivery)
+
+
+def _first(sent: Sent) -> Reply:
+    """The first answer. An ingress learns of a changed source within 2 s, and says 401 until then;
+    the answer of a source that was changed just now is waited for."""
+    since = datetime.now(UTC) - datetime.fromisoformat(sent.source["updated_at"])
+    lately = since.total_seconds() < _LATELY_SECONDS
+    until = time.monotonic() + (_LEARNED_WITHIN_SECONDS if lately else 0)
+    while True:
+        reply = posted(sent.delivery)
+        if reply.status != HTTPStatus.UNAUTHORIZED or time.monotonic() >= until:
+            return reply
+        time.sleep(_BETWEEN_TRIES_SECONDS)
+
+
+def _show(number: int, reply: Reply, as_json: bool) -> None:
+    if as_json:
+        line = {"delivery": number, "status": reply.status, "answer": reply.document}
+        typer.echo(orjson.dumps(line))
+        return
+    ids = (reply.document.get(name) for name in ("event_id", "job_id"))
+    typer.echo(" ".join(filter(None, (f"{reply.status} {reply.outcome}", *ids))))

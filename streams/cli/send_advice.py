@@ -1,0 +1,87 @@
+"""What to do next about a delivery that was refused, or that no route made into a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ingress.schemes import SCHEMES, SignedRequest
+from ingress.schemes.normalize import UNKNOWN_TYPE
+from streams.cli.delivery import Reply, normalized
+from streams.cli.terminal import Answer, Api, part
+from streams.errors import Misfit
+
+
+def refused(
+    api: Api, source: Answer, delivery: SignedRequest, reply: Reply, secret_file: Path | None
+) -> str:
+    """Why the ingress did not accept the delivery, and the next step."""
+    name, tenant = source["source"], source["tenant_id"]
+    if reply.status < 300 and reply.outcome != "quarantined":
+        return f"the ingress answered {reply.status} and took no event: it was a vendor's handshake"
+    told = f"{reply.status} {reply.outcome}"
+    detail = reply.document.get("detail") or reply.document.get("title") or "no further word"
+    next_steps = {
+        "unauthorized": lambda: _unauthorized(api, source, secret_file),
+        "malformed-body": lambda: f"{_misfit(source, delivery)}: correct the body",
+        "quarantined": lambda: (
+            f"{_misfit(source, delivery)}; correct the mapping with `tidegate sources set {name} "
+            f"--tenant {tenant} --mapping FIELD=JMESPATH`, then `tidegate quarantine release "
+            f"{reply.document.get('event_id')} --note TEXT`"
+        ),
+        "rate-limited": lambda: f"the tenant is over its rate: `tidegate tenants show {tenant}`",
+        "too-large": lambda: (
+            f"the body has {len(delivery.body)} bytes and the source takes "
+            f"{source['max_body_bytes']}: `tidegate sources set {name} --tenant {tenant} "
+            "--max-body-bytes N`"
+        ),
+        "not-found": lambda: f"no ingress serves {delivery.url}: name one with --ingress",
+    }
+    advice = next_steps.get(reply.outcome)
+    return f"{told}: {advice() if advice else detail}"
+
+
+def _unauthorized(api: Api, source: Answer, secret_file: Path | None) -> str:
+    name, tenant = source["source"], source["tenant_id"]
+    if api.get(f"/v1/tenants/{part(tenant)}")["disabled"]:
+        return f"tenant {tenant} is disabled: enable it with `tidegate tenants set {tenant}`"
+    if secret_file is not None:
+        return (
+            f"the ingress does not take this signature: the secret in {secret_file} is not that of "
+            f"source {name}; compare them, or let the operator sign, without --secret-file"
+        )
+    return (
+        "the ingress does not take this signature: it may belong to another pipeline than the "
+        f"operator (see --ingress), or not know source {name} yet; `tidegate rejections list "
+        f"--tenant {tenant}` counts it, and the ingress's metric "
+        "tidegate_ingress_signature_failures_total has the reason"
+    )
+
+
+def _misfit(source: Answer, delivery: SignedRequest) -> str:
+    """Why the body does not fit the source's settings."""
+    try:
+        normalized(source, delivery)
+    except Misfit as error:
+        return f"the body does not fit source {source['source']}: {error}"
+    return f"the body does not fit the settings that source {source['source']} had just now"
+
+
+def unrouted(source: Answer, delivery: SignedRequest) -> str:
+    """Which route would give the event a job."""
+    found, name = normalized(source, delivery), source["source"]
+    event_type = json.dumps(found.event_type)
+    key = json.dumps(found.dedup_key)
+    lines = [
+        f"no route matches events {event_type} of source {name}: this one is kept without a job.",
+        "Add a route to your topology file and start again:",
+        "  routes:",
+        f"    - match: {{source: {name}, event_type: {event_type}}}",
+        "      job: YOUR_JOB",
+        f"Then this event can get its job: tidegate events route --tenant {source['tenant_id']} "
+        f"--source {name} --dedup-key {key} --note TEXT",
+    ]
+    wanted = SCHEMES[source["scheme"]].preset.type_header
+    if found.event_type == UNKNOWN_TYPE and wanted and "event_type" not in source["mapping"]:
+        lines.insert(1, f"Its vendor names the type in a header: give --header {wanted}:TYPE.")
+    return "\n".join(lines)

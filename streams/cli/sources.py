@@ -1,0 +1,198 @@
+"""`tidegate sources ...`: vendors' connections of a tenant, from a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ingress.schemes import SCHEMES
+from streams.cli import tables
+from streams.cli.api_client import CallFailed
+from streams.cli.changes import tell_changes
+from streams.cli.options import Ingress, OfTenant
+from streams.cli.quantities import duration
+from streams.cli.signing_secret import (
+    NONE,
+    Generate,
+    SecretFile,
+    SecretRef,
+    asked_secret,
+    given_secret,
+)
+from streams.cli.terminal import Answer, Api, command, found_or_none, part
+
+sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and disable sources.")
+
+_HOW = f"How its vendor signs: {', '.join(SCHEMES)}."
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+_SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
+_SHOWN = (*_SETTINGS, "secrets", "secret_ref")
+
+
+@command(sources, "list", tables.sources)
+def list_sources(api: Api, tenant: OfTenant) -> Answer:
+    """List a tenant's sources by name, disabled ones too.
+
+    Example: tidegate sources list --tenant acme
+    """
+    return api.get(f"/v1/tenants/{part(tenant)}/sources")
+
+
+@command(sources, "show", tables.source)
+def show_source(api: Api, name: Name, tenant: OfTenant, ingress: Ingress = None) -> Answer:
+    """Show a source, the URL that its vendor calls, and until when old secrets verify.
+
+    Example: tidegate sources show shop --tenant acme
+    """
+    return api.get(_path(tenant, name)) | {"hook_url": hook_url(api, ingress, tenant, name)}
+
+
+@command(sources, "set", tables.source)
+def set_source(
+    api: Api,
+    name: Name,
+    tenant: OfTenant,
+    scheme: Annotated[str | None, typer.Option(help=_HOW)] = None,
+    secret_file: SecretFile = None,
+    secret_ref: SecretRef = None,
+    generate: Generate = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the scheme; NAME= removes it.", metavar="NAME=VALUE"),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where a field is in the body, as event_type=kind or attributes.total=order.total;"
+            " FIELD= removes it.",
+            metavar="FIELD=JMESPATH",
+        ),
+    ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(help="Where ends of its jobs are told; '' for nowhere.")
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, typer.Option(help="Largest body that is taken. (1 MiB by default)")
+    ] = None,
+    ingress: Ingress = None,
+) -> Answer:
+    """Create a source, or change the settings that are given; the others stay as they are.
+
+    A new source, another scheme and a disabled source need a secret, which is asked for on a
+    terminal. A new secret for a live source ends the old one at once; `rotate` lets it overlap.
+
+    Example: tidegate sources set shop --tenant acme --scheme stripe --secret-file -
+    """
+    path, before = _path(tenant, name), _before(api, tenant, name)
+    wanted = _wanted(before, scheme, option or (), mapping or ())
+    wanted |= {} if callback_url is None else {"callback_url": callback_url or None}
+    wanted |= {} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}
+    keeps = before and not before["disabled"] and before["scheme"] == wanted["scheme"]
+    secret = given_secret(secret_file, secret_ref, generate, wanted["scheme"])
+    secret = secret or (NONE if keeps else asked_secret(wanted["scheme"]))
+    after = api.put(path, {**wanted, **secret.body})
+    tell_changes(f"source {name} of tenant {tenant}", before, after, _SHOWN)
+    if keeps and secret.body:
+        typer.echo("the new secret alone verifies from now on", err=True)
+    url = hook_url(api, ingress, tenant, name)
+    typer.echo(f"have the vendor call {url}", err=True)
+    return {**after, "hook_url": url, **secret.shown}
+
+
+@command(sources, "rotate", tables.source)
+def rotate(
+    api: Api,
+    name: Name,
+    tenant: OfTenant,
+    overlap: Annotated[
+        str, typer.Option(help="How long the old secret still verifies.", metavar="DURATION")
+    ] = "24h",
+    secret_file: SecretFile = None,
+    secret_ref: SecretRef = None,
+    generate: Generate = False,
+) -> Answer:
+    """Give a source a new secret; the old one verifies until the overlap is over.
+
+    Example: tidegate sources rotate shop --tenant acme --overlap 24h --generate
+    """
+    seconds, path = duration(overlap, "--overlap"), _path(tenant, name)
+    scheme = api.get(path)["scheme"]
+    secret = given_secret(secret_file, secret_ref, generate, scheme) or asked_secret(scheme)
+    after = api.post(f"{path}/rotate", {**secret.body, "overlap_seconds": seconds})
+    for old in after["old_secrets"][:1]:
+        typer.echo(f"the old secret verifies until {old['valid_until']}", err=True)
+    return {**after, **secret.shown}
+
+
+@command(sources, "disable", tables.source)
+def disable(api: Api, name: Name, tenant: OfTenant) -> Answer:
+    """Disable a source and delete its secrets; `set` with a secret enables it again.
+
+    Example: tidegate sources disable shop --tenant acme
+    """
+    return api.delete(_path(tenant, name))
+
+
+def hook_url(api: Api, ingress: str | None, tenant: str, name: str) -> str:
+    """The URL to which a source's vendor delivers."""
+    return f"{(ingress or api.url).rstrip('/')}/v1/hooks/{part(tenant)}/{part(name)}"
+
+
+def _path(tenant: str, name: str) -> str:
+    return f"/v1/tenants/{part(tenant)}/sources/{part(name)}"
+
+
+def _before(api: Api, tenant: str, name: str) -> Answer | None:
+    """The source before the change; an unknown tenant is told before a secret is asked for."""
+    if found_or_none(api, f"/v1/tenants/{part(tenant)}") is None:
+        remedy = f"create it with `tidegate tenants set {tenant}`"
+        raise CallFailed(f"there is no tenant {tenant!r}: {remedy}")
+    return found_or_none(api, _path(tenant, name))
+
+
+def _wanted(
+    before: Answer | None, scheme: str | None, options: Sequence[str], mapping: Sequence[str]
+) -> Answer:
+    """The settings to set: those of before with the changes, or new ones for another scheme."""
+    if before is None or (scheme is not None and scheme != before["scheme"]):
+        if scheme is None:
+            raise typer.BadParameter("a new source needs its scheme", param_hint="--scheme")
+        kept: Answer = {} if before is None else {
+            name: before[name] for name in ("callback_url", "max_body_bytes")
+        }  # fmt: skip
+        kept |= {"scheme": scheme, "options": {}, "mapping": {}}
+    else:
+        kept = {name: before[name] for name in _SETTINGS}
+    return {
+        **kept,
+        "options": _changed(kept["options"], options, "--option"),
+        "mapping": _mapping(kept["mapping"], mapping),
+    }
+
+
+def _mapping(kept: Answer, given: Sequence[str]) -> Answer:
+    attributes = [each for each in given if each.startswith("attributes.")]
+    fields = _changed(kept, [each for each in given if each not in attributes], "--mapping")
+    if fields.get("attributes", {}) != kept.get("attributes", {}) and fields.get("attributes"):
+        form = "write attributes.NAME=JMESPATH, once for each"
+        raise typer.BadParameter(form, param_hint="--mapping")
+    inner = [each.removeprefix("attributes.") for each in attributes]
+    changed = _changed(fields.get("attributes", {}), inner, "--mapping")
+    others = {name: path for name, path in fields.items() if name != "attributes"}
+    return {**others, "attributes": changed} if changed else others
+
+
+def _changed(kept: Answer, given: Sequence[str], flag: str) -> dict[str, Any]:
+    """`kept` with each NAME=VALUE of `given`; an empty value removes the name."""
+    found = dict(kept)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=flag)
+        if value:
+            found[name] = value
+        else:
+            found.pop(name, None)
+    return found

@@ -1,0 +1,77 @@
+"""`tidegate tenants ...`: customers, from a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streams.cli import tables
+from streams.cli.changes import tell_changes
+from streams.cli.options import Cursor, Id, Limit
+from streams.cli.quantities import rate as parsed_rate
+from streams.cli.terminal import Answer, Api, command, found_or_none, part
+
+tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
+
+
+@command(tenants, "list", tables.tenants)
+def list_tenants(api: Api, limit: Limit = 50, cursor: Cursor = None) -> Answer:
+    """List tenants by id, disabled and erased ones too.
+
+    Example: tidegate tenants list
+    """
+    return api.get("/v1/tenants", limit=limit, cursor=cursor)
+
+
+@command(tenants, "show", tables.tenant)
+def show_tenant(api: Api, id_: Id) -> Answer:
+    """Show a tenant and the names of its sources.
+
+    Example: tidegate tenants show acme
+    """
+    return api.get(_path(id_))
+
+
+@command(tenants, "set", tables.tenant)
+def set_tenant(
+    api: Api,
+    id_: Id,
+    display_name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Most deliveries in a time, as 600/60s.", metavar="COUNT/DURATION"),
+    ] = None,
+    no_rate: Annotated[bool, typer.Option("--no-rate", help="Do not limit deliveries.")] = False,
+) -> Answer:
+    """Create a tenant, or change the settings that are given; the others stay as they are.
+
+    A disabled tenant is enabled again.
+
+    Example: tidegate tenants set acme --display-name Acme --rate 600/60s
+    """
+    if rate is not None and no_rate:
+        raise typer.BadParameter("give --rate or --no-rate, not both")
+    limit = None if rate is None else parsed_rate(rate, "--rate")
+    before = found_or_none(api, _path(id_))
+    wanted = {name: before[name] for name in ("display_name", "rate")} if before else {}
+    wanted |= {} if display_name is None else {"display_name": display_name}
+    wanted |= {"rate": limit} if limit or no_rate else {}
+    after = api.put(_path(id_), wanted)
+    tell_changes(f"tenant {id_}", before, after, ("display_name", "rate"))
+    return after
+
+
+@command(tenants, "disable", tables.tenant)
+def disable_tenant(api: Api, id_: Id) -> Answer:
+    """Disable a tenant: its deliveries and submissions are refused; its data stays.
+
+    `tidegate tenants set` enables it again.
+
+    Example: tidegate tenants disable acme
+    """
+    return api.delete(_path(id_))
+
+
+def _path(id_: str) -> str:
+    return f"/v1/tenants/{part(id_)}"
