@@ -23,6 +23,7 @@ from support.single_tests import SingleTests
 if TYPE_CHECKING:
     from support.dedup_under_load import DedupUnderLoad
     from support.ingress_app import Edge
+    from support.operator_api import OperatorApi
 
 # No example is timed: a busy machine is no fault of what is tested.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -155,3 +156,14 @@ def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
 
     with DedupUnderLoad(kafka, tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[OperatorApi]:
+    """The operator's API that commands ask."""
+    from support.operator_api import running
+
+    monkeypatch.setenv("TIDEGATE_ADMIN_TOKEN", "a-token")
+    monkeypatch.setenv("COLUMNS", "200")
+    with running() as api:
+        yield api

@@ -66,12 +66,17 @@ def asked_secret(scheme: str) -> GivenSecret:
     Raises:
         BadParameter: standard input is no terminal, so that nobody can be asked.
     """
-    if not sys.stdin.isatty():
+    if not at_terminal():
         raise typer.BadParameter(
             "it needs a secret: give --secret-file PATH, --secret-file - to read standard input, "
             "--secret-ref, or --generate"
         )
     return GivenSecret({"secret": typer.prompt(f"Secret of {scheme}", hide_input=True, err=True)})
+
+
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()
 
 
 def read_secret(file: Path) -> str:

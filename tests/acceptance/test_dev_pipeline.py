@@ -18,6 +18,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from support.at_the_terminal import AtTheTerminal
 from support.conditions import eventually
 
 from streams.broker.ports import pick_free
@@ -209,6 +210,59 @@ def test_the_operators_api_wants_the_token(dev: Dev) -> None:
     without = get(f"{dev.url}/v1/jobs")[0]
     given = get(f"{dev.url}/v1/jobs", {"Authorization": f"Bearer {dev.token}"})[0]
     assert (without, given) == (401, 200)
+
+
+def test_commands_alone_set_up_a_tenant_send_submit_rotate_and_find_rejections(
+    dev: Dev, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEGATE_ADMIN_TOKEN", raising=False)
+    desk, first = AtTheTerminal(dev.data_dir), "the first secret"
+    assert desk.run("tenants set acme --display-name Acme --rate 600/60s").code == 0
+    kept = desk.run("tenants set acme --display-name Desk --json").json
+    assert (kept["display_name"], kept["rate"]) == ("Desk", {"count": 600, "seconds": 60.0})
+    made = desk.run(
+        "sources set zendesk --tenant acme --scheme zendesk --secret-file - --json", first
+    )
+    assert made.json["hook_url"] == f"{dev.url}/v1/hooks/acme/zendesk"
+    sent = _sends_once_and_twice_again(desk)
+    submit = "jobs submit draft_reply --tenant acme --key k --delay 1s --watch --json"
+    submitted, again = desk.run(submit), desk.run(submit)
+    end = submitted.lines[-1]
+    assert submitted.code == again.code == {"succeeded": 0, "failed": 3}[end["status"]]
+    listed = desk.run("jobs list --tenant acme --json").json["jobs"]
+    assert {job["job_id"] for job in listed} == {sent, end["job_id"], again.lines[-1]["job_id"]}
+    assert len(listed) == 2
+    assert first not in made.out + made.err
+    _rotates_and_is_refused(desk, first)
+
+
+def _sends_once_and_twice_again(desk: AtTheTerminal) -> str:
+    """Send at once after the source was set; the job's id."""
+    sent = desk.run("send --tenant acme --source zendesk --sample ticket.created --times 3 --json")
+    assert sent.code == 0, sent
+    answers, end = sent.lines[:3], sent.lines[-1]
+    assert [each["status"] for each in answers] == [202, 200, 200]
+    assert {each["answer"]["job_id"] for each in answers} == {end["job_id"]}
+    assert (end["status"], [each["status"] for each in end["effects"]]) == ("succeeded", ["done"])
+    return str(end["job_id"])
+
+
+def _rotates_and_is_refused(desk: AtTheTerminal, first: str) -> None:
+    send, secret = "send --tenant acme --source zendesk", desk.data_dir / "a-secret"
+    rotated = desk.run("sources rotate zendesk --tenant acme --overlap 24h --generate --json").json
+    assert (rotated["secrets"], len(rotated["old_secrets"])) == (2, 1)
+    assert rotated["generated_secret"] not in desk.run("sources show zendesk --tenant acme").out
+    for given in (first, rotated["generated_secret"]):
+        secret.write_text(given)
+        assert desk.run(f"{send} --secret-file {secret} --no-wait").code == 0
+    secret.write_text("another")
+    refused = desk.run(f"{send} --secret-file {secret}")
+    assert (refused.code, "not that of source zendesk" in refused.err) == (1, True)
+    counted = "rejections list --tenant acme --json"
+    found = eventually(
+        lambda: desk.run(counted).json["rejections"], 30, what="the ingress has counted it"
+    )
+    assert {(each["source"], each["reason"]) for each in found} == {("zendesk", "unauthorized")}
 
 
 def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:

@@ -1,0 +1,186 @@
+"""`tidegate sources`: settings are merged, and a secret is never in a flag nor shown twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from support.operator_api import OperatorApi
+from typer.testing import CliRunner, Result
+
+from streams.cli.sources import sources
+
+PATH = "/v1/tenants/acme/sources/shop"
+SHOP: dict[str, Any] = {
+    "tenant_id": "acme", "source": "shop", "scheme": "hmac-sha256",
+    "mapping": {"event_type": "kind", "attributes": {"total": "order.total", "id": "id"}},
+    "options": {"header": "X-Seal", "prefix": "v1="}, "callback_url": "https://a.example/ends",
+    "max_body_bytes": 2_000_000, "disabled": False, "secrets": 1, "secret_ref": None,
+    "old_secrets": [], "updated_at": "2026-11-21T09:00:00.000Z",
+}  # fmt: skip
+SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
+KEPT = {name: SHOP[name] for name in SETTINGS}
+
+
+@pytest.fixture
+def shop(operator: OperatorApi) -> OperatorApi:
+    """The API with tenant acme and its source shop."""
+    operator.on("GET", "/v1/tenants/acme", {"tenant_id": "acme"})
+    operator.on("GET", PATH, SHOP)
+    operator.on("PUT", PATH, SHOP)
+    return operator
+
+
+def invoke(operator: OperatorApi, *arguments: str, typed: str | bytes = "") -> Result:
+    whole = [arguments[0], "shop", "--tenant", "acme", *arguments[1:], "--url", operator.url]
+    return CliRunner().invoke(sources, whole, input=typed)
+
+
+def told(result: Result) -> str:
+    return " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "changed"),
+    [
+        ([], {}),
+        (["--max-body-bytes", "9"], {"max_body_bytes": 9}),
+        (["--callback-url", ""], {"callback_url": None}),
+        (["--option", "prefix=", "--option", "encoding=base64"],
+         {"options": {"header": "X-Seal", "encoding": "base64"}}),
+        (["--mapping", "dedup_key=[a, b]", "--mapping", "attributes.total="],
+         {"mapping": {"event_type": "kind", "dedup_key": "[a, b]", "attributes": {"id": "id"}}}),
+        (["--mapping", "attributes=", "--mapping", "event_type="], {"mapping": {}}),
+        (["--mapping", "attributes=", "--mapping", "attributes.n=x"],
+         {"mapping": {"event_type": "kind", "attributes": {"n": "x"}}}),
+        (["--scheme", "hmac-sha256"], {}),
+    ],
+)  # fmt: skip
+def test_set_keeps_the_settings_and_the_secret_that_it_is_not_told(
+    shop: OperatorApi, flags: list[str], changed: dict[str, Any]
+) -> None:
+    done = invoke(shop, "set", *flags)
+    assert (done.exit_code, shop.bodies("PUT")) == (0, [KEPT | changed])
+    assert f"have the vendor call {shop.url}/v1/hooks/acme/shop\n" in done.stderr
+
+
+def test_set_says_what_it_changed(shop: OperatorApi) -> None:
+    shop.on("PUT", PATH, SHOP | {"max_body_bytes": 9, "secrets": 2})
+    said = invoke(shop, "set", "--max-body-bytes", "9").stderr
+    assert "changed source shop of tenant acme: max_body_bytes: 2000000 -> 9" in said
+    assert "secrets: 1 -> 2" in said
+
+
+def test_another_scheme_drops_the_options_of_the_old_one_and_needs_a_secret(
+    shop: OperatorApi,
+) -> None:
+    refused = invoke(shop, "set", "--scheme", "stripe")
+    assert (refused.exit_code, shop.bodies("PUT")) == (2, [])
+    assert "--secret-file - to read standard input" in told(refused)
+    invoke(shop, "set", "--scheme", "stripe", "--secret-file", "-", typed="s3cret\r\n")
+    kept = {"callback_url": SHOP["callback_url"], "max_body_bytes": 2_000_000}
+    new = {"scheme": "stripe", "options": {}, "mapping": {}, "secret": "s3cret"}
+    assert shop.bodies("PUT") == [kept | new]
+
+
+def test_a_secret_comes_from_a_file_or_is_a_reference(shop: OperatorApi, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("fröm a file\n")
+    done = invoke(shop, "set", "--secret-file", str(tmp_path / "secret"), "--json")
+    assert "the new secret alone verifies from now on" in done.stderr
+    assert "a file" not in done.output
+    invoke(shop, "set", "--secret-ref", "env:SHOP")
+    assert shop.bodies("PUT") == [
+        KEPT | {"secret": "fröm a file"}, KEPT | {"secret_ref": "env:SHOP"},
+    ]  # fmt: skip
+
+
+def test_a_person_at_a_terminal_is_asked_for_the_secret_that_is_needed(
+    shop: OperatorApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.on("GET", PATH, SHOP | {"disabled": True})
+    asked: list[dict[str, Any]] = []
+
+    def prompt(_: str, **how: Any) -> str:
+        asked.append(how)
+        return "typed"
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    monkeypatch.setattr("streams.cli.signing_secret.at_terminal", lambda: True)
+    invoke(shop, "set")
+    assert shop.bodies("PUT") == [KEPT | {"secret": "typed"}]
+    assert asked[0]["hide_input"] is True
+
+
+@pytest.mark.parametrize(("scheme", "start"), [("stripe", ""), ("standard-webhooks", "whsec_")])
+def test_a_generated_secret_is_shown_once_with_the_answer(
+    shop: OperatorApi, scheme: str, start: str
+) -> None:
+    done = invoke(shop, "set", "--scheme", scheme, "--generate", "--json")
+    (sent,) = shop.bodies("PUT")
+    assert sent["secret"].startswith(start)
+    assert len(sent["secret"]) > 40
+    assert json.loads(done.stdout)["generated_secret"] == sent["secret"]
+    assert sent["secret"] not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--secret-file", "-", "--generate"], "only one of"),
+        (["--secret-file", "-"], "it is empty"),
+        (["--secret-file", "/no/such"], "/no/such cannot be read"),
+        (["--scheme", "ed25519", "--generate"], "the sender's public key"),
+        (["--option", "prefix"], "'prefix' is not NAME=VALUE"),
+        (["--mapping", "attributes=x"], "attributes.NAME=JMESPATH"),
+    ],
+)
+def test_wrong_usage_changes_nothing(shop: OperatorApi, flags: list[str], said: str) -> None:
+    refused = invoke(shop, "set", *flags)
+    assert (refused.exit_code, shop.bodies("PUT")) == (2, [])
+    assert said in told(refused)
+
+
+def test_a_new_source_needs_its_scheme_and_its_tenant(operator: OperatorApi) -> None:
+    nobody = invoke(operator, "set", "--scheme", "stripe")
+    assert nobody.exit_code == 1
+    assert "`tidegate tenants set acme`" in nobody.stderr
+    operator.on("GET", "/v1/tenants/acme", {"tenant_id": "acme"})
+    schemeless = invoke(operator, "set", "--secret-file", "-", typed="s")
+    assert (schemeless.exit_code, "needs its scheme" in told(schemeless)) == (2, True)
+    operator.on("PUT", PATH, SHOP)
+    done = invoke(operator, "set", "--scheme", "stripe", "--secret-file", "-", typed="s")
+    assert done.stderr.startswith("created source shop of tenant acme\n")
+
+
+def test_rotate_sends_the_overlap_and_says_until_when_the_old_secret_verifies(
+    shop: OperatorApi,
+) -> None:
+    old = {"secret_ref": None, "valid_until": "2026-11-22T09:00:00.000Z"}
+    shop.on("POST", f"{PATH}/rotate", SHOP | {"secrets": 2, "old_secrets": [old]})
+    done = invoke(shop, "rotate", "--secret-file", "-", typed="new")
+    invoke(shop, "rotate", "--overlap", "30m", "--secret-ref", "file:/run/s")
+    assert shop.bodies("POST") == [
+        {"secret": "new", "overlap_seconds": 86_400},
+        {"secret_ref": "file:/run/s", "overlap_seconds": 1_800},
+    ]
+    assert "the old secret verifies until 2026-11-22T09:00:00.000Z" in done.stderr
+
+
+def test_sources_are_listed_shown_and_disabled(shop: OperatorApi) -> None:
+    shop.on("GET", "/v1/tenants/acme/sources", {"sources": [SHOP], "next_cursor": None})
+    shop.on("DELETE", PATH, SHOP | {"disabled": True})
+    listed = CliRunner().invoke(sources, ["list", "--tenant", "acme", "--url", shop.url]).stdout
+    assert "hmac-sha256" in listed
+    shown = invoke(shop, "show", "--ingress", "https://hooks.example.com/", "--json").stdout
+    assert json.loads(shown)["hook_url"] == "https://hooks.example.com/v1/hooks/acme/shop"
+    assert json.loads(invoke(shop, "disable", "--json").stdout)["disabled"] is True
+
+
+def test_no_flag_takes_a_secret() -> None:
+    command = typer.main.get_command(sources)
+    assert isinstance(command, typer.core.TyperGroup)
+    flags = {flag for each in command.commands.values() for p in each.params for flag in p.opts}
+    assert "--secret" not in flags

@@ -1,0 +1,175 @@
+"""`tidegate jobs submit` and `watch`: each change is told once, and the exit code is the end's."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.operator_api import OperatorApi, problem
+from support.operator_cluster import make_job
+from typer.testing import CliRunner, Result
+
+from streams.cli import watch
+from streams.cli.jobs import jobs
+from streams.operator.resources.job_view import JobDetails, job_json
+from streams.serde.records import TERMINAL
+
+PATH, SUBMIT = "/v1/jobs/job_a", "/v1/tenants/acme/jobs"
+
+
+def job(status: str = "running", **changes: Any) -> dict[str, Any]:
+    made = job_json(make_job("job_a", attempts=1), JobDetails())
+    return {**made, "status": status, "last_error": None, **changes}
+
+
+EFFECT = {"action": "email:send/reply", "status": "done"}
+ENDED = job("succeeded", effects=[EFFECT], result={"sent": 1})
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_BETWEEN_LOOKS_SECONDS", 0)
+
+
+def invoke(operator: OperatorApi, *arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(jobs, [*arguments, "--url", operator.url], input=typed)
+
+
+def lines(result: Result) -> list[str]:
+    """What was told of the job, without the times."""
+    return [re.sub(r"^\d\d:\d\d:\d\dZ job_a ", "", line) for line in result.stdout.splitlines()]
+
+
+def test_a_pipe_gets_a_line_for_each_change_and_none_twice(operator: OperatorApi) -> None:
+    half = job(progress={"pct": 50})
+    retry = job("waiting", last_error="no \x1b[31manswer", next_retry_at="2026-11-21T09:00:00Z")
+    operator.on("GET", PATH, job("pending", attempts=0), job(), job(), half, half, retry, ENDED)
+    done = invoke(operator, "watch", "job_a")
+    assert lines(done) == [
+        "pending",
+        "running, attempt 1",
+        'running, attempt 1, progress {"pct":50}',
+        "waiting, attempt 1, starts at 2026-11-21T09:00:00Z, error: no \ufffd[31manswer",
+        'succeeded, attempt 1, effect email:send/reply done, result {"sent":1}',
+    ]
+    assert done.exit_code == 0
+
+
+def test_json_is_one_job_a_line(operator: OperatorApi) -> None:
+    operator.on("GET", PATH, job(), job(), ENDED)
+    done = invoke(operator, "watch", "job_a", "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [job(), ENDED]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        ("succeeded", 0, ""),
+        ("failed", 3, "tidegate dlq show job_a"),
+        ("dead", 3, "tidegate dlq replay job_a --note TEXT"),
+        ("cancelled", 3, ""),
+        ("needs_review", 4, "tidegate jobs settle job_a ACTION"),
+    ],
+)
+def test_the_exit_code_tells_the_end_and_the_next_step_is_said(
+    operator: OperatorApi, status: str, code: int, said: str
+) -> None:
+    operator.on("GET", PATH, job(status))
+    done = invoke(operator, "watch", "job_a")
+    assert (done.exit_code, said in done.stderr, bool(done.stderr)) == (code, True, bool(said))
+
+
+def test_every_end_of_a_job_has_an_exit_code() -> None:
+    assert set(watch.EXIT_CODES) == TERMINAL | {"needs_review"}
+
+
+def test_a_gap_of_the_api_is_told_once_and_ends_nothing(operator: OperatorApi) -> None:
+    gap = problem(503, "not-ready")
+    operator.on("GET", PATH, job(), gap, gap, job(), gap, ENDED)
+    done = invoke(operator, "watch", "job_a")
+    assert done.exit_code == 0
+    assert done.stderr == "the API does not answer: trying on\n" * 2
+    assert [line.split(",")[0] for line in lines(done)] == ["running", "succeeded"]
+
+
+def test_an_api_that_never_answered_and_a_job_that_is_not_there_end_it(
+    operator: OperatorApi,
+) -> None:
+    missing = invoke(operator, "watch", "job_a")
+    operator.on("GET", PATH, problem(503, "not-ready"))
+    unready = invoke(operator, "watch", "job_a")
+    assert (missing.exit_code, unready.exit_code) == (1, 1)
+    assert len(operator.asked) == 2
+
+
+def test_a_terminal_has_one_view_that_changes_in_place(
+    operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    operator.on("GET", PATH, job(), problem(503, "not-ready"), ENDED)
+    shown = invoke(operator, "watch", "job_a").stdout
+    assert "does not answer: trying on" in shown
+    last = shown.rpartition("job_id")[2]
+    assert "succeeded" in last
+    assert "email:send/reply done" in last
+    assert "does not answer" not in last
+
+
+def test_submit_sends_what_it_is_told_and_shows_the_job(
+    operator: OperatorApi, tmp_path: Path
+) -> None:
+    operator.on("POST", SUBMIT, job("scheduled"), status=202)
+    (tmp_path / "input.json").write_text('{"a": 1}')
+    plain = invoke(operator, "submit", "t", "--tenant", "acme", "--json")
+    flags = ["--delay", "20s", "--priority", "bulk", "--timeout", "5m", "--key", "k",
+             "--workflow", "w", "--input"]  # fmt: skip
+    for given, typed in ((f"@{tmp_path}/input.json", ""), ("-", '{"a": 1}'), ('{"a": 1}', "")):
+        invoke(operator, "submit", "t", "--tenant", "acme", *flags, given, typed=typed)
+    at = "2026-11-21T09:00:00Z"
+    invoke(operator, "submit", "t", "--tenant", "acme", "--at", at, "--input", "null")
+    whole = {"type": "t", "input": {"a": 1}, "delay_seconds": 20, "priority": "bulk",
+             "timeout_seconds": 300, "workflow_id": "w"}  # fmt: skip
+    assert operator.bodies("POST") == [
+        {"type": "t", "input": {}}, whole, whole, whole,
+        {"type": "t", "input": None, "run_at": at},
+    ]  # fmt: skip
+    assert json.loads(plain.stdout) == job("scheduled")
+    assert [each.headers.get("Idempotency-Key") for each in operator.asked[:2]] == [None, "k"]
+
+
+def test_submit_and_watch_waits_for_the_job_to_be_shown(operator: OperatorApi) -> None:
+    operator.on("POST", SUBMIT, job("pending"), status=202)
+    late, unready = problem(404, "job-unknown"), problem(503, "not-shown")
+    operator.on("GET", PATH, late, unready, job("dead", last_error="no"))
+    done = invoke(operator, "submit", "t", "--tenant", "acme", "--watch")
+    assert (done.exit_code, lines(done)) == (3, ["dead, attempt 1, error: no"])
+
+
+def test_a_job_that_is_never_made_ends_the_watch_with_what_to_check(
+    operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_SHOWN_WITHIN_SECONDS", 0)
+    operator.on("POST", SUBMIT, job("pending"), status=202)
+    operator.on("GET", PATH, problem(404, "job-unknown"))
+    done = invoke(operator, "submit", "t", "--tenant", "acme", "--watch")
+    assert (done.exit_code, "`tidegate pipeline`" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--input", "{"], "is not JSON"),
+        (["--input", "@/no/such"], "/no/such cannot be read"),
+        (["--delay", "20"], "as 20s, 15m"),
+        (["--delay", "20s", "--at", "2026-11-21T09:00:00Z"], "not both"),
+    ],
+)
+def test_a_wrong_submission_asks_nothing(
+    operator: OperatorApi, flags: list[str], told: str
+) -> None:
+    refused = invoke(operator, "submit", "t", "--tenant", "acme", *flags)
+    assert (refused.exit_code, operator.asked) == (2, [])
+    assert told in " ".join(refused.stderr.replace("│", " ").split())
