@@ -17,9 +17,9 @@ def tell_changes(what: str, before: Answer | None, after: Answer, settings: Sequ
         return
     if before["disabled"] and not after["disabled"]:
         typer.echo(f"enabled {what}", err=True)
-    changed = [name for name in settings if before[name] != after[name]]
+    changed = [name for name in settings if before.get(name) != after.get(name)]
     for name in changed:
-        old, new = (plain(each[name] or None) for each in (before, after))
+        old, new = (plain(each.get(name) or None) for each in (before, after))
         typer.echo(f"changed {what}: {name}: {old} -> {new}", err=True)
     if not changed and before["disabled"] == after["disabled"]:
         typer.echo(f"{what} has these settings already", err=True)

@@ -16,29 +16,41 @@ def refused(
     api: Api, source: Answer, delivery: SignedRequest, reply: Reply, secret_file: Path | None
 ) -> str:
     """Why the ingress did not accept the delivery, and the next step."""
-    name, tenant = source["source"], source["tenant_id"]
     if reply.status < 300 and reply.outcome != "quarantined":
         return f"the ingress answered {reply.status} and took no event: it was a vendor's handshake"
-    told = f"{reply.status} {reply.outcome}"
-    detail = reply.document.get("detail") or reply.document.get("title") or "no further word"
-    next_steps = {
-        "unauthorized": lambda: _unauthorized(api, source, secret_file),
-        "malformed-body": lambda: f"{_misfit(source, delivery)}: correct the body",
-        "quarantined": lambda: (
-            f"{_misfit(source, delivery)}; correct the mapping with `tidegate sources set {name} "
-            f"--tenant {tenant} --mapping FIELD=JMESPATH`, then `tidegate quarantine release "
-            f"{reply.document.get('event_id')} --note TEXT`"
-        ),
-        "rate-limited": lambda: f"the tenant is over its rate: `tidegate tenants show {tenant}`",
-        "too-large": lambda: (
-            f"the body has {len(delivery.body)} bytes and the source takes "
-            f"{source['max_body_bytes']}: `tidegate sources set {name} --tenant {tenant} "
-            "--max-body-bytes N`"
-        ),
-        "not-found": lambda: f"no ingress serves {delivery.url}: name one with --ingress",
-    }
-    advice = next_steps.get(reply.outcome)
-    return f"{told}: {advice() if advice else detail}"
+    match reply.outcome:
+        case "unauthorized":
+            advice = _unauthorized(api, source, secret_file)
+        case "malformed-body":
+            advice = f"{_misfit(source, delivery)}: correct the body"
+        case "quarantined":
+            advice = _quarantined(source, delivery, reply)
+        case "rate-limited":
+            advice = f"the tenant is over its rate: `tidegate tenants show {source['tenant_id']}`"
+        case "too-large":
+            advice = _too_large(source, delivery)
+        case "not-found":
+            advice = f"no ingress serves {delivery.url}: name one with --ingress"
+        case _:
+            told = reply.document.get("detail") or reply.document.get("title")
+            advice = str(told or "no further word")
+    return f"{reply.status} {reply.outcome}: {advice}"
+
+
+def _quarantined(source: Answer, delivery: SignedRequest, reply: Reply) -> str:
+    return (
+        f"{_misfit(source, delivery)}; correct the mapping with `tidegate sources set "
+        f"{source['source']} --tenant {source['tenant_id']} --mapping FIELD=JMESPATH`, then "
+        f"`tidegate quarantine release {reply.document.get('event_id')} --note TEXT`"
+    )
+
+
+def _too_large(source: Answer, delivery: SignedRequest) -> str:
+    return (
+        f"the body has {len(delivery.body)} bytes and the source takes "
+        f"{source['max_body_bytes']}: `tidegate sources set {source['source']} --tenant "
+        f"{source['tenant_id']} --max-body-bytes N`"
+    )
 
 
 def _unauthorized(api: Api, source: Answer, secret_file: Path | None) -> str:

@@ -134,7 +134,7 @@ def rejections(found: Json) -> None:
 
 
 def _readable(found: Json) -> Json:
-    rate, names = found["rate"], found["sources"]
+    rate, names = found.get("rate"), found["sources"]
     shown = None if rate is None else f"{rate['count']}/{rate['seconds']:g}s"
     return {**found, "rate": shown, "sources": ", ".join(names)}
 

@@ -13,6 +13,7 @@ from streams.cli.quantities import rate as parsed_rate
 from streams.cli.terminal import Answer, Api, command, found_or_none, part
 
 tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
+_SETTINGS = ("display_name", "rate")
 
 
 @command(tenants, "list", tables.tenants)
@@ -54,11 +55,11 @@ def set_tenant(
         raise typer.BadParameter("give --rate or --no-rate, not both")
     limit = None if rate is None else parsed_rate(rate, "--rate")
     before = found_or_none(api, _path(id_))
-    wanted = {name: before[name] for name in ("display_name", "rate")} if before else {}
+    wanted = {name: before[name] for name in _SETTINGS if name in before} if before else {}
     wanted |= {} if display_name is None else {"display_name": display_name}
     wanted |= {"rate": limit} if limit or no_rate else {}
     after = api.put(_path(id_), wanted)
-    tell_changes(f"tenant {id_}", before, after, ("display_name", "rate"))
+    tell_changes(f"tenant {id_}", before, after, _SETTINGS)
     return after
 
 

@@ -168,11 +168,11 @@ def print_json(value: Answer) -> None:
 
 
 def found_or_none(api: Api, path: str) -> Answer | None:
-    """What a GET shows, or None where there is no such thing."""
+    """A tenant or source as GET shows it, or None where there is none."""
     try:
         return api.get(path)
     except CallFailed as error:
-        if error.name.endswith("-unknown"):
+        if error.name in ("tenant-unknown", "source-unknown"):
             return None
         raise
 

@@ -56,29 +56,27 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
 
 
 def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
-    """The job each time that something about it has changed; None once for each gap."""
-    told: list[str] | None = None
-    seen, gap = False, False
-    latest = time.monotonic() + _SHOWN_WITHIN_SECONDS
+    """The job each time that something about it has changed, and after each gap; None for a gap."""
+    told: list[str] = []
+    known, gap, latest = accepted, False, time.monotonic() + _SHOWN_WITHIN_SECONDS
     while True:
         try:
             job = api.get(f"/v1/jobs/{part(job_id)}")
         except NoAnswer:
-            if not seen and not accepted:
+            if not known:
                 raise
             if not gap:
                 yield None
             gap = True
         except CallFailed as error:
-            if seen or not accepted or error.name != "job-unknown":
+            if not accepted or told or error.name != "job-unknown":
                 raise
             if time.monotonic() > latest:
                 raise _not_shown(job_id) from None
         else:
-            seen, gap, found = True, False, facts(job)
-            if found != told:
+            if gap or told != facts(job):
                 yield job
-                told = found
+            told, known, gap = facts(job), True, False
             if job["status"] in EXIT_CODES:
                 return
         time.sleep(_BETWEEN_LOOKS_SECONDS)

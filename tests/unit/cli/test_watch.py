@@ -92,7 +92,7 @@ def test_a_gap_of_the_api_is_told_once_and_ends_nothing(operator: OperatorApi) -
     done = invoke(operator, "watch", "job_a")
     assert done.exit_code == 0
     assert done.stderr == "the API does not answer: trying on\n" * 2
-    assert [line.split(",")[0] for line in lines(done)] == ["running", "succeeded"]
+    assert [line.split(",")[0] for line in lines(done)] == ["running", "running", "succeeded"]
 
 
 def test_an_api_that_never_answered_and_a_job_that_is_not_there_end_it(
@@ -109,7 +109,7 @@ def test_a_terminal_has_one_view_that_changes_in_place(
     operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    operator.on("GET", PATH, job(), problem(503, "not-ready"), ENDED)
+    operator.on("GET", PATH, job(), problem(503, "not-ready"), job(), ENDED)
     shown = invoke(operator, "watch", "job_a").stdout
     assert "does not answer: trying on" in shown
     last = shown.rpartition("job_id")[2]
