@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and di
 _HOW = f"How its vendor signs: {', '.join(SCHEMES)}."
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 _SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
+_NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _SHOWN = (*_SETTINGS, "secrets", "secret_ref")
 
 
@@ -167,8 +169,18 @@ def _wanted(
         kept = {name: before[name] for name in _SETTINGS}
     return {
         **kept,
-        "options": _changed(kept["options"], options, "--option"),
+        "options": _typed(kept["scheme"], _changed(kept["options"], options, "--option")),
         "mapping": _mapping(kept["mapping"], mapping),
+    }
+
+
+def _typed(scheme: str, options: Answer) -> Answer:
+    """Options with numbers where the scheme has numbers; the API refuses what is none."""
+    fields = SCHEMES[scheme].options.model_fields if scheme in SCHEMES else {}
+    numbers = {name for name, field in fields.items() if field.annotation is float}
+    return {
+        name: float(value) if name in numbers and _NUMBER.fullmatch(str(value)) else value
+        for name, value in options.items()
     }
 
 
