@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from streams.broker.status import read_status
 from streams.errors import BrokerError
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
+_ENDING_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,19 @@ class DataDir:
     def claimed(self) -> Iterator[int]:
         """Hold the directory's lock; yields the descriptor that the JVM inherits and keeps.
 
+        A killed broker's lock is freed a moment after its JVM is gone, when its reaper ends.
+
         Raises:
             BrokerError: a live broker uses the directory.
         """
         descriptor = os.open(self.kafka / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            until = time.monotonic() + _ENDING_SECONDS
+            while not _locked(descriptor):
+                if read_status(self.root).pid is not None or time.monotonic() > until:
+                    raise self._in_use()
+                time.sleep(_POLL_SECONDS)
             yield descriptor
-        except BlockingIOError as error:
-            raise self._in_use() from error
         finally:
             os.close(descriptor)
 
@@ -185,6 +192,14 @@ def corrupt(root: Path, finding: str) -> BrokerError:
         f"the broker's data in {root} is damaged: {finding}; restore {root / 'kafka'} from a copy, "
         "or move it away to start empty (its topics are then gone)"
     )
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def disk_full(root: Path, free: int) -> BrokerError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from streams.broker import java, ports
+from streams.broker import datadir, java, ports
 from streams.broker.datadir import DataDir, Instance, new_cluster_id
 from streams.errors import BrokerError
 
@@ -62,11 +64,24 @@ def test_garbage_in_our_own_file_is_refused(directory: DataDir) -> None:
         directory.load()
 
 
-def test_a_second_claim_is_refused_and_the_lock_ends_with_its_holder(directory: DataDir) -> None:
+def test_a_second_claim_is_refused_and_the_lock_ends_with_its_holder(
+    directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datadir, "_ENDING_SECONDS", 0.0)
     with directory.claimed(), pytest.raises(BrokerError, match="in use"), directory.claimed():
         pass
     with directory.claimed():
         pass
+
+
+def test_a_lock_that_is_freed_a_moment_after_its_broker_ended_is_awaited(
+    directory: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as reaper:
+        reaper.enter_context(directory.claimed())
+        monkeypatch.setattr(time, "sleep", lambda _: reaper.close())
+        with directory.claimed():
+            pass
 
 
 def test_too_little_disk_space_is_refused(
