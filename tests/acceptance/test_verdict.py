@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from confluent_kafka import Producer
 from rocksdict import Options, Rdict
 from support.dedup_under_load import DedupUnderLoad
 from support.kafka_under_test import KafkaUnderTest
+
+from streams.serde.codec import DUPLICATE
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -34,7 +37,10 @@ def lose(dedup: DedupUnderLoad) -> None:
 
 
 def process_again(dedup: DedupUnderLoad) -> None:
-    dedup.flood.times[next(iter(dedup.flood.times))] -= 1
+    last = dedup.cluster.read("duplicates")[-1]
+    told = DUPLICATE.decode(last.value() or b"")
+    more = DUPLICATE.encode(replace(told, count=told.count + 1))
+    dedup.cluster.send("duplicates", [(last.key(), more)], last.partition() or 0)
 
 
 def repeat(dedup: DedupUnderLoad) -> None:
@@ -77,7 +83,7 @@ def with_segments(path: Path, do: Callable[[Rdict], None]) -> None:
 
 
 INJECTED_FAULTS = {
-    lose: {("lost", "events"), ("lost", "changelog")},
+    lose: {("lost", "events"), ("lost", "changelog"), ("miscounted", "events.received")},
     process_again: {("miscounted", "duplicates")},
     repeat: {("repeated", "events")},
     leak_into_a_store: {("store_differs", "0/seen/0")},

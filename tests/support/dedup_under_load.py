@@ -135,7 +135,8 @@ class DedupUnderLoad:
         found += once_each(times, events, "events")
         told = {key for m in changelog for key, _ in changes_in(m.key() or b"", m.value())}
         found += once_each(times, list(told), "changelog")
-        found += duplicates_counted(times, self.cluster.read("duplicates"))
+        arrived = [(m.value() or b"")[FINGERPRINT] for m in self.cluster.read("events.received")]
+        found += duplicates_counted(times, arrived, self.cluster.read("duplicates"))
         with TemporaryDirectory() as scratch:
             stores = self._copies(Path(scratch))
         found += stores_as_changelogs(self._stage.stores[0], stores, changelog)

@@ -60,15 +60,17 @@ def once_each(expected: Iterable[bytes], found: Sequence[bytes], where: str) -> 
 
 
 def duplicates_counted(
-    times: Mapping[bytes, int], duplicates: Sequence[Message]
+    times: Mapping[bytes, int], arrived: Sequence[bytes], duplicates: Sequence[Message]
 ) -> Iterator[Violation]:
     """The last count of each key is that of all its deliveries but the first.
 
-    So no delivery was processed twice or by nobody, which nothing else of dedup's would tell.
+    So no delivery was processed twice or by nobody, which nothing else of dedup's would tell. The
+    input has each delivery once, otherwise the flood or the broker is to blame, not dedup.
     """
-    counted = {m.key() or b"": DUPLICATE.decode(m.value() or b"").count for m in duplicates}
-    wrong = {key for key, sent in times.items() if counted.get(key, 0) != sent - 1}
-    yield from _unless_empty("miscounted", "duplicates", wrong | (counted.keys() - times.keys()))
+    on_topic = Counter(arrived)
+    yield from _unequal("events.received", times, on_topic)
+    counted = {m.key() or b"": DUPLICATE.decode(m.value() or b"").count + 1 for m in duplicates}
+    yield from _unequal("duplicates", on_topic, {**dict.fromkeys(on_topic, 1), **counted})
 
 
 def stores_as_changelogs(
@@ -141,6 +143,19 @@ def _folded(
     newest = max((m.timestamp()[1] for m in told), default=0)
     fold(backend, changes, newest, checkpoint.offset, checkpoint.written_at_ms)
     return dict(backend.range(_FROM, _TO))
+
+
+def _unequal(
+    where: str, expected: Mapping[bytes, int], found: Mapping[bytes, int]
+) -> Iterator[Violation]:
+    keys = expected.keys() | found.keys()
+    wrong = {key for key in keys if expected.get(key, 0) != found.get(key, 0)}
+    if wrong:
+        some = tuple(
+            f"{key.hex()}: {found.get(key, 0)}, not {expected.get(key, 0)}"
+            for key in sorted(wrong)[:10]
+        )
+        yield Violation("miscounted", where, len(wrong), some)
 
 
 def _unless_empty(what: str, where: str, keys: set[bytes]) -> Iterator[Violation]:

@@ -211,6 +211,7 @@ class Cluster:
                 **self._kafka.client(group_id=uuid.uuid4().hex),
                 "isolation.level": level,
                 "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # otherwise it would skip what it cannot find
                 **QUIET,
             }
         )
