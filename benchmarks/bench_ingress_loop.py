@@ -30,7 +30,7 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.references import References
-from ingress.tenants.sources import Source, SourceTable
+from ingress.tenants.sources import Closed, Source, SourceTable
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.tenants.settings import SourceSettings, source_record
@@ -65,6 +65,9 @@ class Sources:
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         return self.table.lookup(tenant_id, name)
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        return self.table.why_closed(tenant_id, name)
 
 
 class Acknowledged:

@@ -110,7 +110,7 @@ class Router:
             response = await self._receiver.receive(request, tenant_id, source)
         except Refused as refused:
             REQUESTS.labels(refused.problem.name).inc()
-            self._rejections.note(tenant_id, source, refused.problem.name)
+            self._rejections.note(tenant_id, source, refused.problem.name, refused.cause)
             return refused.problem.response(refused.detail)
         except ConnectionError:
             REQUESTS.labels("disconnected").inc()

@@ -27,12 +27,19 @@ class Problem:
 
 
 class Refused(Exception):
-    """Ends the handling of a request with a problem."""
+    """Ends the handling of a request with a problem.
 
-    def __init__(self, problem: Problem, detail: str | None = None) -> None:
+    The sender sees `problem` and `detail`. It never sees `cause`, which the rejections count: the
+    causes of a 401 share one answer.
+    """
+
+    def __init__(
+        self, problem: Problem, detail: str | None = None, *, cause: str | None = None
+    ) -> None:
         super().__init__(problem.name)
         self.problem = problem
         self.detail = detail
+        self.cause = cause
 
 
 _CLOSE = {"Connection": "close"}

@@ -32,7 +32,7 @@ from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAV
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
-from ingress.tenants.sources import Source
+from ingress.tenants.sources import Closed, Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.tenants.settings import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
@@ -79,6 +79,9 @@ class Sources(Protocol):
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         """The source, or None if it or its tenant is unknown or disabled."""
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        """Why `lookup` finds no source; None if it finds one."""
 
 
 class _OverRate(Exception):
@@ -177,12 +180,26 @@ class Receiver:
         except SignatureError as error:
             reason = "no_secret" if source and not held else error.reason
             SIGNATURE_FAILURES.labels(scheme, reason).inc()
-            raise Refused(UNAUTHORIZED) from None
+            cause = self._cause(tenant_id, name, source if held else None, error.reason)
+            raise Refused(UNAUTHORIZED, cause=cause) from None
         if source is None or not held:
-            raise Refused(UNAUTHORIZED)
+            cause = self._cause(tenant_id, name, None, "mismatch")
+            raise Refused(UNAUTHORIZED, cause=cause)
         if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
         return source, verified
+
+    def _cause(self, tenant_id: str, name: str, usable: Source | None, failed: str) -> str:
+        """What the operator is told of a 401, whose sender is told nothing.
+
+        Each refusal looks up both, so that none takes longer than another.
+        """
+        found = self._sources.lookup(tenant_id, name)
+        closed = self._sources.why_closed(tenant_id, name)
+        if usable is not None:
+            return failed
+        secretless = "unknown_source" if found is None else found.without_secret(time.time())
+        return closed or secretless
 
     def _admit(self, tenant_id: str) -> None:
         """Enforce the tenant's rate, for which only verified deliveries count.
@@ -231,7 +248,7 @@ class Receiver:
             self._note(acknowledged=False, reason="deadline")
             raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
         except Erased:
-            raise Refused(UNAUTHORIZED) from None
+            raise Refused(UNAUTHORIZED, cause="erased_tenant") from None
         except KafkaUnavailable as error:
             self._note(acknowledged=False, reason=str(error))
             raise Refused(UNAVAILABLE, "no acknowledgement") from None

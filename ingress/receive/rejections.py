@@ -1,7 +1,8 @@
-"""Counts refusals: one record for each tenant, source and reason in each interval.
+"""Counts refusals: one record for each tenant, source, reason and cause in each interval.
 
 Only the tenant and source of a request's path are kept, and only if they are known: senders can
-invent names, and all invented names count as one entry. No delivery waits for this.
+invent names, and all invented names count as one entry. Only administrators read the cause, which
+tells apart what a sender sees as one answer. No delivery waits for this.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _MAX_ENTRIES = 5_000
 
 Known = Callable[[str, str], tuple[str | None, str | None]]
 """The tenant and source of a path; each is None if none of that name exists."""
-_Key = tuple[str | None, str | None, str]
+_Key = tuple[str | None, str | None, str, str | None]
+"""Tenant, source, reason and cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,19 @@ class Rejections:
         self._max_entries = max_entries
         self._counted: dict[_Key, Tally] = {}
 
-    def note(self, tenant_id: str, source: str, reason: str) -> None:
-        """Count a refused delivery to this path; `reason` is the name of a problem."""
+    def note(self, tenant_id: str, source: str, reason: str, cause: str | None = None) -> None:
+        """Count a refused delivery to this path.
+
+        `reason` is the name of the problem that its sender saw; `cause` is what was wrong, where
+        the problem does not say it.
+        """
         now = wall_ms()
-        self._add((*self._known(tenant_id, source), reason), Tally(1, now, now))
+        self._add((*self._known(tenant_id, source), reason, cause), Tally(1, now, now))
 
     def note_unread(self, reason: str) -> None:
         """Count a refused request whose path could not be read."""
         now = wall_ms()
-        self._add((None, None, reason), Tally(1, now, now))
+        self._add((None, None, reason, None), Tally(1, now, now))
 
     async def run(self) -> None:
         """Write the counts at every interval, until cancelled."""
@@ -81,15 +87,15 @@ class Rejections:
 
     def _add(self, key: _Key, tally: Tally) -> None:
         if key not in self._counted and len(self._counted) >= self._max_entries:
-            key = (None, None, key[2])
+            key = (None, None, *key[2:])
         before = self._counted.get(key)
         self._counted[key] = before + tally if before else tally
 
     async def _write(self, key: _Key, tally: Tally) -> bool:
-        tenant_id, source, reason = key
+        tenant_id, source, reason, cause = key
         record = Rejection(
             ids.new_id("rej"), tenant_id, source, reason,
-            tally.count, tally.first_at, tally.last_at,
+            tally.count, tally.first_at, tally.last_at, cause,
         )  # fmt: skip
         home = ids.partition_for(tenant_id or "", self._partitions)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingress.tenants.sources import Source, SourceTable
+from ingress.tenants.sources import Closed, Source, SourceTable
 from streams.settings import Settings
 from streams.tenants.follower import Failed, Refuse, TenantsFollower
 from streams.vault.keyring import DataKeyring
@@ -33,8 +33,12 @@ class Directory:
         return self._table.lookup(tenant_id, name)
 
     def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
-        """Tenant and source of a path; each is None if no usable source has that name."""
+        """Tenant and source of a path; each is None if none of that name exists."""
         return self._table.known(tenant_id, name)
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        """Why `lookup` finds no source for a path; None if it finds one."""
+        return self._table.why_closed(tenant_id, name)
 
     def start(self) -> None:
         """Begin to follow; returns at once, even without a reachable broker."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -17,6 +17,12 @@ from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.settings import Rate, SourceSettings, source_settings, tenant_settings
 from streams.tenants.source_keys import keys_of, open_secret
 from streams.vault.key_encryption import Vault
+
+Closed = Literal[
+    "no_tenant", "unknown_tenant", "disabled_tenant", "unusable_tenant", "erased_tenant",
+    "unknown_source", "disabled_source", "unusable_source", "no_secret", "unresolved_secret",
+]  # fmt: skip
+"""Why no delivery to a path can be accepted; docs/answers.md says what to do about each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class Source:
             if (key.until is None or now < key.until) and (secret := _secret(key)) is not None
         }
 
+    def without_secret(self, now: float) -> Closed:
+        """Why `secrets` is empty at a time."""
+        living = (key for key in self.keys if key.until is None or now < key.until)
+        named = any(isinstance(key.secret, NamedSecret) for key in living)
+        return "unresolved_secret" if named else "no_secret"
+
 
 class SourceTable:
     """Every source by tenant and name; one thread writes, any may look up.
@@ -60,7 +72,9 @@ class SourceTable:
         self._vault = vault
         self._references = references
         self._sources: dict[str, dict[str, Source]] = {}
-        self._disabled: set[str] = set()
+        self._closed_sources: dict[str, dict[str, Closed]] = {}
+        self._tenants: set[str] = set()  # those that have a record of their own
+        self._closed_tenants: dict[str, Closed] = {}
         self._erased: set[str] = set()
         self.rates: dict[str, Rate] = {}
         """The rates of those tenants that have one."""
@@ -68,15 +82,31 @@ class SourceTable:
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         """The source, or None if it or its tenant is unknown or disabled."""
         source = self._sources.get(tenant_id, {}).get(name)
-        if source is None or tenant_id in self._disabled or tenant_id in self._erased:
+        if source is None or tenant_id in self._closed_tenants or tenant_id in self._erased:
             return None
         return source
 
     def known(self, tenant_id: str, name: str) -> tuple[str | None, str | None]:
-        """Tenant and source of a path; each is None if no usable source has that name."""
-        if self.lookup(tenant_id, name) is not None:
+        """Tenant and source of a path; each is None if none of that name exists.
+
+        The source of a closed tenant is None, too.
+        """
+        closed = self.why_closed(tenant_id, name)
+        if closed in {None, "disabled_source", "unusable_source"}:
             return tenant_id, name
-        return (tenant_id if tenant_id in self._sources else None), None
+        return (tenant_id if self._exists(tenant_id) else None), None
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        """Why `lookup` finds no source for a path; None if it finds one."""
+        if tenant_id in self._erased:
+            return "erased_tenant"
+        if tenant_id in self._closed_tenants:
+            return self._closed_tenants[tenant_id]
+        if name in self._sources.get(tenant_id, {}):
+            return None
+        if not self._exists(tenant_id):
+            return "unknown_tenant" if tenant_id else "no_tenant"
+        return self._closed_sources.get(tenant_id, {}).get(name, "unknown_source")
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Fold one record in.
@@ -87,13 +117,13 @@ class SourceTable:
         """
         tenant_id, kind, id_ = _address(key)
         if kind == "erasure" and value is not None:  # an erasure is final, whatever its value says
-            self._sources.pop(tenant_id, None)
+            self._forget(tenant_id)
             self.rates.pop(tenant_id, None)
             self._erased.add(tenant_id)
         try:
             self._fold(tenant_id, kind, id_, value)
         except Exception:
-            self._close(tenant_id, kind, id_)
+            self._close(tenant_id, kind, id_, unusable=True)
             raise
 
     def _fold(self, tenant_id: str, kind: str, id_: str, value: bytes | None) -> None:
@@ -102,17 +132,33 @@ class SourceTable:
             raise PoisonRecord("misaddressed", "the record's key names something else")
         if kind == "tenant":
             self._apply_tenant(tenant_id, record)
-        elif kind == "source" and (record is None or record.disabled):
+        elif kind == "source" and record is None:
+            self._sources.get(tenant_id, {}).pop(id_, None)
+            self._closed_sources.get(tenant_id, {}).pop(id_, None)
+        elif kind == "source" and record is not None and record.disabled:
             # Do not build it: a disabled source has no secrets, and perhaps unfit settings.
             self._close(tenant_id, kind, id_)
         elif kind == "source" and record is not None:
             self._sources.setdefault(tenant_id, {})[id_] = self._source(record)
+            self._closed_sources.get(tenant_id, {}).pop(id_, None)
 
-    def _close(self, tenant_id: str, kind: str, id_: str) -> None:
+    def _close(self, tenant_id: str, kind: str, id_: str, *, unusable: bool = False) -> None:
         if kind == "source":
+            why: Closed = "unusable_source" if unusable else "disabled_source"
+            self._closed_sources.setdefault(tenant_id, {})[id_] = why
             self._sources.get(tenant_id, {}).pop(id_, None)
         elif kind == "tenant":
-            self._disabled.add(tenant_id)
+            self._tenants.add(tenant_id)
+            self._closed_tenants[tenant_id] = "unusable_tenant" if unusable else "disabled_tenant"
+
+    def _exists(self, tenant_id: str) -> bool:
+        kept = (self._tenants, self._sources, self._closed_sources)
+        return tenant_id not in self._erased and any(tenant_id in names for names in kept)
+
+    def _forget(self, tenant_id: str) -> None:
+        self._sources.pop(tenant_id, None)
+        self._closed_sources.pop(tenant_id, None)
+        self._tenants.discard(tenant_id)
 
     def _apply_tenant(self, tenant_id: str, record: TenantRecord | None) -> None:
         rate = None if record is None else _rate(record)
@@ -121,11 +167,13 @@ class SourceTable:
         else:
             self.rates[tenant_id] = rate
         if record is None:
-            self._sources.pop(tenant_id, None)
-        if record is not None and record.disabled:
-            self._disabled.add(tenant_id)
+            self._forget(tenant_id)
         else:
-            self._disabled.discard(tenant_id)
+            self._tenants.add(tenant_id)
+        if record is not None and record.disabled:
+            self._close(tenant_id, "tenant", "")
+        else:
+            self._closed_tenants.pop(tenant_id, None)
 
     def _source(self, record: TenantRecord) -> Source:
         try:

@@ -457,6 +457,7 @@ class Rejection:
     count: int
     first_at: int
     last_at: int
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

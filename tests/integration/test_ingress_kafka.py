@@ -167,8 +167,9 @@ async def test_a_misfit_is_durable_once_and_what_was_refused_is_written_when_it_
         payload.partition(), (payload.offset(),),
     )  # fmt: skip
     counted = [REJECTION.decode(m.value()) for m in world.scan("rejections")]
-    assert {(each.tenant_id, each.source, each.reason, each.count) for each in counted} == {
-        ("acme", "shop", "unauthorized", 1), (None, None, "unauthorized", 1),
+    assert {(each.tenant_id, each.source, each.reason, each.cause) for each in counted} == {
+        ("acme", "shop", "unauthorized", "missing_header"),
+        (None, None, "unauthorized", "unknown_tenant"),
     }  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def test_rejections_are_listed_for_their_tenant_alone(
     operator.send("PUT", "/v1/tenants/globex")
     now = int(time.time() * 1000)
     counted = [
-        Rejection("rej_1", "acme", "shop", "unauthorized", 7, now - 2_000, now - 1_000),
+        Rejection("rej_1", "acme", "shop", "unauthorized", 7, now - 2_000, now - 1_000, "stale"),
         Rejection("rej_2", "globex", None, "too-large", 1, now - 500, now - 500),
         Rejection("rej_3", None, None, "unauthorized", 99, now - 100, now),
     ]
@@ -229,7 +229,8 @@ def test_rejections_are_listed_for_their_tenant_alone(
     path = "/v1/tenants/acme/rejections"
     eventually(lambda: len(operator.get("/v1/rejections")["rejections"]) == 3, what="all shown")
     [mine] = operator.get(path)["rejections"]
-    assert (mine["source"], mine["reason"], mine["count"]) == ("shop", "unauthorized", 7)
+    assert (mine["source"], mine["reason"], mine["cause"]) == ("shop", "unauthorized", "stale")
+    assert mine["count"] == 7
     assert mine["first_at"] < mine["last_at"]
     assert [each["id"] for each in operator.get("/v1/rejections")["rejections"]] == [
         "rej_3", "rej_2", "rej_1",

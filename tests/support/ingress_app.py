@@ -20,7 +20,7 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.references import References
-from ingress.tenants.sources import Source, SourceTable
+from ingress.tenants.sources import Closed, Source, SourceTable
 from streams.tenants.source_keys import Reference
 from support.webhooks import VAULT, MemoryLog, source, tenant, topology, zendesk_signed
 
@@ -47,6 +47,9 @@ class Sources:
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         return self.table.lookup(tenant_id, name)
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        return self.table.why_closed(tenant_id, name)
 
 
 class Edge:

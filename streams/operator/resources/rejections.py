@@ -24,6 +24,7 @@ def _item(_: sqlite3.Connection, entry: Entry) -> Json:
         "tenant_id": counted.tenant_id,
         "source": counted.source,
         "reason": counted.reason,
+        "cause": counted.cause,
         "count": counted.count,
         "first_at": rfc3339(counted.first_at),
         "last_at": rfc3339(counted.last_at),

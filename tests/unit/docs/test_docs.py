@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from ingress.receive import problems
 from ingress.schemes import SCHEMES
+from ingress.tenants.sources import Closed
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.resources.jobs import Counts
@@ -68,6 +69,16 @@ def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
         if isinstance(each, problems.Problem)
     }
     assert listed == declared | {("202", "accepted"), ("202", "quarantined"), ("200", "duplicate")}
+
+
+def test_every_cause_of_a_refused_signature_is_listed_with_its_remedy_and_no_other() -> None:
+    rows = (ROOT / "docs/answers.md").read_text().partition("| cause of `unauthorized`")[2]
+    listed = re.findall(r"^\| `(\w+)` \| \S", rows.partition("\n\n")[0], re.MULTILINE)
+    code = "".join(path.read_text() for path in (ROOT / "ingress/schemes").glob("*.py"))
+    signed = set(re.findall(r'SignatureError\(\s*"(\w+)"', code))
+    at_the_source = {"unknown_scheme", "bad_options", "bad_secret"}  # when it is put, not delivered
+    assert set(listed) == (signed - at_the_source) | set(get_args(Closed))
+    assert len(listed) == len(set(listed))
 
 
 def test_every_setting_is_listed() -> None:

@@ -27,7 +27,7 @@ from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import addressing
 from ingress.tenants.references import References
-from ingress.tenants.sources import Source, SourceTable
+from ingress.tenants.sources import Closed, Source, SourceTable
 from streams.errors import ConfigError
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings
@@ -60,6 +60,9 @@ class Sources:
 
     def lookup(self, tenant_id: str, name: str) -> Source | None:
         return self._table.lookup(tenant_id, name)
+
+    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
+        return self._table.why_closed(tenant_id, name)
 
 
 class Edge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +107,33 @@ def test_a_deleted_or_disabled_source_is_not_found(table: SourceTable) -> None:
     table.apply(key, TENANT.encode(replace(TENANT.decode(value), disabled=True)))
     found = [name for name in ("one", "two", "three") if table.lookup("acme", name)]
     assert found == ["three"]
+
+
+def test_a_closed_source_or_tenant_says_why_until_it_is_open_again(table: SourceTable) -> None:
+    assert table.why_closed("acme", "shop") == "unknown_tenant"
+    table.apply(*tenant("acme"))
+    assert table.why_closed("acme", "shop") == "unknown_source"
+    key, value = source("acme", "shop", "hmac-sha256")
+    for closing, why in (
+        (replace(TENANT.decode(value), disabled=True), "disabled_source"),
+        (replace(TENANT.decode(value), body="[]"), "unusable_source"),
+    ):
+        with suppress(PoisonRecord):
+            table.apply(key, TENANT.encode(closing))
+        assert (table.why_closed("acme", "shop"), table.lookup("acme", "shop")) == (why, None)
+        assert table.known("acme", "shop") == ("acme", "shop")
+        table.apply(key, value)
+        assert table.why_closed("acme", "shop") is None
+    table.apply(key, None)
+    assert table.why_closed("acme", "shop") == "unknown_source"
+    with pytest.raises(PoisonRecord):
+        table.apply(*tenant("acme", colour="red"))
+    assert table.why_closed("acme", "shop") == "unusable_tenant"
+    table.apply(*tenant("acme", disabled=True))
+    assert table.why_closed("acme", "shop") == "disabled_tenant"
+    table.apply(tenant_key("acme", "tenant", ""), None)
+    assert table.why_closed("acme", "shop") == "unknown_tenant"
+    assert table.why_closed("", "shop") == "no_tenant"
 
 
 def test_a_disabled_tenant_has_no_source_until_it_is_enabled_again(table: SourceTable) -> None:

@@ -169,6 +169,15 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
     assert await listed(api, "/v1/dlq?job_id=job_a") == (422, [])
 
 
+async def test_a_rejection_is_shown_with_its_cause_and_an_older_one_without(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    desk.fold(Rejection("rej_1", "acme", "shop", "unauthorized", 1, 1, 1, "stale"))
+    desk.fold(Rejection("rej_0", "acme", "shop", "unauthorized", 1, 0, 0))
+    shown = (await (await api.get("/v1/rejections")).json())["rejections"]
+    assert [each["cause"] for each in shown] == ["stale", None]
+
+
 async def listed(api: TestClient[Any, Any], path: str) -> tuple[int, list[str]]:
     """Status and ids of a list."""
     answer = await api.get(path)
