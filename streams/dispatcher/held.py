@@ -1,15 +1,15 @@
 """Reports jobs for which no lease can be made, and why: on `jobs.held`, in the log, in a gauge.
 
-Jobs wait if their type has no worker, their pool is not declared or has no topic, or their tenant
-is disabled; an operator must be able to see this. The store `jobs` also keeps each report, under
+Jobs wait if their type has no worker, their pool is not declared or has no topic, their tenant is
+disabled, or all slots of their workers are taken; an operator must be able to see this. The store `jobs` also keeps each report, under
 `H` and the record's key, so that a restart does not forget since when a type has had no worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import structlog
 
@@ -25,24 +25,29 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 TOPIC = "jobs.held"
-Reason = Literal["no_worker", "no_pool", "no_topic", "tenant_disabled"]
-_REASONS: tuple[Reason, ...] = ("no_worker", "no_pool", "no_topic", "tenant_disabled")
+Reason = Literal["no_worker", "no_pool", "no_topic", "tenant_disabled", "no_slot"]
+_REASONS: tuple[Reason, ...] = get_args(Reason)
+_AFTER_GRACE = ("no_worker", "no_slot")
 _HELD = b"H"
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
-"""A type without a worker is reported only after this long: a deployment may be under way."""
+"""A type without a worker is reported only after this long, because a deployment may be under way.
+A type without a free slot is, because every busy pool lacks one for moments."""
+_LINGER_SECONDS = 3 * _LOOK_SECONDS
+"""`no_slot` ends only after this long without it: in a busy pool a slot is free for moments."""
 _RECOUNT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Jobs that are held, first seen at `at`; `told_at` is when they were last reported.
+    """Jobs that are held, first seen at `at` and last at `found_at`.
 
-    Both times are monotonic seconds.
+    `told_at` is when they were last reported. All times are monotonic seconds.
     """
 
     held: Held
     at: float
+    found_at: float
     told_at: float | None = None
 
 
@@ -59,7 +64,7 @@ class HeldJobs:
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
         """Load the reports from the store; jobs that were seen but not reported stay as seen."""
         records = (HELD.decode(value) for _, value in store.range(_HELD, after(_HELD)))
-        told = {_key(held): _Seen(held, monotonic, monotonic) for held in records}
+        told = {_key(held): _Seen(held, monotonic, monotonic, monotonic) for held in records}
         self._seen = {key: replace(seen, told_at=None) for key, seen in self._seen.items()} | told
 
     def closed(self) -> None:
@@ -85,21 +90,26 @@ class HeldJobs:
             return
         self._looked_at = monotonic
         found = {_key(held): held for held in self._found(life, without_topic)}
-        for key in self._seen.keys() - found.keys():
+        lingering = self._lingering(life.run_queue.waiting(), monotonic)
+        for key in self._seen.keys() - found.keys() - lingering:
             self._over(key, life)
         for key, held in found.items():
-            self._seen[key] = self._told(key, self._noticed(key, held, monotonic), life)
+            self._seen[key] = self._told(key, self._noticed(key, held, life), life)
         self._observe()
 
     def _found(self, life: Lifecycle, without_topic: Collection[str]) -> Iterator[Held]:
         types = {pool: self._registry.types(pool) for pool in self._topology.pools}
-        for (pool, type_), jobs in life.run_queue.waiting().items():
+        waiting = life.run_queue.waiting()
+        starving = {pool: life.run_queue.starving(pool) for pool, _ in waiting}
+        for (pool, type_), jobs in waiting.items():
             if jobs and pool not in types:
                 yield self._held(pool, type_, None, "no_pool", jobs, life)
             elif jobs and pool in without_topic:
                 yield self._held(pool, type_, None, "no_topic", jobs, life)
             elif jobs and type_ not in types[pool]:
                 yield self._held(pool, type_, None, "no_worker", jobs, life)
+            elif jobs and type_ in starving[pool]:
+                yield self._held(pool, type_, None, "no_slot", jobs, life)
         for (pool, type_, tenant_id), jobs in life.run_queue.blocked().items():
             if tenant_id in life.tenants.disabled:
                 yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, life)
@@ -117,21 +127,37 @@ class HeldJobs:
             "no_topic": f"the broker has no topic jobs.work.{pool}: create it as "
             "`tidegate topology plan` says",
             "tenant_disabled": f"tenant {tenant_id} is disabled: PUT it again, or cancel its jobs",
+            "no_slot": f"no worker of pool {pool!r} that handles {type_!r} has a free slot: wait "
+            "until a job ends, start another worker, or give the workers more --slots",
         }[reason]
         return Held(self._partition, pool, type_, tenant_id, reason, life.now, jobs, detail)
 
-    def _noticed(self, key: bytes, held: Held, monotonic: float) -> _Seen:
-        before = self._seen.get(key)
-        if before is None or before.held.reason != held.reason:
-            return _Seen(held, monotonic)
-        return replace(before, held=replace(held, since=before.held.since))
+    def _lingering(self, waiting: Mapping[tuple[str, str], int], monotonic: float) -> set[bytes]:
+        """Keys of reports that a slot which was free for a moment does not end."""
+        return {
+            key
+            for key, seen in self._seen.items()
+            if seen.held.reason == "no_slot"
+            and waiting.get((seen.held.pool, seen.held.type))
+            and monotonic - seen.found_at < _LINGER_SECONDS
+        }
+
+    def _noticed(self, key: bytes, held: Held, life: Lifecycle) -> _Seen:
+        before, monotonic = self._seen.get(key), life.ctx.monotonic
+        if before is not None and before.held.reason == held.reason:
+            held = replace(held, since=before.held.since)
+            return replace(before, held=held, found_at=monotonic)
+        if before is not None and held.reason == "no_slot":
+            self._over(key, life)  # what was missing is there
+        return _Seen(held, monotonic, monotonic)
 
     def _told(self, key: bytes, seen: _Seen, life: Lifecycle) -> _Seen:
         now, store = life.ctx.monotonic, life.ctx.store("jobs")
         if seen.told_at is None:
-            if seen.held.reason == "no_worker" and now - seen.at < _GRACE_SECONDS:
+            if seen.held.reason in _AFTER_GRACE and now - seen.at < _GRACE_SECONDS:
                 return seen
-            log.warning(
+            tell = log.info if seen.held.reason == "no_slot" else log.warning
+            tell(
                 "jobs are held", reason=seen.held.reason, pool=seen.held.pool,
                 type=seen.held.type, tenant_id=seen.held.tenant_id, detail=seen.held.detail,
             )  # fmt: skip

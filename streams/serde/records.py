@@ -390,7 +390,7 @@ class Held:
     pool: str
     type: str
     tenant_id: str | None
-    reason: Literal["no_worker", "no_pool", "no_topic", "tenant_disabled"]
+    reason: Literal["no_worker", "no_pool", "no_topic", "tenant_disabled", "no_slot"]
     since: int
     jobs: int
     detail: str

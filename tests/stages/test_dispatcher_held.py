@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.serde.records import JobStatus
-from streams.topology.model import JobType, Topic
+from streams.serde.records import JobStatus, Lease
+from streams.topology.model import JobType, Limit, Topic
 
 HOUR_MS = 3_600_000
 
@@ -23,6 +23,10 @@ def desk() -> Desk:
 
 def statuses(desk: Desk, *job_ids: str) -> set[JobStatus]:
     return {desk.job(job_id).status for job_id in job_ids}
+
+
+def reasons(desk: Desk) -> set[str]:
+    return {held.reason for held in desk.held().values()}
 
 
 def unheard(desk: Desk, seconds: float) -> None:
@@ -75,7 +79,7 @@ def test_a_worker_that_is_silent_while_its_lease_runs_is_there(desk: Desk) -> No
         other.stay(25)
     assert statuses(desk, running) == {"running"}
     assert statuses(desk, waiting) == {"pending"}
-    assert desk.held() == {}
+    assert reasons(desk) == {"no_slot"}
 
 
 def test_after_a_takeover_a_lease_stands_for_the_worker_that_is_not_heard_yet(desk: Desk) -> None:
@@ -85,9 +89,9 @@ def test_after_a_takeover_a_lease_stands_for_the_worker_that_is_not_heard_yet(de
     worker.heartbeat(desk.lease(running), free=0)
     desk.driver.restart("dispatcher")
     desk.driver.advance(25)
-    assert desk.held() == {}
+    assert reasons(desk) <= {"no_slot"}
     desk.driver.advance(20)
-    assert len(desk.held()) == 1
+    assert reasons(desk) == {"no_worker"}
 
 
 def test_poison_keeps_nobody_from_being_told(desk: Desk) -> None:
@@ -343,3 +347,64 @@ def test_the_dispatchers_gauge_goes_with_its_partition(desk: Desk) -> None:
     assert REGISTRY.get_sample_value(name, labels) is not None
     desk.dispatcher._held.closed()
     assert REGISTRY.get_sample_value(name, labels) is None
+
+
+def test_full_slots_are_told_after_a_while_until_one_is_free(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    running = desk.lease(desk.event("t1"))
+    desk.event("t2")
+    stayed(desk, worker, running, seconds=8)
+    assert desk.held() == {}, "each busy pool lacks a slot for moments"
+    stayed(desk, worker, running, seconds=6)
+    (held,) = desk.held().values()
+    assert (held.reason, held.type, held.jobs) == ("no_slot", "draft_reply", 1)
+    assert "--slots" in held.detail
+    worker.end(running, "succeeded")
+    worker.heartbeat()
+    desk.driver.advance(3)
+    assert desk.held() == {}, "nothing waits"
+
+
+def test_a_slot_that_is_free_for_a_moment_does_not_end_the_report(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    running = desk.lease(desk.event("t1"))
+    desk.event("t2")
+    stayed(desk, worker, running, seconds=14)
+    assert reasons(desk) == {"no_slot"}
+    monkeypatch.setattr(desk.dispatcher._run_queue, "starving", lambda _pool: set())
+    stayed(desk, worker, running, seconds=4)
+    assert reasons(desk) == {"no_slot"}
+    stayed(desk, worker, running, seconds=6)
+    assert desk.held() == {}
+
+
+def test_a_worker_that_is_found_full_is_missing_no_more(desk: Desk) -> None:
+    desk.event("t1")
+    unheard(desk, 20)
+    assert reasons(desk) == {"no_worker"}
+    worker = ScriptedWorker(desk, slots=0)
+    for _ in range(3):
+        worker.heartbeat(free=0)
+        desk.driver.advance(1)
+    assert desk.held() == {}, "it is not told yet that its slots are full"
+
+
+def test_a_job_that_only_its_cap_keeps_lacks_no_slot() -> None:
+    desk = Desk(Limit("one", "tenant", "*", 1))
+    worker = ScriptedWorker(desk, slots=5)
+    worker.heartbeat()
+    running = desk.lease(desk.event("t1"))
+    waiting = desk.event("t2")
+    stayed(desk, worker, running, seconds=30)
+    assert (desk.job(waiting).status, desk.held()) == ("pending", {})
+
+
+def stayed(desk: Desk, worker: ScriptedWorker, lease: Lease, seconds: int) -> None:
+    """The worker holds one lease, and says so every second."""
+    for _ in range(seconds):
+        worker.heartbeat(lease, free=worker.slots - 1)
+        desk.driver.advance(1)
