@@ -14,6 +14,7 @@ Json = dict[str, Any]
 Show = Callable[[Json], None]
 
 _HELD = ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail")
+_CAPS = ("limit", "scope", "value", "in_use", "concurrency")
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
 _LEFT_OUT = ("id", "reason", "detail")
 _JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
@@ -73,9 +74,11 @@ def duplicates(found: Json) -> None:
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
     console = console_of_any_width()
-    apart = ("effects", "steps", "history", "held")
+    apart = ("effects", "steps", "history", "held", "waits")
     _fields(console, {k: v for k, v in found.items() if k not in apart})
-    if found["held"]:
+    if waits := found.get("waits"):
+        _waits(console, waits)
+    elif found["held"]:
         _fields(console, found["held"], "held: no lease can be made for it")
     if found["history"]:
         console.print("runs that did not succeed")
@@ -84,6 +87,14 @@ def job(found: Json) -> None:
         _fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
     for effect in found["effects"]:
         _fields(console, effect, "effect")
+
+
+def _waits(console: Console, waits: Json) -> None:
+    """Why a job waits, then the caps that are reached."""
+    _fields(console, {k: v for k, v in waits.items() if k != "caps"}, "why it waits")
+    if waits["caps"]:
+        console.print("caps that are reached")
+        _list(waits["caps"], _CAPS, None)
 
 
 def dead_letter(found: Json) -> None:

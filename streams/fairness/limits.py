@@ -35,26 +35,27 @@ class Concurrency:
         return self._room("job_type", job_type) and self._room("global", "")
 
     def started(self, tenant_id: str, job_type: str) -> None:
-        for limit, value in self._binding(tenant_id, job_type):
+        for limit, value in self.binding(tenant_id, job_type):
             self._running[limit.name, value] = self._running.get((limit.name, value), 0) + 1
 
     def ended(self, tenant_id: str, job_type: str) -> None:
-        for limit, value in self._binding(tenant_id, job_type):
+        for limit, value in self.binding(tenant_id, job_type):
             left = self._running[limit.name, value] = self._running[limit.name, value] - 1
             if not left:
                 del self._running[limit.name, value]
+
+    def binding(self, tenant_id: str, job_type: str) -> Iterator[tuple[Limit, str]]:
+        """The limits that count a job, each with the value whose cap the job fills."""
+        values: tuple[tuple[LimitScope, str], ...]
+        values = ("global", ""), ("job_type", job_type), ("tenant", tenant_id)
+        for scope, value in values:
+            yield from ((limit, value) for limit in self._of(scope, value))
 
     def _room(self, scope: LimitScope, value: str) -> bool:
         return all(
             self._running.get((limit.name, value), 0) < (limit.concurrency or 0)
             for limit in self._of(scope, value)
         )
-
-    def _binding(self, tenant_id: str, job_type: str) -> Iterator[tuple[Limit, str]]:
-        values: tuple[tuple[LimitScope, str], ...]
-        values = ("global", ""), ("job_type", job_type), ("tenant", tenant_id)
-        for scope, value in values:
-            yield from ((limit, value) for limit in self._of(scope, value))
 
     def _of(self, scope: LimitScope, value: str) -> Iterator[Limit]:
         for limit, matches in self._limits.get(scope, ()):

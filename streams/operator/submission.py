@@ -93,7 +93,7 @@ async def _accepted(state: AppState, asked: Submission, sent: SentCommand) -> Js
 
 
 async def _shown(state: AppState, asked: Submission) -> Json | None:
-    return await state.query(lambda db: jobs.shown_job(db, asked.job_id))
+    return await state.query(lambda db: jobs.shown_job(db, asked.job_id, state.topology))
 
 
 def _require_same(asked: Submission, digest: bytes | None) -> None:

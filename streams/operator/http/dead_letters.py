@@ -31,7 +31,7 @@ async def get_dead_letter(request: web.Request) -> web.Response:
     shown = await state.query(lambda db: dead_letters.shown_letter(db, letter))
     if letter.kind == "record":
         return web.json_response(shown | dead_record_json(letter))
-    job = await state.query(lambda db: jobs.shown_job(db, id_))
+    job = await state.query(lambda db: jobs.shown_job(db, id_, state.topology))
     return web.json_response(shown | {"job": job})
 
 

@@ -60,7 +60,7 @@ async def _route(
 
 
 async def _shown(state: AppState, job_id: str) -> Json:
-    shown = await state.query(lambda db: jobs.shown_job(db, job_id))
+    shown = await state.query(lambda db: jobs.shown_job(db, job_id, state.topology))
     if shown is None:
         raise not_shown()
     return shown

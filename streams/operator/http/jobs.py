@@ -20,6 +20,7 @@ from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.waits import UNREAD
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
@@ -49,7 +50,7 @@ async def submit_job(request: web.Request) -> web.Response:
     shown = await submitted(state, asked, now)
     if shown is None:
         pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
-        shown = job_json(pending, JobDetails())
+        shown = {**job_json(pending, JobDetails()), "waits": UNREAD}
     return web.json_response(shown, status=202)
 
 
@@ -124,7 +125,7 @@ async def shown_job(state: AppState, job_id: str) -> Json:
     Raises:
         Refusal: 404; 503, this process accepted it, but no dispatcher has read the command yet.
     """
-    shown = await state.query(lambda db: jobs.shown_job(db, job_id))
+    shown = await state.query(lambda db: jobs.shown_job(db, job_id, state.topology))
     if shown is not None:
         return shown
     if await outstanding(state, ("job", job_id)) is not None:

@@ -20,11 +20,13 @@ from streams.operator.resources.dead_letters import replay_json
 from streams.operator.resources.effects import begun_effects, effect_json
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.waits import UNREAD
 from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
+from streams.topology.model import Topology
 
 _REPLAYABLE = frozenset({"failed", "dead", "needs_review"})
 
@@ -61,11 +63,12 @@ async def replayed(state: AppState, asked: JobReplay) -> Json:
         await refuse_erased(state, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
         told = await _asked_for(state, asked, job, new_id)
-    made = await command_result(state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id))
+    made = await command_result(
+        state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id, state.topology)
+    )
     if made is None:
-        return job_json(
-            pending_replay(job, new_id, asked.command(), state.topology, wall_ms()), JobDetails()
-        )
+        pending = pending_replay(job, new_id, asked.command(), state.topology, wall_ms())
+        return {**job_json(pending, JobDetails()), "waits": UNREAD}
     require_same(made[0], asked.wanted)
     return made[1]
 
@@ -188,6 +191,8 @@ async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tup
     return told
 
 
-def _shown(connection: sqlite3.Connection, job_id: str) -> tuple[Job, Json] | None:
+def _shown(
+    connection: sqlite3.Connection, job_id: str, topology: Topology
+) -> tuple[Job, Json] | None:
     found = jobs.job(connection, job_id)
-    return None if found is None else (found, job_json(found, jobs.details_of(connection, found)))
+    return None if found is None else (found, jobs.whole_job(connection, found, topology))

@@ -18,9 +18,11 @@ from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
 from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.waits import waits_of
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
 from streams.serde.records import TERMINAL, Job, JobStatus
+from streams.topology.model import Topology
 
 FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": ()}
 _LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not in TERMINAL)
@@ -49,10 +51,17 @@ def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
     return find(connection, JOB, "jobs", job_id=job_id)
 
 
-def shown_job(connection: sqlite3.Connection, job_id: str) -> Json | None:
-    """Return a job as the API shows it."""
+def shown_job(connection: sqlite3.Connection, job_id: str, topology: Topology) -> Json | None:
+    """Return a job as the API shows it alone, with why it waits."""
     found = job(connection, job_id)
-    return None if found is None else job_json(found, details_of(connection, found))
+    return None if found is None else whole_job(connection, found, topology)
+
+
+def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) -> Json:
+    """Return a job with what other tables hold about it, and why it waits."""
+    details = details_of(connection, found)
+    waits = waits_of(connection, found, details.held, topology)
+    return {**job_json(found, details), "waits": waits}
 
 
 def details_of(connection: sqlite3.Connection, found: Job) -> JobDetails:

@@ -32,6 +32,7 @@ from streams.serde.records import (
     JobStatus,
     LedgerEntry,
 )
+from streams.topology.load import load
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a", "acme"))
     connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 1, '50')")
-    shown = jobs.shown_job(connection, "job_a")
+    shown = jobs.shown_job(connection, "job_a", load())
     assert shown is not None
     assert shown["progress"] is None
 
@@ -153,7 +154,7 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
         key = checkpoint_key("job_a", incarnation, name)
         project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, b"1"), batch)
     write(connection, batch)
-    shown = jobs.shown_job(connection, "job_a")
+    shown = jobs.shown_job(connection, "job_a", load())
     assert shown is not None
     assert [step["name"] for step in shown["steps"]] == ["b", "a"]
 
@@ -238,7 +239,7 @@ def fold_duplicates(connection: sqlite3.Connection, key: bytes, counted: Duplica
 
 def shown_duplicates(connection: sqlite3.Connection, job: Job) -> object:
     fold(connection, job)
-    shown = jobs.shown_job(connection, job.job_id)
+    shown = jobs.shown_job(connection, job.job_id, load())
     assert shown is not None
     return shown["duplicates"]
 

@@ -1,0 +1,104 @@
+"""Why a job waits, as far as the read model knows: for its time, a person, a worker, a cap.
+
+The jobs that fill a cap are counted here when somebody asks. If the dispatcher published them, each
+lease would cost more. A tenant's jobs are all in one partition; the caps of other scopes hold per
+partition, and are counted so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from streams.fairness.limits import Concurrency
+from streams.operator.resources.held import held_reason
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.serde.records import Held, Job
+from streams.topology.model import Limit, LimitScope, Topology
+
+UNREAD: Json = {
+    "reason": "unread", "since": None, "caps": [],
+    "detail": "its command is written, and no dispatcher has read it yet: ask again",
+}  # fmt: skip
+"""Of a job whose command is durable, before the read model shows the job."""
+
+_OF: dict[LimitScope, str] = {
+    "tenant": "tenant_id = ?",
+    "job_type": "type = ? AND part = (SELECT part FROM jobs WHERE job_id = ?)",
+    "global": "part = (SELECT part FROM jobs WHERE job_id = ?)",
+}
+
+
+def waits_of(
+    connection: sqlite3.Connection, job: Job, held: Held | None, topology: Topology
+) -> Json | None:
+    """Return why a job waits; None if it runs or has ended."""
+    if job.status == "scheduled":
+        due = rfc3339(job.next_retry_at or job.scheduled_at)
+        what = "its next attempt starts" if job.next_retry_at else "it starts"
+        return _waits("scheduled", f"{what} at {due}", since=rfc3339(job.updated_at))
+    if job.status == "needs_review":
+        detail = (
+            f"a person has to say whether an effect was done: `tidegate jobs show {job.job_id}` "
+        )
+        detail += "names it, `tidegate jobs settle` records the answer"
+        return _waits("review", detail, since=rfc3339(job.updated_at))
+    if job.status != "pending":
+        return None
+    return _pending(connection, job, held, topology)
+
+
+def _pending(
+    connection: sqlite3.Connection, job: Job, held: Held | None, topology: Topology
+) -> Json:
+    caps = _reached(connection, job, topology)
+    if held is not None and (held.reason != "no_slot" or not caps):
+        return {**held_reason(held), "caps": caps}
+    since = rfc3339(job.ready_at)
+    if caps:
+        return _waits("cap", "; ".join(map(_cap_detail, caps)), since, caps)
+    detail = (
+        f"no cap is reached, and the dispatcher reports nothing that is missing (after 10 s it "
+        f"would): it starts when a worker of pool {job.pool!r} has a free slot and no job goes "
+        "before it; its place among the waiting jobs is not known"
+    )
+    return _waits("turn", detail, since)
+
+
+def _waits(
+    reason: str, detail: str, since: str | None = None, caps: list[Json] | None = None
+) -> Json:
+    return {"reason": reason, "since": since, "detail": detail, "caps": caps or []}
+
+
+def _reached(connection: sqlite3.Connection, job: Job, topology: Topology) -> list[Json]:
+    """Return the caps that let no further job like this one start, in the topology's order."""
+    binding = Concurrency(topology.limits).binding(job.tenant_id, job.type)
+    caps = [_cap(connection, job, limit, value) for limit, value in binding]
+    return [cap for cap in caps if cap["in_use"] >= cap["concurrency"]]
+
+
+def _cap(connection: sqlite3.Connection, job: Job, limit: Limit, value: str) -> Json:
+    given: dict[LimitScope, tuple[str, ...]] = {
+        "tenant": (value,), "job_type": (value, job.job_id), "global": (job.job_id,),
+    }  # fmt: skip
+    row: tuple[Any, ...] = connection.execute(
+        f"SELECT count(*) FROM jobs WHERE status = 'running' AND {_OF[limit.scope]}",  # noqa: S608  constants
+        given[limit.scope],
+    ).fetchone()
+    return {
+        "limit": limit.name, "scope": limit.scope, "value": value or None,
+        "in_use": row[0], "concurrency": limit.concurrency or 0,
+    }  # fmt: skip
+
+
+def _cap_detail(cap: Json) -> str:
+    whose = {
+        "tenant": f"jobs of tenant {cap['value']!r}",
+        "job_type": f"jobs of type {cap['value']!r} in its partition",
+        "global": "jobs in its partition",
+    }[cap["scope"]]
+    return (
+        f"limit {cap['limit']!r} lets {cap['concurrency']} {whose} run at once, and "
+        f"{cap['in_use']} run: it starts after one of them ends, or raise the limit's concurrency"
+    )

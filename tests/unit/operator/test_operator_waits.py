@@ -1,0 +1,124 @@
+"""A job that waits says why: its time, a person, what is missing, a cap that is reached, its turn."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.operator_cluster import make_job
+
+from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.resources import jobs
+from streams.runtime.processor import Record
+from streams.serde.codec import HELD, JOB
+from streams.serde.keys import held_key
+from streams.serde.records import Held, Job
+from streams.topology.load import load
+from streams.topology.model import Limit, Topology
+
+PARTITION = 3
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = Database(tmp_path / "m.sqlite").open_writer()
+    yield opened
+    opened.close()
+
+
+def under(*limits: Limit) -> Topology:
+    return replace(load(), limits=limits)
+
+
+def fold(connection: sqlite3.Connection, *values: Job | Held, partition: int = PARTITION) -> None:
+    batch: dict[str, Changes] = {}
+    for value in values:
+        if isinstance(value, Job):
+            record = Record("jobs", partition, 0, 0, b"", JOB.encode(value))
+        else:
+            key = held_key(value.partition, value.pool, value.type, value.tenant_id)
+            record = Record("jobs.held", partition, 0, 0, key, HELD.encode(value))
+        project(record, batch)
+    for changes in batch.values():
+        connection.executemany(changes.table.upsert, changes.upserts())
+
+
+def waits(connection: sqlite3.Connection, topology: Topology, job_id: str = "job_a") -> Any:
+    shown = jobs.shown_job(connection, job_id, topology)
+    assert shown is not None
+    return shown["waits"]
+
+
+def running(*names: str, **fields: Any) -> list[Job]:
+    return [make_job(name, status="running", **fields) for name in names]
+
+
+def test_a_cap_that_is_reached_is_named_with_what_fills_it(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a"), *running("r1", "r2"))
+    told = waits(connection, under(Limit("per_tenant", "tenant", "*", 2)))
+    assert told["reason"] == "cap"
+    assert told["caps"] == [
+        {"limit": "per_tenant", "scope": "tenant", "value": "acme", "in_use": 2, "concurrency": 2}
+    ]
+    assert "'per_tenant' lets 2 jobs of tenant 'acme' run at once, and 2 run" in told["detail"]
+
+
+def test_a_cap_with_room_is_not_named(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a"), *running("r1"), *running("g1", "g2", tenant_id="globex"))
+    told = waits(connection, under(Limit("per_tenant", "tenant", "*", 2)))
+    assert (told["reason"], told["caps"]) == ("turn", [])
+    assert "its place among the waiting jobs is not known" in told["detail"]
+
+
+def test_caps_of_types_and_of_all_count_their_partition_alone(
+    connection: sqlite3.Connection,
+) -> None:
+    limits = under(Limit("drafts", "job_type", "draft_*", 1), Limit("all", "global", "*", 2))
+    fold(connection, make_job("job_a"), *running("r1", tenant_id="globex"))
+    fold(connection, *running("far1", "far2", "far3"), partition=PARTITION + 1)
+    fold(connection, *running("r2", type="refund"))
+    caps = {cap["limit"]: cap["in_use"] for cap in waits(connection, limits)["caps"]}
+    assert caps == {"drafts": 1, "all": 2}
+
+
+@pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_topic", "no_slot"])
+def test_what_is_missing_comes_before_a_turn(connection: sqlite3.Connection, reason: Any) -> None:
+    held = Held(
+        PARTITION, "default", "draft_reply", None, reason, 1_700_000_000_000, 3, "start one"
+    )
+    fold(connection, make_job("job_a"), held)
+    assert waits(connection, load()) == {
+        "reason": reason, "since": "2023-11-14T22:13:20.000Z", "detail": "start one", "caps": [],
+    }  # fmt: skip
+
+
+def test_its_own_cap_comes_before_full_slots_and_after_a_missing_worker(
+    connection: sqlite3.Connection,
+) -> None:
+    limits = under(Limit("per_tenant", "tenant", "*", 1))
+    for reason, told in (("no_slot", "cap"), ("no_worker", "no_worker")):
+        held = Held(PARTITION, "default", "draft_reply", None, reason, 1, 3, "start one")  # type: ignore[arg-type]
+        fold(connection, make_job("job_a"), *running("r1"), held)
+        assert waits(connection, limits)["reason"] == told
+
+
+def test_a_job_that_is_scheduled_says_until_when(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", status="scheduled", next_retry_at=1_700_000_000_000))
+    told = waits(connection, load())
+    assert told["reason"] == "scheduled"
+    assert "its next attempt starts at 2023-11-14T22:13:20.000Z" in told["detail"]
+
+
+def test_a_job_in_review_names_the_command_and_one_that_runs_or_ended_waits_for_nothing(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(connection, make_job("job_a", status="needs_review"))
+    assert "jobs settle" in waits(connection, load())["detail"]
+    for status in ("running", "succeeded", "dead"):
+        fold(connection, make_job("job_a", status=status))
+        assert waits(connection, load()) is None
