@@ -79,7 +79,7 @@ async def read_body(
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
-        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
+        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes are accepted")
     if request.content.is_eof():
         body = request.content.read_nowait()
         _hold(len(body), reservation, max_bytes)
@@ -89,7 +89,7 @@ async def read_body(
         async with asyncio.timeout(seconds):
             return await _streamed(request, reservation, max_bytes)
     except TimeoutError:
-        raise Refused(SLOW_BODY, f"it is waited for {seconds:g} seconds") from None
+        raise Refused(SLOW_BODY, f"the whole body must arrive within {seconds:g} seconds") from None
     except web.RequestPayloadError:
         raise Refused(BAD_REQUEST, "its transfer encoding is broken") from None
 
@@ -112,5 +112,5 @@ async def _streamed(request: web.BaseRequest, reservation: Reservation, max_byte
 
 def _hold(size: int, reservation: Reservation, max_bytes: int) -> None:
     if size > max_bytes:
-        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes")
+        raise Refused(TOO_LARGE, f"at most {max_bytes} bytes are accepted")
     reservation.grow(size)

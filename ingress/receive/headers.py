@@ -35,11 +35,14 @@ def check(headers: Headers) -> None:
             section 8.4; RFC 9112, section 7) or such a type.
     """
     if len(headers.get("Content-Length", "")) > _LONGEST_LENGTH:
-        raise Refused(BAD_REQUEST, "no body has that length")
+        raise Refused(BAD_REQUEST, "no body has the Content-Length that was sent")
     if "Content-Encoding" in headers and _codings(headers, "Content-Encoding") - {"identity"}:
-        raise Refused(UNSUPPORTED, "send the body without a content encoding")
+        raise Refused(UNSUPPORTED, "a body with a content encoding is not read")
     if "Transfer-Encoding" in headers and _codings(headers, "Transfer-Encoding") - {"chunked"}:
-        raise Refused(UNSUPPORTED, "send the body chunked or with its length")
+        raise Refused(
+            UNSUPPORTED,
+            "a body in this transfer coding is not read, only one that is chunked or has a length",
+        )
     type_ = media_type(headers)
     if type_.startswith(_NEVER_AN_EVENT) or type_ in _NEVER_AN_EVENT_EITHER:
         raise Refused(UNSUPPORTED, "no event has this content type")

@@ -144,7 +144,9 @@ class Receiver:
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
         if not self._sources.ready:
-            raise Refused(UNAVAILABLE, "the sources are not known yet")
+            raise Refused(
+                UNAVAILABLE, "this ingress has just started and does not know the sources yet"
+            )
         heads.check(request.headers)
         headers = heads.unambiguous(request.headers)
         with self._budget.reserve(request.content_length) as reservation:
@@ -209,7 +211,9 @@ class Receiver:
         """
         seconds = self._wait(tenant_id)
         if seconds is None:
-            raise Refused(UNAVAILABLE, "the tenant's rate cannot be kept for now")
+            raise Refused(
+                UNAVAILABLE, "this ingress does not know the tenant's share of its rate yet"
+            )
         if seconds:
             raise _OverRate(tenant_id, seconds)
 
@@ -246,12 +250,12 @@ class Receiver:
                 stored = await storing
         except TimeoutError:
             self._note(acknowledged=False, reason="deadline")
-            raise Refused(UNAVAILABLE, "no acknowledgement within the deadline") from None
+            raise Refused(UNAVAILABLE, "Kafka did not acknowledge the event in time") from None
         except Erased:
             raise Refused(UNAUTHORIZED, cause="erased_tenant") from None
         except KafkaUnavailable as error:
             self._note(acknowledged=False, reason=str(error))
-            raise Refused(UNAVAILABLE, "no acknowledgement") from None
+            raise Refused(UNAVAILABLE, "Kafka did not acknowledge the event") from None
         self._note(acknowledged=True)
         return stored
 

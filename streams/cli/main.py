@@ -108,11 +108,26 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     end_with_parent()
     from streams.settings import load_settings
     from streams.telemetry import configure_logging
-    from streams.topology.load import load as load_topology
+    from streams.topology.load import checked
 
     settings = load_settings(**flags)
     configure_logging(settings, stage=stage, instance=settings.instance)
-    return settings, load_topology(settings.topology)
+    found = checked(settings.topology)
+    if stage in _WARN:
+        _log_warnings(found.warnings)
+    return settings, found.topology
+
+
+_WARN = ("dispatcher", "pipeline")
+"""Stages that log the topology's warnings. They apply limits and routes; if all stages logged them,
+`tidegate dev` would show each several times."""
+
+
+def _log_warnings(warnings: Sequence[str]) -> None:
+    import structlog
+
+    for warning in warnings:
+        structlog.get_logger(__name__).warning("the topology has a doubtful part", detail=warning)
 
 
 def _stage_command(stage: StageProcess) -> Callable[..., None]:

@@ -74,7 +74,7 @@ def duplicates(found: Json) -> None:
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
     console = console_of_any_width()
-    apart = ("effects", "steps", "history", "held", "waits")
+    apart = ("effects", "steps", "history", "held", "waits", "answered")
     _fields(console, {k: v for k, v in found.items() if k not in apart})
     if waits := found.get("waits"):
         _waits(console, waits)

@@ -104,7 +104,9 @@ def command(
             api = _api(given)
             as_json = given.pop(AS_JSON.name, False)
             with _errors_shown(api):
-                _show(ask(api, **given), as_json, table)
+                found = ask(api, **given)
+                _show(found, as_json, table)
+                _require_answered(found)
 
         run.__doc__ = _unwrapped(ask.__doc__)
         output = () if table is None else (AS_JSON,)
@@ -152,6 +154,21 @@ def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:
             total[name] += found[name]
         total["next_cursor"] = found["next_cursor"]
     return total
+
+
+def _require_answered(found: Any) -> None:
+    """End a command with 1 whose effect the pipeline has not shown in time.
+
+    Raises:
+        CallFailed: it is durable, and nothing has carried it out yet.
+    """
+    if isinstance(found, dict) and found.get("answered") is False:
+        job_id = found["job_id"]
+        raise CallFailed(
+            "the command is written, but no dispatcher carried it out within 5 s. It stays valid: "
+            f"look again with `tidegate jobs show {job_id}`, and if nothing changes, check that "
+            "the dispatcher (or `tidegate pipeline`) runs"
+        )
 
 
 def _show(found: Any, as_json: bool, table: tables.Show | None) -> None:

@@ -22,7 +22,7 @@ from streams.topology import describe as descriptions
 from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
 from streams.topology.cluster import admin_client
-from streams.topology.load import load
+from streams.topology.load import checked, load
 from streams.topology.mermaid import mermaid
 from streams.topology.model import Topology
 from streams.topology.plan import Consent, Plan
@@ -63,13 +63,18 @@ DeleteOption = Annotated[
 def validate(topology: FileOption = None, as_json: AsJson = False) -> None:
     """Check the file; exit code 2 and one line for every problem if it is not valid.
 
+    What is valid and has no effect gets a warning on standard error, and exit code 0.
+
     Example: tidegate topology validate --topology examples/support/topology.yaml
     """
     with _errors_told(as_json):
-        _, loaded = _read(topology)
-        counts = _counts(loaded)
+        found = checked(load_settings(topology=topology).topology)
+        counts = _counts(found.topology)
+        for warning in found.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         if as_json:
-            print_json({"valid": True, **counts, "errors": []})
+            warnings = list(found.warnings)
+            print_json({"valid": True, **counts, "errors": [], "warnings": warnings})
         else:
             typer.echo("valid (" + ", ".join(f"{what}: {n}" for what, n in counts.items()) + ")")
 

@@ -1,8 +1,9 @@
 """Reports jobs for which no lease can be made, and why: on `jobs.held`, in the log, in a gauge.
 
 Jobs wait if their type has no worker, their pool is not declared or has no topic, their tenant is
-disabled, or all slots of their workers are taken; an operator must be able to see this. The store `jobs` also keeps each report, under
-`H` and the record's key, so that a restart does not forget since when a type has had no worker.
+disabled, or all slots of their workers are taken; an operator must be able to see this. The store
+`jobs` also keeps each report, under `H` and the record's key, so that a restart does not forget
+since when a type has had no worker.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from streams.errors import ConfigError
 from streams.resources import resource
+from streams.topology.doubts import doubts
 from streams.topology.merge import merge
 from streams.topology.mismatch import doubtful, offending, told
 from streams.topology.model import Topology
@@ -27,6 +28,19 @@ def load(overlay: Path | None = None) -> Topology:
     Raises:
         ConfigError: one line for every problem, `file:line: key.path: what is wrong; remedy`.
     """
+    return checked(overlay).topology
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A sound topology, and one line for every doubt about it, in the form of the problems."""
+
+    topology: Topology
+    warnings: tuple[str, ...]
+
+
+def checked(overlay: Path | None = None) -> Checked:
+    """What `load` returns, with the doubts about it; raises what `load` raises."""
     merged, problems = _read_files(overlay)
     shaped = _shaped(merged)
     problems += shaped.problems
@@ -35,7 +49,8 @@ def load(overlay: Path | None = None) -> Topology:
         problems += [_placed(found, shaped.tree, overlay) for found in broken]
     if shaped.topology is None or problems:
         raise ConfigError("\n".join(problems))
-    return shaped.topology
+    found = doubts(shaped.topology)
+    return Checked(shaped.topology, tuple(_placed(doubt, shaped.tree, overlay) for doubt in found))
 
 
 def _read_files(overlay: Path | None) -> tuple[Node, list[str]]:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Writable, noted, stored_json
-from streams.operator.http.jobs import known_job, shown_job
+from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources.effects import effect
@@ -59,8 +59,8 @@ async def settle(request: web.Request) -> web.Response:
         return None if found in (None, entry) else True
 
     row = ("effects", (job.tenant_id, job.scope, action))
-    await run_command(state, job.tenant_id, job_id, command, row, settled)
-    return web.json_response(await shown_job(state, job_id), status=202)
+    found = await run_command(state, job.tenant_id, job_id, command, row, settled)
+    return await commanded(state, job_id, answered=found is not None)
 
 
 async def _current(state: AppState, job_id: str) -> Job:

@@ -88,7 +88,9 @@ class JobRequest(Body):
         if kept is not None and ahead > kept:
             field = "run_at" if self.run_at is not None else "delay_seconds"
             days = kept / 86_400_000
-            raise invalid([(field, f"at most {days:g} days ahead, as long as payloads are kept")])
+            raise invalid(
+                [(field, f"may be at most {days:g} days ahead, as long as payloads are kept")]
+            )
 
 
 def _milliseconds_of(seconds: float) -> int:

@@ -68,7 +68,7 @@ async def get_payload(request: web.Request) -> web.Response:
     ref, event = job.payload_ref, job.event
     if ref is None or event is None:
         raise Refusal(404, "payload-none", f"job {job_id} has no payload: it was submitted "
-                      "directly")  # fmt: skip
+                      "directly, with an input and no body")  # fmt: skip
     return attachment(await open_body(state, job.tenant_id, event.event_id, ref))
 
 
@@ -94,8 +94,18 @@ async def cancel_job(request: web.Request) -> web.Response:
             return job
         return found if found.cancel_requested or found.status in TERMINAL else None
 
-    await run_command(state, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
-    return web.json_response(await shown_job(state, job_id), status=202)
+    found = await run_command(state, job.tenant_id, job_id, cancel, ("jobs", (job_id,)), heard)
+    return await commanded(state, job_id, answered=found is not None)
+
+
+async def commanded(state: AppState, job_id: str, *, answered: bool) -> web.Response:
+    """Answer 202 with the job that a command changes.
+
+    `answered` is whether the dispatcher carried the command out within `SHOWN_WITHIN_SECONDS`. The
+    command is durable either way.
+    """
+    shown = await shown_job(state, job_id)
+    return web.json_response({**shown, "answered": answered}, status=202)
 
 
 async def known_job(state: AppState, job_id: str) -> Job:
@@ -110,7 +120,12 @@ async def live_job(state: AppState, job_id: str) -> Job:
     """Return the newest state of a job; refuse with 404 if it is unknown, 409 if it has ended."""
     job = await known_job(state, job_id)
     if job.status in TERMINAL:
-        raise Refusal(409, "job-ended", f"job {job_id} has already ended: {job.status}")
+        raise Refusal(
+            409,
+            "job-ended",
+            f"job {job_id} has already ended: {job.status}; "
+            "only a job that has not ended is cancelled, moved or settled",
+        )
     return job
 
 
@@ -136,5 +151,8 @@ async def shown_job(state: AppState, job_id: str) -> Json:
 
 def _unknown(job_id: str) -> Refusal:
     return unknown(
-        "job", job_id, "it was never accepted, is not shown yet, or has been purged since it ended"
+        "job",
+        job_id,
+        "it was never accepted, is not shown yet, or has been purged since it "
+        "ended: compare the id with GET /v1/jobs (`tidegate jobs list`)",
     )

@@ -42,8 +42,14 @@ def page_query(request: web.Request, filters: Filters) -> PageQuery:
     """
     query = request.query
     known = {*filters, "limit", "cursor"}
-    faults = [(name, f"takes {', '.join(sorted(known))}") for name in query if name not in known]
-    faults += [(n, "given more than once") for n in set(query) if len(query.getall(n)) > 1]
+    faults = [
+        (name, f"is no parameter of this list: it takes {', '.join(sorted(known))}")
+        for name in query
+        if name not in known
+    ]
+    faults += [
+        (n, "is given more than once: give it once") for n in set(query) if len(query.getall(n)) > 1
+    ]
     if faults:
         raise invalid(sorted(faults))
     given = {name: query.get(name) for name in filters}

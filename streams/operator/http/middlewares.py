@@ -23,8 +23,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 _HTTP_ERRORS = {
-    404: ("route-unknown", "no call has this path: see the API's reference"),
-    405: ("method-not-allowed", "this path does not have that method: see `Allow`"),
+    404: ("route-unknown", "no call has this path: docs/operating.md lists the calls under HTTP"),
+    405: ("method-not-allowed", "this path does not take that method: use one that `Allow` names"),
 }
 
 
@@ -53,7 +53,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return Refusal(503, "kafka-unavailable", detail).response()
     except sqlite3.Error as error:
         log.warning("read model does not answer", error=str(error))
-        return Refusal(503, "not-ready", "the read model is being rebuilt: ask again").response()
+        return Refusal(
+            503,
+            "not-ready",
+            "the operator's read model is being rebuilt: ask again in a few seconds",
+        ).response()
     except Exception:
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
@@ -80,7 +84,7 @@ def authenticated(token: str) -> Middleware:
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
     if request.path not in OPEN_PATHS and not request.app[STATE].follower.ready:
-        late = "the read model has not caught up with the topics yet: ask again"
+        late = "the operator has not read its topics to their end yet: ask again in a few seconds"
         raise Refusal(503, "not-ready", late)
     return await handler(request)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Name, noted
-from streams.operator.http.jobs import live_job, shown_job
+from streams.operator.http.jobs import commanded, live_job
 from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import invalid
 from streams.operator.http.request_body import read_body
@@ -56,8 +56,9 @@ async def move_job(request: web.Request) -> web.Response:
             return job
         return found if found.asked_pool == wanted.pool else None
 
-    await run_command(state, job.tenant_id, job_id, _move(wanted), ("jobs", (job_id,)), moved)
-    return web.json_response(await shown_job(state, job_id), status=202)
+    row = ("jobs", (job_id,))
+    found = await run_command(state, job.tenant_id, job_id, _move(wanted), row, moved)
+    return await commanded(state, job_id, answered=found is not None)
 
 
 @routes.post("/v1/jobs:move")

@@ -227,5 +227,13 @@ async def _write(state: AppState, record: TenantRecord) -> TenantRecord:
 def _name(request: web.Request, part: str) -> str:
     name = request.match_info[part]
     if not NAME.fullmatch(name):
-        raise invalid([(part, f"{name!r} must match {NAME.pattern}")])
+        raise invalid(
+            [
+                (
+                    part,
+                    f"{name!r} is no name: use 1 to 64 letters, digits, `_`, `.` and "
+                    "`-`, beginning with a letter or digit",
+                )
+            ]
+        )
     return name

@@ -136,3 +136,14 @@ def test_a_parent_that_is_none_is_told() -> None:
 def test_the_version_is_told() -> None:
     done = tidegate("--version")
     assert (done.returncode, done.stdout.strip()[0].isdigit()) == (0, True)
+
+
+@pytest.mark.parametrize(("stage", "told"), [("pipeline", 1), ("dispatcher", 1), ("ingress", 0)])
+def test_a_stage_that_applies_limits_logs_what_is_doubtful_in_the_topology(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str, told: int
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("limits: [{name: cap, scope: job_type, match: draft, concurrency: 1}]\n")
+    cli._prepare(stage, topology=file)
+    seen = capsys.readouterr()
+    assert (seen.out + seen.err).count("limits[cap].match: 'draft' matches no type") == told

@@ -450,3 +450,30 @@ def test_the_operator_refuses_to_start_without_a_token(tmp_path: Path, token: st
     settings = load_settings({}, vault_key_file=key, admin_token=token, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="TIDEGATE_ADMIN_TOKEN"):
         build(settings, load(), DirectAdmission)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("cancel", "job_a"), ("move", "job_a", "--pool", "gpu", "--note", "n")],
+)
+def test_a_command_that_nothing_carried_out_in_time_says_so_and_exits_1(
+    api: Api, arguments: tuple[str, ...]
+) -> None:
+    api.status, api.answer = 202, {**JOB, "answered": False}
+    told = invoke(api, jobs, *arguments)
+    assert told.exit_code == 1
+    assert "the command is written, but no dispatcher carried it out within 5 s" in told.stderr
+    assert "tidegate jobs show job_a" in told.stderr
+    assert "job_a" in told.stdout, "the job is shown all the same"
+    api.answer = {**JOB, "answered": True}
+    done = invoke(api, jobs, *arguments)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_waiting_job_shows_the_caps_that_keep_it(api: Api) -> None:
+    cap = {"limit": "per_tenant", "scope": "tenant", "value": "acme", "in_use": 5, "concurrency": 5}
+    waits = {"reason": "cap", "since": None, "detail": "it starts after one ends", "caps": [cap]}
+    api.answer = {**JOB, "waits": waits}
+    shown = invoke(api, jobs, "show", "job_a").stdout
+    for told in ("why it waits", "cap", "it starts after one ends", "per_tenant", "acme", "in use"):
+        assert told in shown

@@ -163,3 +163,12 @@ def test_plan_asks_the_running_dev_unless_told_otherwise_and_names_the_address(
     monkeypatch.setattr(commands, "make_plan", away)
     told = run("plan", *flags)
     assert (told.exit_code, told.stderr) == (1, f"{tried}: no broker answers\n")
+
+
+def test_a_warning_goes_to_standard_error_and_into_the_json_with_exit_code_0(file: Path) -> None:
+    file.write_text(ROUTED)
+    told = run("validate", "--topology", str(file))
+    assert (told.exit_code, told.stdout.count("\n")) == (0, 1)
+    assert told.stderr.startswith(f"warning: {file}:4: limits[refunds].match: 'refund' matches no")
+    as_json = json.loads(run("validate", "--json", "--topology", str(file)).stdout)
+    assert (as_json["valid"], as_json["errors"], len(as_json["warnings"])) == (True, [], 1)

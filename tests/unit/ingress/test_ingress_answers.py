@@ -7,6 +7,8 @@ import pytest
 from support.ingress_app import Edge
 from support.webhooks import signed, ticket, zendesk_signed
 
+from ingress.receive import problems
+
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
@@ -63,3 +65,13 @@ async def test_every_answer_ends_its_line(edge: Edge) -> None:
     ):  # fmt: skip
         async with edge.client.post(f"{edge.url}{path}", data=body, headers=headers) as response:
             assert (await response.read()).endswith(b"}\n")
+
+
+def test_every_problem_says_what_its_sender_does_next() -> None:
+    for each in vars(problems).values():
+        if isinstance(each, problems.Problem):
+            detail = orjson.loads(each.response().body)["detail"]
+            assert len(detail.split()) > 3, each.name
+            assert (
+                orjson.loads(each.response("x is wrong").body)["detail"] == f"x is wrong: {detail}"
+            )

@@ -16,7 +16,8 @@ from ingress.receive.receiver import Receiver
 async def test_a_rate_that_cannot_be_kept_is_answered_503() -> None:
     async with running(wait=lambda tenant_id: None) as edge:
         status, answer = await edge.deliver("acme", ticket("e1"))
-        assert (status, answer["detail"]) == (503, "the tenant's rate cannot be kept for now")
+        assert status == 503
+        assert answer["detail"].startswith("this ingress does not know the tenant's share")
 
 
 async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_time(
@@ -52,7 +53,8 @@ def test_kafka_is_waited_for_five_seconds_unless_set() -> None:
 async def test_without_both_acknowledgements_in_time_it_is_answered_503(silent: str) -> None:
     async with running(deadline_seconds=0.05, sender=SilentLog(silent=silent)) as edge:
         status, answer = await edge.deliver("acme", ticket("e1"))
-        assert (status, answer["detail"]) == (503, "no acknowledgement within the deadline")
+        assert status == 503
+        assert answer["detail"].startswith("Kafka did not acknowledge the event in time: wait")
 
 
 async def test_until_the_sources_are_known_deliveries_are_sent_back_and_it_is_not_ready(

@@ -169,6 +169,32 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
     assert await listed(api, "/v1/dlq?job_id=job_a") == (422, [])
 
 
+@pytest.mark.parametrize(
+    ("call", "body", "carried_out"),
+    [
+        ("cancel", {}, {"cancel_requested": True}),
+        ("move", {"pool": "default", "note": "n"}, {"asked_pool": "default"}),
+    ],
+)
+async def test_a_call_says_whether_the_dispatcher_carried_its_command_out(
+    desk: Desk, api: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch,
+    call: str, body: dict[str, Any], carried_out: dict[str, Any],
+) -> None:  # fmt: skip
+    job = make_job("job_a", asked_pool="other")
+    desk.fold(job)
+    answer = await api.post(f"/v1/jobs/job_a/{call}", json=body)
+    told = await answer.json()
+    assert (answer.status, told["answered"], len(desk.sent)) == (202, False, 1), "nobody reads it"
+
+    async def command(*_: Any) -> int:
+        desk.fold(replace(job, **carried_out))
+        return 1
+
+    monkeypatch.setattr(desk, "command", command)
+    told = await (await api.post(f"/v1/jobs/job_a/{call}", json=body)).json()
+    assert told["answered"] is True
+
+
 async def test_a_rejection_is_shown_with_its_cause_and_an_older_one_without(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A job that waits says why: its time, a person, what is missing, a cap that is reached, its turn."""
+"""A job that waits says why: its time, a person, what is missing, a reached cap, its turn."""
 
 from __future__ import annotations
 

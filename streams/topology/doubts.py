@@ -1,0 +1,75 @@
+"""Doubts about a sound topology: what it declares is allowed, but does nothing as it stands.
+
+They are warnings and no broken rules, because the file does not name every job type: a worker may
+handle, and a caller may submit, a type that neither `job_types` nor a route mentions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from streams.topology.model import Limit, Route, Topology
+from streams.topology.problems import Problem, near, problem
+
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def doubts(topology: Topology) -> list[Problem]:
+    """Every doubt; none for a topology in which all has an effect."""
+    return [*_limits(topology), *_routes(topology)]
+
+
+def _limits(topology: Topology) -> Iterator[Problem]:
+    types = {*topology.job_types, *(route.job for route in topology.routes)}
+    for limit in topology.limits:
+        if limit.scope == "tenant" and limit.match in types:
+            yield problem(
+                f"scope tenant caps the tenant named {limit.match!r}, but {limit.match!r} is a job "
+                "type; set scope: job_type if you mean the type",
+                ("limits", limit.name, "match"), ("limits", limit.name, "scope"),
+            )  # fmt: skip
+        elif limit.scope == "job_type" and not _matches_one(limit, types):
+            yield problem(
+                f"{limit.match!r} matches no type of job_types or routes"
+                f"{near(limit.match, types)}, so nothing that is declared here is capped; correct "
+                "it, or ignore this if jobs of such a type are submitted directly",
+                ("limits", limit.name, "match"),
+            )
+        elif limit.scope == "global" and limit.match != "*":
+            yield problem(
+                f"scope global counts all jobs, so match {limit.match!r} has no effect; remove it, "
+                "or set scope: job_type or tenant",
+                ("limits", limit.name, "match"),
+            )
+
+
+def _matches_one(limit: Limit, types: set[str]) -> bool:
+    return limit.match == "*" or any(fnmatchcase(name, limit.match) for name in types)
+
+
+def _routes(topology: Topology) -> Iterator[Problem]:
+    """Name routes that get no event, because an earlier route takes all of theirs."""
+    for index, route in enumerate(topology.routes):
+        earlier = next((n for n in range(index) if _covers(topology.routes[n], route)), None)
+        if earlier is not None:
+            yield problem(
+                f"source {route.source!r} with event_type {route.event_type!r} matches nothing "
+                f"here: route {earlier} takes all such events first; move this route above it, or "
+                "remove one", ("routes", index),
+            )  # fmt: skip
+
+
+def _covers(earlier: Route, later: Route) -> bool:
+    return _wider(earlier.source, later.source) and _wider(earlier.event_type, later.event_type)
+
+
+def _wider(earlier: str, later: str) -> bool:
+    """Whether all that `later` matches is surely matched by `earlier`; False where unsure."""
+    if earlier == later:
+        return True
+    if not _MAGIC.search(later):
+        return fnmatchcase(later, earlier)
+    prefix = earlier[:-1]
+    return earlier.endswith("*") and not _MAGIC.search(prefix) and later.startswith(prefix)
