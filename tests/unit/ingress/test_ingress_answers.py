@@ -70,7 +70,7 @@ async def test_every_answer_ends_its_line(edge: Edge) -> None:
 def test_every_problem_says_what_its_sender_does_next() -> None:
     for each in vars(problems).values():
         if isinstance(each, problems.Problem):
-            detail = orjson.loads(each.response().body)["detail"]
+            detail = detail_of(each.response())
             assert len(detail.split()) > 3, each.name
             assert (
                 orjson.loads(each.response("x is wrong").body)["detail"] == f"x is wrong: {detail}"
