@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import structlog
 
 from streams.cli import main as cli
 from streams.errors import ConfigError, TidegateError
@@ -140,10 +141,16 @@ def test_the_version_is_told() -> None:
 
 @pytest.mark.parametrize(("stage", "told"), [("pipeline", 1), ("dispatcher", 1), ("ingress", 0)])
 def test_a_stage_that_applies_limits_logs_what_is_doubtful_in_the_topology(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str, told: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, told: int
 ) -> None:
+    for done_to_the_process in (
+        "streams.telemetry.configure_logging", "streams.dev.parent_death.end_with_parent",
+    ):  # fmt: skip
+        monkeypatch.setattr(done_to_the_process, lambda *_, **__: None)
     file = tmp_path / "mine.yaml"
     file.write_text("limits: [{name: cap, scope: job_type, match: draft, concurrency: 1}]\n")
-    cli._prepare(stage, topology=file)
-    seen = capsys.readouterr()
-    assert (seen.out + seen.err).count("limits[cap].match: 'draft' matches no type") == told
+    with structlog.testing.capture_logs() as logged:
+        cli._prepare(stage, topology=file)
+    details = [each["detail"] for each in logged]
+    assert len(details) == told
+    assert all("limits[cap].match: 'draft' matches no type" in detail for detail in details)

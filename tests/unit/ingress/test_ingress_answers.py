@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from aiohttp import web
 from support.ingress_app import Edge
 from support.webhooks import signed, ticket, zendesk_signed
 
@@ -72,6 +73,9 @@ def test_every_problem_says_what_its_sender_does_next() -> None:
         if isinstance(each, problems.Problem):
             detail = detail_of(each.response())
             assert len(detail.split()) > 3, each.name
-            assert (
-                orjson.loads(each.response("x is wrong").body)["detail"] == f"x is wrong: {detail}"
-            )
+            assert detail_of(each.response("x is wrong")) == f"x is wrong: {detail}"
+
+
+def detail_of(response: web.Response) -> str:
+    assert isinstance(response.body, bytes)
+    return str(orjson.loads(response.body)["detail"])
