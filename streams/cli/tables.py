@@ -24,7 +24,7 @@ _DEAD_LETTERS = (
 _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
 _TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
 _SOURCES = ("source", "disabled", "scheme", "secrets", "updated_at", "mapping")
-_REJECTIONS = ("last_at", "tenant_id", "source", "reason", "count", "first_at")
+_REJECTIONS = ("last_at", "tenant_id", "source", "reason", "cause", "count", "first_at")
 _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
 _WHOLE = {
