@@ -192,7 +192,7 @@ def test_while_the_broker_is_away_reads_answer_and_writes_are_refused(tmp_path: 
 def test_without_a_broker_it_lives_is_not_ready_and_says_so(cluster: Cluster) -> None:
     alone = cluster.settings.model_copy(update={"bootstrap": "127.0.0.1:9"})
     with running(alone, cluster.topology, ready=False) as operator:
-        with pytest.raises(CallFailed, match="has not caught up"):
+        with pytest.raises(CallFailed, match="has not read its topics to their end"):
             operator.get("/v1/jobs")
         assert operator.plain("/healthz") == (200, "ok\n")
         assert operator.plain("/readyz") == (503, "not ready\n")
