@@ -23,6 +23,7 @@ from prometheus_client import Counter, Histogram
 
 from ingress.rates.tarpit import Tarpit
 from ingress.receive import headers as heads
+from ingress.receive.answer_log import AnswerLog
 from ingress.receive.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
@@ -123,6 +124,7 @@ class Receiver:
         self._budget = MemoryBudget(in_flight_bytes)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
         self._unrouted = Unrouted()
+        self._log = AnswerLog()
         self._acknowledged = True
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
@@ -163,7 +165,9 @@ class Receiver:
             except Misfit as misfit:
                 return await self._put_aside(source, headers, verified, body, misfit)
             receipt, repeated = await self._store_once(event)
-        if not repeated:
+        if repeated:
+            self._log.duplicate(source.tenant_id, source.name, receipt.event_id)
+        else:
             ACK_SECONDS.observe(time.perf_counter() - started)
         return _answer("duplicate" if repeated else "accepted", receipt)
 

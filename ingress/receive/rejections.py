@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ingress.receive.answer_log import AnswerLog
 from ingress.receive.sender import Sender
 from streams.errors import KafkaUnavailable
 from streams.process.wall_clock import wall_ms
@@ -55,6 +56,7 @@ class Rejections:
         self._known = known
         self._partitions = partitions
         self._max_entries = max_entries
+        self._log = AnswerLog()
         self._counted: dict[_Key, Tally] = {}
 
     def note(self, tenant_id: str, source: str, reason: str, cause: str | None = None) -> None:
@@ -63,8 +65,9 @@ class Rejections:
         `reason` is the name of the problem that its sender saw; `cause` is what was wrong, where
         the problem does not say it.
         """
-        now = wall_ms()
-        self._add((*self._known(tenant_id, source), reason, cause), Tally(1, now, now))
+        now, known = wall_ms(), self._known(tenant_id, source)
+        self._add((*known, reason, cause), Tally(1, now, now))
+        self._log.refused(*known, f"{reason}, {cause}" if cause else reason)
 
     def note_unread(self, reason: str) -> None:
         """Count a refused request whose path could not be read."""

@@ -37,6 +37,7 @@ _COMMANDS = {
     "dev": "streams.dev.command:dev",
     "demo": "streams.demo.command:demo",
     "send": "streams.cli.send:send",
+    "new": "streams.new.command:new",
 }
 
 

@@ -5,6 +5,8 @@ The check has its own process, so that whatever the application does to its inte
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
 
@@ -15,8 +17,10 @@ from streams.errors import ConfigError
 from streams.worker.app_loader import load_app
 
 
-def check(target: str) -> None:
-    """Import it as a worker will; the process that tries prints why it cannot be imported.
+def check(target: str) -> tuple[str, ...]:
+    """Import it as a worker will; returns its job types.
+
+    The process that tries prints why it cannot be imported.
 
     Raises:
         typer.Exit: it cannot be imported, or is no `App`.
@@ -24,17 +28,25 @@ def check(target: str) -> None:
     """
     # -P: as in a worker, the application's files take no part in the interpreter's own start.
     command = (sys.executable, "-P", "-m", __name__, target)
-    code = subprocess.run(command, check=False).returncode  # noqa: S603
-    if code < 0:
-        raise ConfigError(f"--app {target!r}: the process that imports it {describe_end(code)}")
-    if code:
-        raise typer.Exit(code)
+    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE)  # noqa: S603
+    if ended.returncode < 0:
+        raise ConfigError(
+            f"--app {target!r}: the process that imports it {describe_end(ended.returncode)}"
+        )
+    if ended.returncode:
+        raise typer.Exit(ended.returncode)
+    return tuple(json.loads(ended.stdout.splitlines()[-1]))
 
 
 def main() -> None:
-    """Exit code 2 and the error on standard error if `sys.argv[1]` cannot be loaded."""
+    """Print the job types of the application `sys.argv[1]` as JSON.
+
+    Exit code 2 and the error on standard error if it cannot be loaded.
+    """
     try:
-        load_app(sys.argv[1])
+        with contextlib.redirect_stdout(sys.stderr):
+            app = load_app(sys.argv[1])
+        print(json.dumps(sorted(app.jobs)))
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

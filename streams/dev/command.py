@@ -37,16 +37,47 @@ def dev(
         bool,
         typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
     ] = False,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Worker processes of another pool: slow=1. Repeatable.", metavar="NAME=N"
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Restart the workers when the code changes.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show warnings and errors alone.")
+    ] = False,
 ) -> None:
     """Run the whole pipeline here: a real Kafka, every stage, your --app or a sample.
 
-    Example: tidegate dev --app examples.support.app:app --topology examples/support/topology.yaml
+    It shows a line for each event, job and effect. The full logs are in DATA_DIR/logs.
+
+    Example: tidegate dev --app app:app --topology topology.yaml --reload --pool slow=1
     """
     from streams.dev.layout import Layout
-    from streams.dev.run import run
+    from streams.dev.run import Wanted, run
 
     settings = load_settings(
         port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology, slots=slots
     )
-    layout = Layout.apart(worker=workers) if apart else Layout(worker=workers)
-    run(settings, layout, app=app, allow_unsafe=allow_unsafe)
+    make = Layout.apart if apart else Layout
+    layout = make(worker=workers, pools=_pools(pool or []))
+    run(settings, layout, Wanted(app, allow_unsafe=allow_unsafe, reload=reload, quiet=quiet))
+
+
+def _pools(given: list[str]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        if not name or not number.isdecimal() or name in found:
+            raise typer.BadParameter(
+                f"{text!r}: write NAME=N, each pool once, as in slow=1", param_hint="--pool"
+            )
+        if name == "default":
+            raise typer.BadParameter(
+                "the default pool's processes are given with --workers", param_hint="--pool"
+            )
+        found[name] = int(number)
+    return tuple(found.items())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from ingress.http.public_port import PUBLIC_FD
 from streams.broker.ports import HOST, pick_free
@@ -14,6 +16,8 @@ from streams.dev.process import ProcessSpec
 from streams.runtime.layouts import LayoutName
 from streams.settings import Settings
 from streams.stages import STAGES
+
+DEFAULT_POOL = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,12 @@ class Layout:
     pipeline: int = 1
     worker: int = 1
     operator: int = 1
+    pools: tuple[tuple[str, int], ...] = ()
+    """Pools with worker processes of their own, beside those of the default pool."""
 
     @classmethod
     def apart(
-        cls, dedup: int = 1, scheduler: int = 1, dispatcher: int = 1, **others: int
+        cls, dedup: int = 1, scheduler: int = 1, dispatcher: int = 1, **others: Any
     ) -> Layout:
         """The layout with those three stages as separate processes."""
         return cls(dedup=dedup, scheduler=scheduler, dispatcher=dispatcher, pipeline=0, **others)
@@ -48,6 +54,7 @@ class Member:
     stage: str
     instance: str
     port: int
+    pool: str = DEFAULT_POOL
 
     @property
     def name(self) -> str:
@@ -69,22 +76,40 @@ def members(layout: Layout) -> tuple[Member, ...]:
         BrokerError: no port is free.
     """
     placed: list[Member] = []
-    for field in fields(layout):
-        for number in range(getattr(layout, field.name)):
-            port = pick_free(frozenset(member.port for member in placed))
-            placed.append(Member(field.name, str(number), port))
+    for stage, instance, pool in _places(layout):
+        port = pick_free(frozenset(member.port for member in placed))
+        placed.append(Member(stage, instance, port, pool))
     return tuple(placed)
 
 
+def _places(layout: Layout) -> Iterator[tuple[str, str, str]]:
+    for stage in STAGES:
+        for number in range(getattr(layout, stage)):
+            yield stage, str(number), DEFAULT_POOL
+    for pool, processes in layout.pools:
+        for number in range(processes):
+            yield "worker", f"{pool}-{number}", pool
+
+
 def waves(
-    placed: tuple[Member, ...], settings: Settings, app: str, env: Mapping[str, str]
+    placed: tuple[Member, ...],
+    settings: Settings,
+    app: str,
+    env: Mapping[str, str],
+    ingress_env: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[ProcessSpec]]:
     """The processes in the order in which they are stopped.
 
-    `env` is the environment of each; the admin token goes to the operator alone.
+    `env` is the environment of each, with `ingress_env` for ingresses; the admin token goes to the
+    operator alone.
     """
+    of_ingress = {**env, **ingress_env}
     return [
-        [process_spec(m, settings, app, env) for m in placed if STAGES[m.stage].wave == wave]
+        [
+            process_spec(m, settings, app, of_ingress if m.stage == "ingress" else env)
+            for m in placed
+            if STAGES[m.stage].wave == wave
+        ]
         for wave in sorted({stage.wave for stage in STAGES.values()})
     ]
 
@@ -120,6 +145,7 @@ def process_spec(
         port_flag: str(member.port),
         **({"--topology": str(settings.topology)} if settings.topology else {}),
         **({"--app": app} if stage.kind == "worker" else {}),
+        **({"--pool": member.pool} if member.pool != DEFAULT_POOL else {}),
     }
     others = {name for other in STAGES.values() if other is not stage for name in other.own}
     own = {name: value for name, value in env.items() if name not in others}

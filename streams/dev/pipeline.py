@@ -37,8 +37,9 @@ class Pipeline:
     """`async with Pipeline(...)` enters when every process is ready and leaves when all are gone.
 
     With `settings.bootstrap` left at its default it starts its own broker. `app` is the workers'
-    application, `env` is added to every process's environment, and `console` gets every line that
-    they write; `allow_unsafe` accepts a given cluster of fewer than three brokers. While it runs,
+    application, `env` is added to every process's environment, and `ingress_env` to the
+    ingresses' alone. `console` gets every line that they write, `progress` each step of the start.
+    `allow_unsafe` accepts a given cluster of fewer than three brokers. While it runs,
     `<data_dir>/dev.json` has pids and ports (`data_dir_lock.py`).
 
     Raises, on entering:
@@ -60,6 +61,8 @@ class Pipeline:
         env: Mapping[str, str] = MappingProxyType({}),
         console: Callable[[str], None] | None = None,
         allow_unsafe: bool = False,
+        progress: Callable[[str], None] = lambda _text: None,
+        ingress_env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.settings = settings
         self.members: tuple[Member, ...] = members(layout)
@@ -68,7 +71,9 @@ class Pipeline:
         self.supervisor: Supervisor | None = None
         self._app = app
         self._allow_unsafe = allow_unsafe
+        self._progress = progress
         self._env = dict(env)
+        self._ingress_env = dict(ingress_env)
         self._output = Output(settings.data_dir / "logs", console)
         self._stack = AsyncExitStack()
 
@@ -101,8 +106,10 @@ class Pipeline:
         if killed_before:
             await _leftover_broker_gone(self.settings.data_dir)
         await self._start_broker()
+        self._progress(f"Kafka answers at {self.settings.bootstrap}")
         await self._apply_topology()
         await self._carry_over()
+        self._progress(f"the topics are there; starting {', '.join(m.name for m in self.members)}")
         await self._start_stages()
 
     async def _open_front(self, patience: float) -> None:
@@ -150,7 +157,7 @@ class Pipeline:
     async def _start_stages(self) -> None:
         env = environment(self.settings, {**self.credentials.environment(), **self._env})
         self.supervisor = Supervisor(
-            waves(self.members, self.settings, self._app, env),
+            waves(self.members, self.settings, self._app, env, self._ingress_env),
             self._output,
             changed=self._tell_state,
         )

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from streams.dev.output import Output
@@ -39,7 +39,10 @@ class _Kept:
     child: Child | None = None
     task: asyncio.Task[None] | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
     refused: bool = False
+    renewed: bool = False
+    """Whether its end was ordered by `restart`."""
 
 
 class Supervisor:
@@ -96,6 +99,20 @@ class Supervisor:
             await asyncio.sleep(_POLL_SECONDS)
         self._all_ready = True
 
+    async def restart(self, names: Collection[str]) -> None:
+        """End these children as `stop` does, and return once their successors are ready."""
+        asked = [kept for kept in self._kept if kept.spec.name in names]
+        for kept in asked:
+            kept.renewed = True
+            kept.woken.set()
+            if kept.child:
+                kept.child.signal(signal.SIGTERM)
+        urls = {kept.spec.name: kept.spec.ready_url for kept in asked}
+        while True:
+            if not any(kept.renewed for kept in asked) and not await unready(urls):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
     async def stop(self) -> None:
         """SIGTERM each wave once the one before is gone; SIGKILL whatever remains."""
         deadline = _now() + self._grace
@@ -111,12 +128,14 @@ class Supervisor:
         """SIGKILL every child and everything it started, now."""
         for kept in self._kept:
             kept.stopping.set()
+            kept.woken.set()
             if kept.child:
                 kept.child.clear_group()
 
     async def _stop_wave(self, wave: Sequence[_Kept], deadline: float) -> None:
         for kept in wave:
             kept.stopping.set()
+            kept.woken.set()
             if kept.child:
                 kept.child.signal(signal.SIGTERM)
         tasks = [kept.task for kept in wave if kept.task]
@@ -132,16 +151,21 @@ class Supervisor:
     async def _keep(self, kept: _Kept, parent_fd: int) -> None:
         failures = 0
         while not kept.stopping.is_set():
+            kept.renewed = False
+            kept.woken.clear()
             started = _now()
             end = await self._run(kept, parent_fd)
             if kept.stopping.is_set():
                 return
+            if kept.renewed:
+                failures = 0
+                continue
             failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
             pause = pause_after(failures)
             failures += 1
             self._say(f"{kept.spec.name} {end}; starting it again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(kept.stopping.wait(), pause)
+                await asyncio.wait_for(kept.woken.wait(), pause)
 
     async def _run(self, kept: _Kept, parent_fd: int) -> str:
         """Run a child until it ends; returns how it ended."""
@@ -150,7 +174,7 @@ class Supervisor:
         except OSError as error:
             return f"cannot be started ({error})"
         kept.child = child
-        if kept.stopping.is_set():  # the stop was ordered while it was being started
+        if kept.stopping.is_set() or kept.renewed:  # ordered while it was being started
             child.signal(signal.SIGTERM)
         self._changed()
         pump = asyncio.create_task(self._output.pump(kept.spec.name, child.lines))

@@ -1,4 +1,4 @@
-"""The first minute: a sample tenant, and commands that work as printed."""
+"""The first minute: a sample tenant, a banner, and commands that work as printed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from streams.dev.credentials import signing_secret
 from streams.dev.pipeline import Pipeline
 from streams.errors import TidegateError
 from streams.serde.ids import event_job_id
+from streams.settings import Settings
 
 TENANT, SOURCE = "demo", "zendesk"
 _KNOCKS, _BETWEEN_KNOCKS_SECONDS = 150, 0.1
@@ -77,13 +79,28 @@ async def _source_live(api: ClientSession, secret: str) -> None:
     )
 
 
-def ready_text(pipeline: Pipeline) -> str:
-    """The text that every start prints."""
-    return f"tidegate ready {pipeline.url}\nadmin token: {pipeline.credentials.admin_token}"
+def ready_text(pipeline: Pipeline, *, on_terminal: bool) -> str:
+    """The text that every start prints; a terminal keeps what it shows, so it gets no token."""
+    file = pipeline.settings.data_dir / "admin.token"
+    token = f"in {file}" if on_terminal else pipeline.credentials.admin_token
+    return f"tidegate ready {pipeline.url}\nadmin token: {token}"
+
+
+def next_text(settings: Settings, *, sample: bool) -> str:
+    """Commands for a second terminal; with `sample`, one that delivers to the sample tenant."""
+    directory = settings.data_dir
+    where = "" if directory == Path(".tidegate") else f" --data-dir {shlex.quote(str(directory))}"
+    send = f"send --tenant {TENANT} --source {SOURCE} --sample ticket.created --times 3"
+    commands = [*([send] if sample else []), "jobs list", "jobs watch JOB_ID"]
+    return "\n".join((
+        f"logs of every process: {directory / 'logs'}",
+        "In a second terminal:",
+        *(f"  tidegate {command}{where}" for command in commands),
+    ))  # fmt: skip
 
 
 def list_text(pipeline: Pipeline) -> str:
-    """A command that shows the jobs."""
+    """A command for programs that shows the jobs."""
     return "See its jobs:\n" + _get(pipeline, "/v1/jobs")
 
 

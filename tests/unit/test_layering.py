@@ -25,7 +25,7 @@ LAYERS = (
     {"ingress.http", "streams.stages"},
     {"streams.pipeline"},
     {"streams.dev"},
-    {"streams.cli", "streams.demo", "streams.testing"},
+    {"streams.cli", "streams.demo", "streams.new", "streams.testing"},
 )  # fmt: skip
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 

@@ -11,6 +11,7 @@ import structlog
 from streams.serde.records import Lease
 from streams.worker.app import JobType, PreflightFunction
 from streams.worker.handler.context import Context
+from streams.worker.handler.own_frames import own_stack, own_traceback
 from streams.worker.handler.run_result import RunResult, raised, returned, timed_out, unforeseen
 from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.held_leases import GRACE_SECONDS
@@ -79,8 +80,10 @@ class Execution:
             # SystemExit too: a handler ends its run, never the worker.
             if unforeseen(error):
                 log.warning(
-                    "handler raised", type=lease.type, attempt=lease.attempt, exc_info=error
-                )
+                    "handler raised", type=lease.type, attempt=lease.attempt,
+                    exception=own_traceback(error),
+                )  # fmt: skip
+                log.debug("handler raised: all frames", exc_info=error)
             return raised(error)
 
     async def _watch(self, task: asyncio.Task[RunResult]) -> None:
@@ -99,7 +102,10 @@ class Execution:
             if self._clock() >= session.held.valid_until:
                 session.lose("no heartbeat was acknowledged in time")
             elif self._clock() >= timeout_at:
-                log.warning("handler timed out", job_id=lease.job_id, type=lease.type)
+                log.warning(
+                    "handler timed out", job_id=lease.job_id, type=lease.type,
+                    exception=own_stack(task),
+                )  # fmt: skip
                 session.stop(timed_out(lease.timeout_seconds))
 
     async def _wind_up(self, task: asyncio.Task[RunResult]) -> None:

@@ -1,0 +1,142 @@
+"""One line for each thing that happened, from the records that the stages commit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from streams.dev.console.screen import Line
+from streams.serde.codec import DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
+from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
+from streams.serde.records import (
+    DeadLetter,
+    Duplicate,
+    Envelope,
+    Held,
+    Job,
+    LedgerEntry,
+    Quarantined,
+)
+
+_RUNS_REMEMBERED = 10_000
+_LONGEST_ERROR = 200
+
+CODECS: dict[str, Any] = {
+    "events.received": ENVELOPE,
+    "duplicates": DUPLICATE,
+    "quarantine": QUARANTINED_CODEC,
+    "jobs": JOB,
+    "ledger": LEDGER_ENTRY,
+    "jobs.held": HELD,
+    "dlq": DEAD_LETTER,
+}
+"""The topics that are followed, and how their records are read."""
+
+ALARMS = ("quarantine", "jobs.held", "dlq")
+"""The topics whose records are all warnings or errors."""
+
+
+class Activity:
+    """Makes lines of records; remembers when each running job was started."""
+
+    def __init__(self) -> None:
+        self._started: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._makers: dict[type, Callable[[Any], Line | None]] = {
+            Envelope: _event, Duplicate: _duplicate, Quarantined: _quarantined, Job: self._job,
+            LedgerEntry: _effect, Held: _held, DeadLetter: _dead_letter,
+        }  # fmt: skip
+
+    def line(self, value: object) -> Line | None:
+        """The line of a record; None if it says nothing that a developer waits for."""
+        return self._makers[type(value)](value)
+
+    def _job(self, job: Job) -> Line | None:
+        id_ = f"{job.job_id} {job.type}"
+        match job.status:
+            case "pending":
+                submitted = job.event is None and job.epoch == 0
+                return Line("job", f"submitted  {id_}") if submitted else None
+            case "running":
+                return self._begun(job, id_)
+            case "succeeded":
+                return Line("job", f"succeeded  {id_}{self._took(job)}")
+            case "scheduled":
+                return _waits(job, id_)
+            case _:
+                return self._ended_badly(job, id_)
+
+    def _begun(self, job: Job, id_: str) -> Line | None:
+        if self._started.get(job.job_id, (0, 0))[0] == job.epoch:
+            return None  # another change of the same run, such as a cancellation asked for
+        self._started[job.job_id] = job.epoch, job.updated_at
+        if len(self._started) > _RUNS_REMEMBERED:
+            self._started.popitem(last=False)
+        attempt = f", attempt {job.attempts} of {job.max_attempts}" if job.attempts > 1 else ""
+        return Line("job", f"started    {id_}{attempt}")
+
+    def _took(self, job: Job) -> str:
+        _, started = self._started.pop(job.job_id, (0, 0))
+        return f" in {(job.updated_at - started) / 1000:.2f} s" if started else ""
+
+    def _ended_badly(self, job: Job, id_: str) -> Line:
+        took = self._took(job)
+        why = job.cancel_reason if job.status == "cancelled" else job.last_error
+        level = "info" if job.status == "cancelled" else "error"
+        if job.status in ("needs_review", "waiting"):
+            level = "warning"
+        return Line("job", f"{job.status:<10} {id_}{took}{_because(why)}", level)
+
+
+def _waits(job: Job, id_: str) -> Line:
+    if not job.history:
+        return Line("job", f"scheduled  {id_}")
+    wait = max(0, (job.next_retry_at or job.updated_at) - job.updated_at) / 1000
+    return Line("job", f"retries    {id_} after {wait:.0f} s{_because(job.last_error)}", "warning")
+
+
+def _event(event: Envelope) -> Line:
+    what = f"{event.event_id} {event.tenant_id}/{event.source} {event.event_type}"
+    if event.routed:
+        return Line("event", f"accepted   {what}")
+    return Line("event", f"no route   {what}", "warning")
+
+
+def _duplicate(duplicate: Duplicate) -> Line:
+    named = duplicate.last_event_id or "an event"
+    return Line(
+        "event", f"duplicate  {named} {duplicate.tenant_id}: {duplicate.count} dropped so far"
+    )
+
+
+def _quarantined(body: Quarantined) -> Line | None:
+    if body.released_at is not None:
+        return None
+    what = f"{body.event_id} {body.tenant_id}/{body.source}: {body.reason}"
+    return Line("event", f"quarantine {what}; see tidegate quarantine show", "warning")
+
+
+def _effect(entry: LedgerEntry) -> Line | None:
+    what = f"{entry.action} of {entry.job_id}"
+    match entry.status:
+        case "claimed":
+            return None
+        case "done":
+            return Line("effect", f"done       {what}")
+        case _:
+            return Line("effect", f"{entry.status:<10} {what}{_because(entry.error)}", "warning")
+
+
+def _held(held: Held) -> Line:
+    jobs = f"{held.jobs} job" + "s" * (held.jobs != 1)
+    return Line("job", f"held       {jobs} of {held.type}: {held.detail}", "warning")
+
+
+def _dead_letter(letter: DeadLetter) -> Line | None:
+    if letter.replayed_at is not None:
+        return None
+    return Line("dead letter", f"{letter.id} {letter.reason}; see tidegate dlq show", "error")
+
+
+def _because(error: str | None) -> str:
+    return f": {' '.join(error.split())[:_LONGEST_ERROR]}" if error else ""

@@ -1,0 +1,58 @@
+"""One line of a process's log, as `streams.telemetry` writes it: for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[(\w+) *\] (.*?)(?:\s+(\w+=.*))?$")
+_FIELD = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*)")
+_OF_THE_LOG = {"event", "level", "timestamp", "stage", "instance", "exception"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A parsed line; `fields` has what follows the text, without stage and instance."""
+
+    level: str
+    event: str
+    fields: Mapping[str, str]
+    exception: str = ""
+
+    @property
+    def text(self) -> str:
+        """The line for people, followed by the traceback of a JSON line."""
+        words = [f"{name}={value}" for name, value in self.fields.items()]
+        text = " ".join([f"{self.level}: {self.event}", *words])
+        return f"{text}\n{self.exception}" if self.exception else text
+
+
+def parse(text: str) -> LogLine | None:
+    """The line, or None for what was printed without the log."""
+    if text.startswith("{"):
+        return _of_json(text)
+    found = _LINE.match(text)
+    if found is None:
+        return None
+    level, event, rest = found.groups()
+    fields = {name: value.strip("'\"") for name, value in _FIELD.findall(rest or "")}
+    return LogLine(level, event.strip(), _own(fields))
+
+
+def _of_json(text: str) -> LogLine | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or "level" not in found or "event" not in found:
+        return None
+    return LogLine(
+        str(found["level"]), str(found["event"]), _own(found), str(found.get("exception", ""))
+    )
+
+
+def _own(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in fields.items() if name not in _OF_THE_LOG}

@@ -1,0 +1,64 @@
+"""The screen of `tidegate dev`: lines under a name, coloured on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+NAME_WIDTH = 12
+_RESET, _DIM = "\x1b[0m", "\x1b[2m"
+_LEVELS = {"warning": "\x1b[33m", "error": "\x1b[31m"}
+_NAMES = {
+    "dev": "\x1b[1m", "event": "\x1b[36m", "job": "\x1b[32m", "effect": "\x1b[35m",
+    "dead letter": "\x1b[31m", "worker": "\x1b[34m",
+}  # fmt: skip
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line to show; `level` is info, warning or error."""
+
+    name: str
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Writes lines to `stream`; a `quiet` one shows warnings and errors alone."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    quiet: bool = False
+    coloured: bool = False
+
+    def show(self, line: Line) -> None:
+        """Show a line in one write: several threads write at once."""
+        if self.quiet and line.level == "info":
+            return
+        # The reader may be gone; the processes' logs are in files as well.
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(self._rendered(line) + "\n")
+            self.stream.flush()
+
+    def say(self, text: str, level: str = "info") -> None:
+        """Show a line of `dev` itself."""
+        self.show(Line("dev", text, level))
+
+    def _rendered(self, line: Line) -> str:
+        # What tenants and tools wrote must not steer a terminal.
+        name, text = f"{line.name:<{NAME_WIDTH}}", line.text.translate(_CONTROL)
+        if not self.coloured:
+            return f"{name} | {text}"
+        colour = _NAMES.get(line.name) or _NAMES.get(line.name.partition("-")[0], _DIM)
+        painted = f"{_LEVELS[line.level]}{text}{_RESET}" if line.level in _LEVELS else text
+        return f"{colour}{name}{_RESET} {_DIM}|{_RESET} {painted}"
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a stream is a terminal on which colours are welcome (https://no-color.org)."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

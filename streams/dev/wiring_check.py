@@ -1,0 +1,78 @@
+"""What is declared and cannot work together: routes, handlers, pools and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from streams.dev.layout import DEFAULT_POOL
+from streams.errors import ConfigError
+from streams.topology.model import Topology
+
+
+def remarks(topology: Topology, handled: Collection[str], tenants: Collection[str]) -> list[str]:
+    """Warnings about routes, handlers and limits; `handled` are the application's job types."""
+    return [
+        *_without_handler(topology, handled),
+        *_without_route(topology, handled),
+        *_mistaken_limits(topology, handled, tenants),
+    ]
+
+
+def unstaffed(topology: Topology, handled: Collection[str], staffed: Collection[str]) -> list[str]:
+    """A warning for each pool whose jobs no worker process runs.
+
+    Raises:
+        ConfigError: a worker is asked for in a pool that is not declared.
+    """
+    if unknown := sorted(set(staffed) - set(topology.pools)):
+        raise ConfigError(
+            f"--pool {unknown[0]!r} is not in the topology; its pools are: "
+            f"{', '.join(topology.pools)}"
+        )
+    return [
+        f"pool {pool!r} has no worker, so {_named(types, 'job type')} waits: add --pool {pool}=1"
+        for pool in topology.pools
+        if pool not in staffed and (types := _types_of(topology, pool, handled))
+    ]
+
+
+def _types_of(topology: Topology, pool: str, handled: Collection[str]) -> list[str]:
+    placed = {name: job.pool for name, job in topology.job_types.items()}
+    known = {*handled, *placed, *(route.job for route in topology.routes)}
+    return sorted(name for name in known if placed.get(name, DEFAULT_POOL) == pool)
+
+
+def _without_handler(topology: Topology, handled: Collection[str]) -> Iterator[str]:
+    hours = topology.unhandled_ms / 3_600_000
+    for job in dict.fromkeys(route.job for route in topology.routes if route.job not in handled):
+        yield (
+            f"a route makes jobs of type {job!r}, and the application has no handler for it: they "
+            f"wait {hours:g} h, then they are dead; declare @app.job({job!r}) or remove the route"
+        )
+
+
+def _without_route(topology: Topology, handled: Collection[str]) -> Iterator[str]:
+    routed = {route.job for route in topology.routes}
+    if types := sorted(set(handled) - routed):
+        yield f"note: no route leads to {_named(types, 'job type')}; submit jobs over the API"
+
+
+def _mistaken_limits(
+    topology: Topology, handled: Collection[str], tenants: Collection[str]
+) -> Iterator[str]:
+    types = {*handled, *topology.job_types, *(route.job for route in topology.routes)}
+    for limit in topology.limits:
+        if limit.scope == "tenant" and limit.match in types:
+            yield (
+                f"limit {limit.name!r} counts jobs of a tenant named {limit.match!r}, which is a "
+                "job type: write scope: job_type if you mean the type"
+            )
+        if limit.scope == "job_type" and limit.match in tenants:
+            yield (
+                f"limit {limit.name!r} counts jobs of a type named {limit.match!r}, which is a "
+                "tenant: write scope: tenant if you mean the tenant"
+            )
+
+
+def _named(names: Collection[str], kind: str) -> str:
+    return f"{kind}{'s' * (len(names) != 1)} {', '.join(map(repr, names))}"

@@ -1,0 +1,1 @@
+"""`tidegate new`: a folder with an application to begin from."""

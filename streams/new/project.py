@@ -1,0 +1,58 @@
+"""Copies the template of an application into a new directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+from streams.errors import ConfigError
+
+_TEMPLATE = Path(__file__).with_name("template")
+_SUFFIX = ".in"
+"""Of template files, so that no tool takes them for files of Tidegate itself."""
+_HIDDEN = {"gitignore": ".gitignore"}
+
+
+def make(directory: Path) -> list[str]:
+    """Write the files; returns their names in the directory.
+
+    Raises:
+        ConfigError: the directory is not empty or cannot be written. Nothing was changed if it is
+            not empty.
+    """
+    name = project_name(directory)
+    try:
+        _require_empty(directory)
+        return [_write(directory, file, name) for file in _files()]
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make {directory}: {error.strerror}; name another directory"
+        ) from error
+
+
+def project_name(directory: Path) -> str:
+    """The directory's name as Python packages are named (PEP 503); `app` if nothing is left."""
+    words = re.findall(r"[a-z0-9]+", directory.resolve().name.lower())
+    return "-".join(words) or "app"
+
+
+def _require_empty(directory: Path) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        what = "is not empty" if directory.is_dir() else "is a file"
+        raise ConfigError(f"{directory} {what}: name a new or empty directory")
+
+
+def _files() -> Iterator[Path]:
+    return iter(sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")))
+
+
+def _write(directory: Path, file: Path, name: str) -> str:
+    inside = file.relative_to(_TEMPLATE)
+    plain = inside.name.removesuffix(_SUFFIX)
+    target = inside.with_name(_HIDDEN.get(plain, plain))
+    (directory / target).parent.mkdir(parents=True, exist_ok=True)
+    text = Template(file.read_text(encoding="utf-8")).substitute(name=name)
+    (directory / target).write_text(text, encoding="utf-8")
+    return str(target)
