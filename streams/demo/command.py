@@ -8,7 +8,8 @@ import secrets
 import signal
 import tempfile
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from streams.demo.verdict.evidence import Evidence
     from streams.demo.verdict.report import Report
     from streams.demo.world.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a demo runs: its directory and its Kafka; None stands for its own."""
+
+    data_dir: Path | None
+    bootstrap: str | None
+    allow_unsafe: bool
 
 
 def demo(
@@ -48,10 +58,20 @@ def demo(
     data_dir: Annotated[
         Path | None, typer.Option(help="New directory for data and logs, kept afterwards.")
     ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on this Kafka, under topics that are removed afterwards.", metavar="HOSTS"
+        ),
+    ] = None,
+    allow_unsafe: Annotated[
+        bool, typer.Option("--allow-unsafe", help="Take a --bootstrap of fewer than three brokers.")
+    ] = False,
 ) -> None:
     """Act the incident out on a real Kafka and judge it from the outside.
 
-    Exit code 1: a guarantee broke, or the run could not show what it was to show.
+    Exit code 1: a guarantee broke, or the run could not show what it was to show. With
+    --bootstrap, --kill kills the demo's own processes there too, and never a broker.
 
     Example: tidegate demo --events 1000 --redeliveries 3 --kill --before
     """
@@ -62,7 +82,8 @@ def demo(
     report = Report(as_json=as_json)
     report.phase(f"{events} events, each delivered {redeliveries} times, in order --seed {seed}")
     scenario = compose(events, redeliveries, seed)
-    object_ = _play(scenario, report, data_dir, apart=apart, kill=kill, before=before)
+    place = Place(data_dir, bootstrap, allow_unsafe)
+    object_ = _play(scenario, report, place, apart=apart, kill=kill, before=before)
     if as_json:
         typer.echo(json.dumps(object_))
     if not object_["ok"]:
@@ -73,7 +94,7 @@ def demo(
 def _play(
     scenario: Scenario,
     report: Report,
-    data_dir: Path | None,
+    place: Place,
     *,
     apart: bool,
     kill: bool,
@@ -81,6 +102,7 @@ def _play(
 ) -> dict[str, Any]:
     """Run the old handler, then Tidegate; show the tables and return the figures."""
     from streams.demo.run.before import run_before
+    from streams.demo.run.given_cluster import prefixed, removed_afterwards
     from streams.demo.run.pipeline_run import APART, FUSED, OVERLAY, run_through
     from streams.demo.verdict.figures import figures
     from streams.demo.verdict.judge import judge
@@ -89,10 +111,15 @@ def _play(
     if before:
         report.phase("the same deliveries to a naive synchronous handler")
         naive = asyncio.run(run_before(scenario, killed=kill))
-    with _directory(data_dir) as folder:
-        settings = _settings(folder, OVERLAY)
-        layout = APART if apart else FUSED
-        demo_run = run_through(scenario, settings, layout, report, kill=kill)
+    with ExitStack() as stack:
+        settings = _settings(stack.enter_context(_directory(place.data_dir)), OVERLAY, place)
+        if place.bootstrap:
+            settings = prefixed(settings)
+            stack.enter_context(removed_afterwards(settings, report.phase))
+        demo_run = run_through(
+            scenario, settings, APART if apart else FUSED, report,
+            kill=kill, allow_unsafe=place.allow_unsafe,
+        )  # fmt: skip
         evidence = asyncio.run(_until_stopped(demo_run))
     verdict = judge(evidence)
     counted = figures(evidence, verdict, report.seconds, naive)
@@ -123,11 +150,11 @@ def _directory(asked: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _settings(folder: Path, overlay: Path) -> Settings:
-    settings = load_settings(data_dir=folder, topology=overlay, port=0)
-    if "bootstrap" in settings.model_fields_set:
+def _settings(folder: Path, overlay: Path, place: Place) -> Settings:
+    settings = load_settings(data_dir=folder, topology=overlay, port=0, bootstrap=place.bootstrap)
+    if "bootstrap" in settings.model_fields_set and place.bootstrap is None:
         raise ConfigError(
-            "the demo kills processes and brings its own Kafka: unset TIDEGATE_BOOTSTRAP "
-            "(or `bootstrap` in tidegate.toml) and run it again"
+            "a setting names a Kafka, and the demo brings its own: unset TIDEGATE_BOOTSTRAP (or "
+            f"`bootstrap` in tidegate.toml), or run it there with --bootstrap {settings.bootstrap}"
         )
     return settings

@@ -28,7 +28,13 @@ _START_SECONDS = 90.0
 
 
 async def run_through(
-    scenario: Scenario, settings: Settings, layout: Layout, report: Report, *, kill: bool
+    scenario: Scenario,
+    settings: Settings,
+    layout: Layout,
+    report: Report,
+    *,
+    kill: bool,
+    allow_unsafe: bool = False,
 ) -> Evidence:
     """Run the scenario; returns everything that was seen from the outside.
 
@@ -37,9 +43,15 @@ async def run_through(
     """
     recorder = Recorder(scenario.markers)
     env = {URL_VARIABLE: await recorder.start()}
-    report.phase("starting Kafka and every stage")
+    given = "bootstrap" in settings.model_fields_set
+    report.phase("starting every stage" if given else "starting Kafka and every stage")
     pipeline = Pipeline(
-        settings, layout, app=_APP, env=env, console=partial(_tell_restarts, report)
+        settings,
+        layout,
+        app=_APP,
+        env=env,
+        console=partial(_tell_restarts, report),
+        allow_unsafe=allow_unsafe,
     )
     try:
         async with AsyncExitStack() as stack:

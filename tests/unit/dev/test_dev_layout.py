@@ -160,7 +160,7 @@ def test_state_is_one_json_object(tmp_path: Path) -> None:
 
 def test_every_stage_has_its_number_in_the_layout_and_stops_in_a_wave() -> None:
     """One that were missing would get no process, and nobody would be told."""
-    assert {field.name for field in fields(Layout)} == set(STAGES)
+    assert {field.name for field in fields(Layout)} == {*STAGES, "pools"}
     every = members(Layout(**dict.fromkeys(STAGES, 1)))
     stopped = [spec.name for wave in waves(every, load_settings(), "app:app", {}) for spec in wave]
     assert sorted(stopped) == sorted(member.name for member in every)

@@ -1,0 +1,85 @@
+"""A demo on a cluster of its user's: under a prefix of its own, and removed afterwards."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.errors import TidegateError
+from streams.kafka.clients import wait_for_broker
+from streams.settings import Settings
+from streams.topology.cluster import admin_client
+
+_ANSWER_SECONDS = 10.0
+_EMPTY_SECONDS = 45.0
+"""How long members of a group that were killed may count as its members, and a bit more."""
+_POLL_SECONDS = 0.5
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND}
+
+
+def prefixed(settings: Settings) -> Settings:
+    """These settings with a new prefix, under which nobody else has a topic or group."""
+    prefix = f"{settings.topic_prefix}tidegate-demo-{secrets.token_hex(4)}."
+    return settings.model_copy(update={"topic_prefix": prefix})
+
+
+@contextmanager
+def removed_afterwards(settings: Settings, tell: Callable[[str], None]) -> Iterator[None]:
+    """Remove every topic and consumer group of the settings' prefix on leaving.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+        TidegateError: the cluster refuses to remove something; it names what is left.
+    """
+    wait_for_broker(settings, _ANSWER_SECONDS)
+    tell(f"on {settings.bootstrap}: topics and groups of this run begin with "
+         f"{settings.topic_prefix} and are removed at its end; no broker is touched")  # fmt: skip
+    try:
+        yield
+    finally:
+        topics, groups = remove(settings)
+        tell(f"removed {topics} topics and {groups} consumer groups from {settings.bootstrap}")
+
+
+def remove(settings: Settings) -> tuple[int, int]:
+    """Delete the topics and groups of a prefix; returns how many there were.
+
+    Raises:
+        TidegateError: as `removed_afterwards` does.
+    """
+    admin, prefix = admin_client(settings), settings.topic_prefix
+    topics = [name for name in admin.list_topics(timeout=15).topics if name.startswith(prefix)]
+    listed = admin.list_consumer_groups(request_timeout=15).result().valid
+    groups = [group.group_id for group in listed if group.group_id.startswith(prefix)]
+    until = time.monotonic() + _EMPTY_SECONDS
+    left = groups
+    while left := _refused(left, admin.delete_consumer_groups):
+        if time.monotonic() > until:
+            break
+        time.sleep(_POLL_SECONDS)
+    if left := [*left, *_refused(topics, admin.delete_topics)]:
+        raise TidegateError(
+            f"the cluster at {settings.bootstrap} did not let these be removed: "
+            f"{', '.join(sorted(left))}; delete them with its own tools"
+        )
+    return len(topics), len(groups)
+
+
+def _refused(names: list[str], call: Callable[..., dict[str, Future[Any]]]) -> list[str]:
+    """Delete these; returns the names that are still there."""
+    if not names:
+        return []
+    refused = []
+    for name, future in call(names, request_timeout=15).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() not in _GONE:
+                refused.append(name)
+    return refused
