@@ -34,6 +34,9 @@ from streams.topology.load import load
 _SAMPLE_APP, _SAMPLE_TYPES = "streams.dev.sample:app", ("draft_reply",)
 _SAMPLE_TOPOLOGY = Path(__file__).with_name("sample.yaml")
 
+_TOPICS_BEHIND_SECONDS = 0.3
+"""Topics are read a moment later than logs: an event is shown before its duplicates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -76,7 +79,10 @@ async def _run(settings: Settings, layout: Layout, wanted: Wanted, screen: Scree
     def show(line: str) -> None:
         name, _, text = line.partition(" | ")
         for each in lines.shown(name.strip(), text):
-            screen.show(each)
+            if each.name == "event":
+                asyncio.get_running_loop().call_later(_TOPICS_BEHIND_SECONDS, screen.show, each)
+            else:
+                screen.show(each)
 
     pipeline = Pipeline(
         settings,

@@ -110,7 +110,7 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
     stamp = _stamp(datetime.now(UTC))
     body = ticket_event(event_id, stamp)
     words = [
-        f"curl -s {pipeline.url}/v1/hooks/{TENANT}/{SOURCE}",
+        f"curl -s {_hook(pipeline.url)}",
         *(f"-H '{name}: {value}'" for name, value in _signed(secret, stamp, body).items()),
         f"--data-raw {shlex.quote(body.decode())}",
     ]
@@ -119,6 +119,18 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
         "Deliver a signed event, as often as you like:", " \\\n  ".join(words),
         "See its one job:", _get(pipeline, f"/v1/jobs/{job_id}"),
     ))  # fmt: skip
+
+
+def signed_delivery(url: str, data_dir: Path) -> tuple[str, dict[str, str], bytes]:
+    """Where to send a new event of the sample tenant of a running `dev`, its headers and body."""
+    stamp = _stamp(datetime.now(UTC))
+    body = ticket_event(str(uuid4()), stamp)
+    secret = signing_secret(data_dir, f"{TENANT}.{SOURCE}")
+    return _hook(url), _signed(secret, stamp, body), body
+
+
+def _hook(url: str) -> str:
+    return f"{url}/v1/hooks/{TENANT}/{SOURCE}"
 
 
 def ticket_event(event_id: str, at: str) -> bytes:

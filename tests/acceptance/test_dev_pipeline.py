@@ -4,127 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 from support.at_the_terminal import AtTheTerminal
 from support.conditions import eventually
+from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
 
 from streams.broker.ports import pick_free
 
-READY_SECONDS = 90.0
 GONE_SECONDS = 25.0  # the JVM's reaper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "pipeline", "worker", "operator"]
 pytestmark = pytest.mark.broker
-
-
-@dataclass
-class Dev:
-    """One run of `tidegate dev` on a data directory."""
-
-    data_dir: Path
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return dict(json.loads((self.data_dir / "dev.json").read_text()))
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """By process name, the broker's and the supervisor's own too."""
-        state = self.state
-        pids = {one["name"]: one["pid"] for one in state["processes"]}
-        return {**pids, "broker": state["broker_pid"], "dev": state["pid"]}
-
-    @property
-    def url(self) -> str:
-        return self.line("tidegate ready ").removeprefix("tidegate ready ")
-
-    @property
-    def token(self) -> str:
-        return self.line("admin token: ").removeprefix("admin token: ")
-
-    def line(self, start: str) -> str:
-        return next((line for line in self.lines if line.startswith(start)), "")
-
-    def printed_curls(self) -> list[str]:
-        text = "\n".join(self.lines).replace("\\\n", " ")
-        return [line for line in text.splitlines() if line.startswith("curl ")]
-
-    def ready(self) -> bool:
-        try:
-            return get(f"{self.url}/readyz")[0] == 200
-        except OSError:
-            return False
-
-
-def start(data_dir: Path, *arguments: str) -> Dev:
-    """Start it and return once it says that it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(data_dir),
-         *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    dev = Dev(data_dir, process)
-    Thread(target=_collect, args=(dev,), daemon=True).start()
-    eventually(
-        lambda: dev.line("Ctrl-C") or process.poll() is not None, READY_SECONDS, what="dev ready"
-    )
-    assert process.poll() is None, "dev ended before it was ready"
-    return dev
-
-
-def _collect(dev: Dev) -> None:
-    assert dev.process.stdout
-    for line in dev.process.stdout:
-        dev.lines.append(line.rstrip("\n"))
-
-
-def stop(dev: Dev, number: signal.Signals = signal.SIGINT) -> int:
-    if dev.process.poll() is None:
-        dev.process.send_signal(number)
-    return dev.process.wait(60)
-
-
-def curl(command: str) -> tuple[int, dict[str, Any]]:
-    """Do what a printed curl command would, by the shell's own rules of quoting."""
-    words = shlex.split(command)[1:]
-    headers: dict[str, str] = {}
-    url, body = "", None
-    while words:
-        word = words.pop(0)
-        if word == "-H":
-            name, _, value = words.pop(0).partition(": ")
-            headers[name] = value
-        elif word == "--data-raw":
-            body = words.pop(0).encode()
-        elif not word.startswith("-"):
-            url = word
-    status, text = get(url, headers, body)
-    return status, json.loads(text)
-
-
-def get(
-    url: str, headers: dict[str, str] | None = None, body: bytes | None = None
-) -> tuple[int, str]:
-    request = urllib.request.Request(url, body, headers or {})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def command_line(pid: int) -> str:
@@ -160,6 +56,36 @@ def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev
     assert (status, again) == (202, 200)
     assert first["job_id"] == second["job_id"] == job["job_id"]
     assert "printer" in job["result"]["draft"]
+
+
+def test_an_event_its_job_and_its_effect_have_a_line_each(dev: Dev) -> None:
+    deliver, show = dev.printed_curls()
+    curl(deliver)
+    job = curl(show)[1]
+    job_id, event_id = job["job_id"], job["event_id"]
+    dev.told(f"event        | accepted   {event_id} demo/zendesk ticket.created")
+    dev.told(f"event        | duplicate  {event_id} demo/zendesk")
+    dev.told(f"job          | started    {job_id} draft_reply")
+    dev.told(f"effect       | done       email:send/reply of {job_id}")
+    dev.told(f"job          | succeeded  {job_id} draft_reply in ")
+    assert not [line for line in dev.errors if dev.token in line]
+
+
+def test_a_start_fits_a_screen_and_a_pool_has_its_worker(tmp_path: Path) -> None:
+    file = tmp_path / "slow.yaml"
+    file.write_text(
+        "pools: [{name: slow}]\n"
+        "topics: [{name: jobs.work.slow, partitions: 16, retention_days: 1}]\n"
+        "job_types: [{name: draft_reply, pool: slow}]\n"
+    )
+    dev = start(tmp_path, "--pool", "slow=1", "--topology", str(file))
+    pid = dev.pids["worker-slow-0"]
+    shown = command_line(pid)
+    stop(dev)
+    of_programs = ("curl", "  -H", "  --data-raw", "See ", "Deliver a signed")
+    own = [line for line in dev.lines if not line.startswith(of_programs)]
+    assert "--pool slow" in shown
+    assert len(own) + len(dev.errors) <= 24
 
 
 def test_each_stage_is_a_process_that_ps_shows_by_name_and_without_secrets(dev: Dev) -> None:

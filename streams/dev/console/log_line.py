@@ -11,6 +11,8 @@ from typing import Any
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[(\w+) *\] (.*?)(?:\s+(\w+=.*))?$")
 _FIELD = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*)")
 _OF_THE_LOG = {"event", "level", "timestamp", "stage", "instance", "exception"}
+_LONG = {"run_id", "tenant_id"}
+"""Left out on the screen, where the job's id names the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,9 @@ class LogLine:
     @property
     def text(self) -> str:
         """The line for people, followed by the traceback of a JSON line."""
-        words = [f"{name}={value}" for name, value in self.fields.items()]
-        text = " ".join([f"{self.level}: {self.event}", *words])
+        words = [f"{name}={value}" for name, value in self.fields.items() if name not in _LONG]
+        head = self.event if self.level in ("info", "debug") else f"{self.level}: {self.event}"
+        text = " ".join([head, *words])
         return f"{text}\n{self.exception}" if self.exception else text
 
 

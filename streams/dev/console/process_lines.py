@@ -39,7 +39,7 @@ class ProcessLines:
             if self.started:
                 yield _of_ingress(log)
         elif "run_id" in log.fields and name.startswith("worker-"):
-            yield Line(name, _of_handler(log))
+            yield Line(name, log.text)
 
     def _printed(self, name: str, text: str) -> Line:
         """A line without a level belongs to the one before it, as a traceback does."""
@@ -56,9 +56,3 @@ def _of_ingress(log: LogLine) -> Line:
     if log.event == REFUSED:
         return Line("event", f"refused    {place}: {log.fields.get('reason')}{more}", "warning")
     return Line("event", f"duplicate  {log.fields.get('event_id')} {place}{more}")
-
-
-def _of_handler(log: LogLine) -> str:
-    hidden = {"run_id", "tenant_id"}
-    words = [f"{name}={value}" for name, value in log.fields.items() if name not in hidden]
-    return " ".join([log.event, *words])

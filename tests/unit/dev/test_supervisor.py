@@ -100,6 +100,37 @@ async def test_is_ready_once_every_child_answers(tmp_path: Path) -> None:
         assert set(supervisor.pids) == {"a", "b"}
 
 
+async def test_a_restart_asks_the_child_to_end_and_returns_when_its_successor_is_ready(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, [server("a"), server("b")]) as (supervisor, lines):
+        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        before = supervisor.pids
+        await asyncio.wait_for(supervisor.restart(["a"]), TIMEOUT)
+        after = supervisor.pids
+        assert after["a"] != before["a"]
+        assert after["b"] == before["b"]
+        asked = [line for line in lines.all if "asked to end" in line]
+        assert [line.split()[0] for line in asked] == ["a"]
+        assert not [line for line in lines.all if "starting it again" in line], "it was no fault"
+
+
+async def test_a_restart_wakes_a_child_that_waits_to_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "pause_after", lambda failures: 3_600.0)
+    broken = tmp_path / "broken"
+    broken.touch()
+    port = pick_free()
+    source = f"import os, sys\nif os.path.exists({str(broken)!r}): sys.exit(1)\n{SERVER}"
+    spec = program("a", source, str(port), "ends", ready_port=port)
+    async with running(tmp_path, [spec]) as (supervisor, lines):
+        await lines.until("starting it again")
+        broken.unlink()
+        await asyncio.wait_for(supervisor.restart(["a"]), TIMEOUT)
+        assert set(supervisor.pids) == {"a"}
+
+
 async def test_restarts_what_dies_and_says_how_it_died(tmp_path: Path) -> None:
     async with running(tmp_path, [server("a")]) as (supervisor, lines):
         await asyncio.wait_for(supervisor.ready(), TIMEOUT)

@@ -1,0 +1,51 @@
+"""`tidegate dev` warns of what is declared and cannot work together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streams.dev.wiring_check import remarks, unstaffed
+from streams.errors import ConfigError
+from streams.topology.load import load
+from streams.topology.model import JobType, Limit, Route
+
+PLAIN = replace(load(), routes=(Route("*", "ticket.*", "answer", "webhook"),))
+SLOW = replace(
+    PLAIN, pools=("default", "slow"), job_types={"report": JobType("report", pool="slow")}
+)
+
+
+def test_what_fits_together_has_no_remark() -> None:
+    assert remarks(PLAIN, {"answer"}, {"demo"}) == []
+    assert unstaffed(PLAIN, {"answer"}, {"default"}) == []
+
+
+def test_a_route_without_a_handler_and_a_handler_without_a_route() -> None:
+    warning, note = remarks(PLAIN, {"report"}, set())
+    assert "jobs of type 'answer', and the application has no handler" in warning
+    assert "@app.job('answer')" in warning
+    assert note == "note: no route leads to job type 'report'; submit jobs over the API"
+
+
+def test_a_pool_without_a_worker() -> None:
+    (warning,) = unstaffed(SLOW, {"answer", "report"}, {"default"})
+    assert warning == ("pool 'slow' has no worker, so job type 'report' waits: add --pool slow=1")
+    assert unstaffed(SLOW, {"answer", "report"}, {"default", "slow"}) == []
+
+
+def test_a_worker_of_a_pool_that_is_not_declared_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'fast' is not in the topology; its pools are: default"):
+        unstaffed(PLAIN, {"answer"}, {"default", "fast"})
+
+
+def test_a_limit_that_mistakes_a_type_for_a_tenant_or_the_reverse() -> None:
+    limits = (
+        Limit("a", "tenant", "answer", concurrency=1), Limit("b", "job_type", "demo", concurrency=1)
+    )  # fmt: skip
+    first, second = remarks(replace(PLAIN, limits=limits), {"answer"}, {"demo"})
+    assert "limit 'a'" in first
+    assert "scope: job_type" in first
+    assert "limit 'b'" in second
+    assert "scope: tenant" in second
