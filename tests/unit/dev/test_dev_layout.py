@@ -161,6 +161,23 @@ def test_state_is_one_json_object(tmp_path: Path) -> None:
 def test_every_stage_has_its_number_in_the_layout_and_stops_in_a_wave() -> None:
     """One that were missing would get no process, and nobody would be told."""
     assert {field.name for field in fields(Layout)} == {*STAGES, "pools"}
-    every = members(Layout(**dict.fromkeys(STAGES, 1)))
+    every = members(_one_of_each())
     stopped = [spec.name for wave in waves(every, load_settings(), "app:app", {}) for spec in wave]
     assert sorted(stopped) == sorted(member.name for member in every)
+
+
+def _one_of_each() -> Layout:
+    return Layout(dedup=1, scheduler=1, dispatcher=1)
+
+
+def test_a_pool_has_workers_with_names_and_a_flag_of_their_own() -> None:
+    placed = members(Layout(pools=(("slow", 2),)))
+    names = [member.name for member in placed if member.stage == "worker"]
+    specs = {s.name: s for wave in waves(placed, load_settings({}), "a:b", {}) for s in wave}
+    assert names == ["worker-0", "worker-slow-0", "worker-slow-1"]
+    assert "--pool" not in specs["worker-0"].argv
+    flag = specs["worker-slow-1"].argv.index("--pool")
+    assert specs["worker-slow-1"].argv[flag + 1] == "slow"
+    assert (
+        specs["worker-slow-1"].argv[specs["worker-slow-1"].argv.index("--instance") + 1] == "slow-1"
+    )

@@ -37,4 +37,3 @@ async def test_changes_of_code_and_of_the_topology_are_told_also_in_new_folders(
     assert await told(tmp_path / "topology.yaml", "# ") == {tmp_path / "topology.yaml"}
     (tmp_path / "shop").mkdir()
     assert await told(tmp_path / "shop/jobs.py", "# ") == {tmp_path / "shop/jobs.py"}
-    await watch.aclose()
