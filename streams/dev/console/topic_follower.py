@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from streams.dev.console.activity import CODECS, Activity
@@ -21,8 +20,6 @@ from streams.kafka.offsets import latest, read_offsets
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
-
-log = structlog.get_logger(__name__)
 
 _TIMEOUT = 10.0
 _BATCH, _WAIT_SECONDS = 1_000, 0.05
@@ -43,7 +40,7 @@ class TopicFollower:
         self._show = show
         self._pace = pace or Pace()
         self._activity = Activity()
-        self._thread = DaemonThread("console", self._run)
+        self._thread = DaemonThread("console", self._run, self._failed)
         self._from: list[TopicPartition] = []
 
     def start(self) -> None:
@@ -66,6 +63,11 @@ class TopicFollower:
 
     def stop(self) -> None:
         self._thread.stop(2)
+
+    def _failed(self, error: Exception) -> None:
+        self._show(
+            Line("dev", f"no more lines of events and jobs: {error}; start dev again", "warning")
+        )
 
     def _run(self) -> None:
         config = consumer_config(self._settings, "dev-console", **{"auto.offset.reset": "latest"})

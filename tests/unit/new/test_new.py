@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from streams.errors import ConfigError
 from streams.new.project import make, project_name
 from streams.topology.load import load
 
+ROOT = Path(__file__).parents[3]
 FILES = {"README.md", "app.py", ".gitignore", "pyproject.toml", "tests/test_app.py",
          "topology.yaml"}  # fmt: skip
 
@@ -36,6 +40,16 @@ def test_its_code_parses_and_its_topology_loads(tmp_path: Path) -> None:
     (route,) = load(tmp_path / "shop/topology.yaml").routes
     assert route.job == "answer_ticket"
     assert yaml.safe_load((tmp_path / "shop/topology.yaml").read_text())["limits"]
+
+
+def test_its_tests_pass(tmp_path: Path) -> None:
+    make(tmp_path / "shop")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "shop", env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_a_directory_with_content_is_refused_and_left_alone(tmp_path: Path) -> None:
