@@ -35,6 +35,8 @@ def check(target: str) -> tuple[str, ...]:
         )
     if ended.returncode:
         raise typer.Exit(ended.returncode)
+    if not ended.stdout:
+        raise ConfigError(f"--app {target!r}: its import ends the interpreter: remove that call")
     return tuple(json.loads(ended.stdout.splitlines()[-1]))
 
 

@@ -269,6 +269,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
         ("desk:none", "module desk has no 'none'"),
         ("broken:app", "broken cannot be imported: ZeroDivisionError"),
         ("abort:app", "was ended by SIGABRT"),
+        ("quits:app", "its import ends the interpreter"),
     ],
 )
 def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
@@ -277,6 +278,7 @@ def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
     (tmp_path / "desk.py").write_text("from streams import App\napp = App('desk')\n")
     (tmp_path / "broken.py").write_text("app = 1 / 0\n")
     (tmp_path / "abort.py").write_text("import os\nos.abort()\n")
+    (tmp_path / "quits.py").write_text("import os\nos._exit(0)\n")
     ended = subprocess.run(
         [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", "data",
          "--app", app],
