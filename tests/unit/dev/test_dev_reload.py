@@ -26,10 +26,11 @@ async def test_changes_of_code_and_of_the_topology_are_told_also_in_new_folders(
         """Write until the watch has begun and sees it."""
         seen = asyncio.ensure_future(anext(watch))
         number = 0
-        while not seen.done():
-            number += 1
-            path.write_text(f"{text}{number}")
-            await asyncio.wait({seen}, timeout=0.5)
+        async with asyncio.timeout(20):
+            while not seen.done():
+                number += 1
+                path.write_text(f"{text}{number}")
+                await asyncio.wait({seen}, timeout=0.5)
         return seen.result()
 
     assert await told(tmp_path / "app.py", "# ") == {tmp_path / "app.py"}
