@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import typer
+
+import streams.new
+from streams.cli.main import application
 from streams.dev.welcome import next_text, ready_text
 from streams.settings import load_settings
 
@@ -16,6 +21,24 @@ def pipeline() -> Any:
         settings=load_settings({}),
         credentials=SimpleNamespace(admin_token="s3cret"),
     )
+
+
+def commands(text: str) -> list[str]:
+    return re.findall(r"^ +tidegate (.*)$", text, re.MULTILINE)
+
+
+def test_every_command_of_the_banner_and_of_a_made_application_exists() -> None:
+    root: Any = typer.main.get_command(application([]))
+    readme = (Path(streams.new.__file__).parent / "template/README.md.in").read_text()
+    typed = [*commands(next_text(load_settings({}), sample=True)), *commands(readme)]
+    assert len(typed) >= 6
+    for line in typed:
+        command, words = root, line.split()
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        flags = {flag for option in command.params for flag in option.opts}
+        assert not getattr(command, "commands", {}), line
+        assert {word for word in words if word.startswith("--")} <= flags, line
 
 
 def test_a_terminal_is_told_where_the_token_lies_and_a_program_gets_it() -> None:
