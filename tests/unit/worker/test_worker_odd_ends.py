@@ -94,9 +94,13 @@ async def test_the_traceback_of_an_error_that_is_no_word_to_us_is_logged(
     with structlog.testing.capture_logs() as lines:
         ended = await run_once(handler)
     raised = [line for line in lines if line["event"] == "handler raised"]
-    assert [(line["log_level"], line["exc_info"]) for line in raised] == (
-        [("warning", error)] if told else []
-    )
+    assert [line["log_level"] for line in raised] == (["warning"] if told else [])
+    for line in raised:
+        assert "ValueError: odd" in line["exception"]
+        assert f'File "{__file__}"' in line["exception"]
+        assert "execution.py" not in line["exception"], "only the handler's own frames"
+    complete = [line["exc_info"] for line in lines if line["log_level"] == "debug"]
+    assert complete == ([error] if told else [])
     assert "Traceback" not in (ended.error or "")
 
 
