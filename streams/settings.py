@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     """Records that a stage sends to `dlq` unprocessed, because its own code cannot handle them."""
     session_seconds: float = Field(default=10.0, ge=1, le=300)
     """Of consumers and transactions: a killed process is replaced within it."""
+    events_listed_hours: int = Field(default=24, ge=1)
+    """How old the events are that the operator lists; older ones are on the topic alone."""
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

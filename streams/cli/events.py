@@ -1,4 +1,4 @@
-"""`tidegate events ...`: duplicates and unrouted events, from a terminal."""
+"""`tidegate events ...`: what came in and what became of it, from a terminal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,53 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import tables
+from streams.cli import event_tables, tables
 from streams.cli.options import Cursor, Limit, Tenant
 from streams.cli.terminal import Answer, Api, command, part
 
-events = typer.Typer(no_args_is_help=True, help="Events: delivered again, or without a job.")
+events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
+
+
+@command(events, "list", event_tables.events)
+def list_events(
+    api: Api,
+    tenant: Tenant = None,
+    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="GLOB", help="Only of these types: 'order.*'.")
+    ] = None,
+    unrouted: Annotated[
+        bool, typer.Option("--unrouted", help="Only events that no route matched.")
+    ] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Answer:
+    """List the events of the last 24 hours, newest first.
+
+    Example: tidegate events list --tenant acme --type 'order.*' --unrouted
+    """
+    return api.get(
+        "/v1/events", tenant_id=tenant, source=source, event_type=type_,
+        unrouted="true" if unrouted else None, limit=limit, cursor=cursor,
+    )  # fmt: skip
+
+
+@command(events, "show", event_tables.event)
+def show_event(api: Api, event_id: str) -> Answer:
+    """Show an event and all that became of it: duplicates, job, effects, dead letters, replays.
+
+    Example: tidegate events show evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
+    return api.get(f"/v1/events/{part(event_id)}")
+
+
+@command(events, "payload")
+def event_payload(api: Api, event_id: str) -> bytes:
+    """Write an event's raw body to standard output, as its vendor sent it.
+
+    Example: tidegate events payload evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 > body.json
+    """
+    return api.download(f"/v1/events/{part(event_id)}/payload")
 
 
 @command(events, "duplicates", tables.duplicates)

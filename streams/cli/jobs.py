@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_args
 import orjson
 import typer
 
-from streams.cli import tables
+from streams.cli import event_tables, tables
+from streams.cli.job_review import reviewed
 from streams.cli.options import AsJson, Cursor, DryRun, JsonLines, Limit, OfTenant, Tenant
 from streams.cli.quantities import duration
 from streams.cli.terminal import (
@@ -186,6 +187,20 @@ def settle(
         body["result"] = _json(done, "--done")
     path = f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle"
     return api.post(path, body)
+
+
+@command(jobs, "review", event_tables.review)
+def review(
+    api: Api,
+    tenant: Tenant = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Answer:
+    """List the effects whose outcome nobody knows, with the commands that answer it.
+
+    Example: tidegate jobs review --tenant acme
+    """
+    return reviewed(api, tenant, limit, cursor)
 
 
 def _input(given: str) -> Any:

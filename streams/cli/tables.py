@@ -27,14 +27,16 @@ _SOURCES = ("source", "disabled", "scheme", "secrets", "updated_at", "mapping")
 _REJECTIONS = ("last_at", "tenant_id", "source", "reason", "cause", "count", "first_at")
 _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
+_REPLAYS = ("job_id", "status", "created_at", "submitted_by", "note")
+
 _WHOLE = {
-    "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
+    "event_id", "began_at", "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
     "updated_at", "first_at", "last_at", "replayed_at", "since", "jobs", "attempt",
 }  # fmt: skip
 """Columns whose values people copy and compare: never wrapped, never cut short."""
 _DISPENSABLE = (
     "replayed_at", "attempts", "kind", "worker_id", "partition", "at", "created_at", "received_at",
-    "job_id", "last_event_id", "first_at",
+    "job_id", "last_event_id", "first_at", "size", "dedup_key", "subject",
 )  # fmt: skip
 """Columns that a list leaves out if the terminal has no room for them, in this order."""
 _TITLES = {"tenant_id": "tenant", "last_error": "error"}
@@ -48,60 +50,69 @@ def jobs(found: Json) -> None:
     """A page of jobs; a succeeded job's error is from an earlier attempt."""
     rows = [{**job, "last_error": None} if job["status"] == "succeeded" else job for job in
             found["jobs"]]  # fmt: skip
-    _list(rows, _JOBS, found["next_cursor"])
+    listed(rows, _JOBS, found["next_cursor"])
 
 
 def dead_letters(found: Json) -> None:
     """A page of dead letters."""
-    _list(found["dead_letters"], _DEAD_LETTERS, found["next_cursor"])
+    listed(found["dead_letters"], _DEAD_LETTERS, found["next_cursor"])
 
 
 def quarantined(found: Json) -> None:
     """A page of quarantined bodies."""
-    _list(found["quarantine"], _QUARANTINED, found["next_cursor"])
+    listed(found["quarantine"], _QUARANTINED, found["next_cursor"])
 
 
 def quarantined_body(found: Json) -> None:
     """One quarantined body."""
-    _fields(console_of_any_width(), found)
+    print_fields(console_of_any_width(), found)
 
 
 def duplicates(found: Json) -> None:
     """A page of events that were delivered again."""
-    _list(found["duplicates"], _DUPLICATES, found["next_cursor"])
+    listed(found["duplicates"], _DUPLICATES, found["next_cursor"])
 
 
 def job(found: Json) -> None:
     """One job, then its steps and effects."""
     console = console_of_any_width()
     apart = ("effects", "steps", "history", "held", "waits", "answered")
-    _fields(console, {k: v for k, v in found.items() if k not in apart})
+    print_fields(console, {k: v for k, v in found.items() if k not in apart})
     if waits := found.get("waits"):
         _waits(console, waits)
     elif found["held"]:
-        _fields(console, found["held"], "held: no lease can be made for it")
+        print_fields(console, found["held"], "held: no lease can be made for it")
     if found["history"]:
         console.print("runs that did not succeed")
-        _list(found["history"], _HISTORY, None)
+        listed(found["history"], _HISTORY, None)
     if found["steps"]:
-        _fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
+        print_fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
     for effect in found["effects"]:
-        _fields(console, effect, "effect")
+        print_fields(console, effect, "effect")
 
 
 def _waits(console: Console, waits: Json) -> None:
     """Why a job waits, then the caps that are reached."""
-    _fields(console, {k: v for k, v in waits.items() if k != "caps"}, "why it waits")
+    print_fields(console, {k: v for k, v in waits.items() if k != "caps"}, "why it waits")
     if waits["caps"]:
         console.print("caps that are reached")
-        _list(waits["caps"], _CAPS, None)
+        listed(waits["caps"], _CAPS, None)
 
 
 def dead_letter(found: Json) -> None:
-    """One dead letter, then its job."""
-    _fields(console_of_any_width(), {k: v for k, v in found.items() if k != "job"})
+    """One dead letter, then its replays and its job."""
+    console = console_of_any_width()
+    print_fields(console, {k: v for k, v in found.items() if k not in ("job", "replays")})
+    replays(console, found["replays"])
     if found.get("job"):
         job(found["job"])
+
+
+def replays(console: Console, made: Sequence[Json]) -> None:
+    """The jobs that were made of one job, if any were."""
+    if made:
+        console.print("replayed as")
+        listed(made, _REPLAYS, None)
 
 
 def replayed(found: Json) -> None:
@@ -121,27 +132,27 @@ def moved(found: Json) -> None:
 
 def tenants(found: Json) -> None:
     """A page of tenants."""
-    _list([_readable(each) for each in found["tenants"]], _TENANTS, found["next_cursor"])
+    listed([_readable(each) for each in found["tenants"]], _TENANTS, found["next_cursor"])
 
 
 def tenant(found: Json) -> None:
     """One tenant."""
-    _fields(console_of_any_width(), _readable(found))
+    print_fields(console_of_any_width(), _readable(found))
 
 
 def sources(found: Json) -> None:
     """A tenant's sources."""
-    _list(found["sources"], _SOURCES, found["next_cursor"])
+    listed(found["sources"], _SOURCES, found["next_cursor"])
 
 
 def source(found: Json) -> None:
     """One source; after a change also its secret, if it was made, and what its vendor calls."""
-    _fields(console_of_any_width(), found)
+    print_fields(console_of_any_width(), found)
 
 
 def rejections(found: Json) -> None:
     """A page of counts of refused deliveries."""
-    _list(found["rejections"], _REJECTIONS, found["next_cursor"])
+    listed(found["rejections"], _REJECTIONS, found["next_cursor"])
 
 
 def _readable(found: Json) -> Json:
@@ -152,15 +163,15 @@ def _readable(found: Json) -> Json:
 
 def held(found: Json) -> None:
     """A page of reasons for which jobs wait."""
-    _list(found["held"], _HELD, found["next_cursor"])
+    listed(found["held"], _HELD, found["next_cursor"])
 
 
 def bulk(found: Json) -> None:
     """The result of a bulk call: what it did, then what it left out and why."""
     apart = ("left_out", "next_cursor")
-    _fields(console_of_any_width(), {k: v for k, v in found.items() if k not in apart})
+    print_fields(console_of_any_width(), {k: v for k, v in found.items() if k not in apart})
     if found.get("left_out"):
-        _list(found["left_out"], _LEFT_OUT, None)
+        listed(found["left_out"], _LEFT_OUT, None)
 
 
 def console_of_any_width() -> Console:
@@ -169,7 +180,8 @@ def console_of_any_width() -> Console:
     return console if console.is_terminal else Console(width=_ENDLESS)
 
 
-def _list(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> None:
+def listed(items: Sequence[Json], columns: Sequence[str], cursor: str | None) -> None:
+    """Print a table with one line for each item, and how to get the next page."""
     console = console_of_any_width()
     if not items:
         console.print("none")
@@ -236,7 +248,8 @@ def _line(column: str, value: Any) -> Text:
     return Text(plain(value), no_wrap=True, overflow="ellipsis")
 
 
-def _fields(console: Console, item: Json, title: str | None = None) -> None:
+def print_fields(console: Console, item: Json, title: str | None = None) -> None:
+    """Print one thing with a line for each of its fields that has a value."""
     console.print(fields(item, title))
 
 
@@ -248,16 +261,16 @@ def fields(item: Json, title: str | None = None) -> Table:
     table.add_column(overflow="fold")
     for name, value in item.items():
         if value not in (None, ""):
-            table.add_row(name, _cell(value))
+            table.add_row(name, cell(value))
     return table
 
 
 def plain(value: Any) -> str:
     """A value as one line of text that cannot steer a terminal."""
-    return " ".join(_cell(value).plain.split())
+    return " ".join(cell(value).plain.split())
 
 
-def _cell(value: Any) -> Text:
+def cell(value: Any) -> Text:
     """Show a value as plain text: what tenants wrote must not act as markup or steer a terminal."""
     if value is None:
         return Text("-")

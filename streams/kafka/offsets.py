@@ -11,7 +11,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.kafka.failures import Outage
@@ -64,6 +70,15 @@ def read_offsets(
     return {place: offset_in(answer) for place, answer in answers.items()}
 
 
+def offset_since(answer: Future[Any], end: int) -> int:
+    """The offset of the first record from the time asked for, after waiting; `end` if none is.
+
+    Raises:
+        KafkaException: see `offset_in`.
+    """
+    return end if answer.result().offset == OFFSET_END else min(offset_in(answer), end)
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """End offsets that the broker gave for a question sent at `asked_at`, by the asker's clock."""
@@ -111,4 +126,10 @@ def earliest() -> OffsetSpec:
 def latest() -> OffsetSpec:
     """The offset after the last record or marker."""
     spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return spec
+
+
+def since(milliseconds: int) -> OffsetSpec:
+    """The first offset whose record has this time or a later one; read it with `offset_since`."""
+    spec: OffsetSpec = OffsetSpec.for_timestamp(milliseconds)
     return spec

@@ -46,6 +46,21 @@ def by_id() -> dict[int, Schema]:
     return {int(id_): _load(int(id_), entry) for id_, entry in locked.items()}
 
 
+def released(id_: int) -> Schema:
+    """The schema of an id.
+
+    Raises:
+        ConfigError: no such id, or a schema file no longer matches its id.
+    """
+    found = by_id().get(id_)
+    if found is None:
+        raise ConfigError(
+            f"no schema has the id {id_} in schemas/ids.lock: install the version of Tidegate that "
+            "wrote the record, or a later one"
+        )
+    return found
+
+
 @cache
 def current(name: str) -> Schema:
     """The newest version of a schema, the one that is written.

@@ -65,6 +65,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "result": {"draft": "Hi"},
         "effects": [{
             "action": "email:send/reply", "status": "done", "idempotency_key": "idk_1",
+            "tool": "email:send", "key": "reply", "began_at": "2023-11-14T22:13:21.000Z",
+            "run_id": "run_1", "arguments_sha256": "01" * 32,
             "claims": 1, "result": {"sent": True}, "error": None,
             "settled_by": None, "note": None,
             "updated_at": "2023-11-14T22:13:22.000Z",

@@ -31,6 +31,7 @@ from streams.serde import ids, keys
 from streams.serde.codec import (
     COMMAND,
     DEAD_LETTER,
+    ENVELOPE,
     HELD,
     JOB,
     LEDGER_ENTRY,
@@ -41,6 +42,8 @@ from streams.serde.codec import (
 from streams.serde.records import (
     Command,
     DeadLetter,
+    Envelope,
+    EventInfo,
     Held,
     Job,
     LedgerEntry,
@@ -58,8 +61,8 @@ from support.topics import create_topics
 
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
-    "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine", "rejections",
-    "duplicates", "dispatcher.checkpoints.changelog",
+    "events", "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine",
+    "rejections", "duplicates", "dispatcher.checkpoints.changelog",
 )  # fmt: skip
 
 
@@ -90,6 +93,31 @@ def make_entry(job: Job, action: str, **fields: Any) -> LedgerEntry:
         "result": '{"sent":true}', "error": None,
     }  # fmt: skip
     return LedgerEntry(**(given | fields))
+
+
+def make_event(dedup_key: str = "k1", tenant_id: str = "acme", **fields: Any) -> Envelope:
+    """An event of source `shop` as it is on `events`; its id is `evt_` and its dedup key."""
+    source = fields.get("source", "shop")
+    given: dict[str, Any] = {
+        "fingerprint": ids.fingerprint(tenant_id, source, dedup_key),
+        "event_id": f"evt_{dedup_key}", "source": source, "tenant_id": tenant_id,
+        "event_type": "order.paid", "occurred_at": None, "received_at": 1_700_000_000_000,
+        "payload_hash": b"\1" * 32, "dedup_key": dedup_key, "subject": None,
+        "content_type": "application/json", "delivery_id": None, "request_id": None,
+        "payload_ref": PayloadRef(0, (0,), 12, "kek_1"), "attributes": {},
+        "priority": "webhook", "routed": True,
+    }  # fmt: skip
+    return Envelope(**(given | fields))
+
+
+def event_job(event: Envelope, **fields: Any) -> Job:
+    """The job of an event."""
+    about = EventInfo(
+        event.event_id, event.source, event.event_type, event.subject, None, event.received_at,
+        event.content_type, None, None, event.dedup_key, event.attributes,
+    )  # fmt: skip
+    job_id = ids.event_job_id(event.tenant_id, event.source, event.dedup_key)
+    return make_job(job_id, event.tenant_id, event=about, payload_ref=event.payload_ref, **fields)
 
 
 def make_letter(job: Job, **fields: Any) -> DeadLetter:
@@ -187,6 +215,8 @@ class Cluster:
                 return "dlq", record.partition or 0, record.id.encode(), value
             case DeadLetter():
                 address = ("dlq", record.id.encode(), DEAD_LETTER.encode(record))
+            case Envelope():
+                address = ("events", record.tenant_id.encode(), ENVELOPE.encode(record))
             case Held():
                 key = keys.held_key(record.partition, record.pool, record.type, record.tenant_id)
                 return "jobs.held", record.partition, key, HELD.encode(record)
@@ -336,7 +366,7 @@ def make_cluster(
     )  # fmt: skip
     wanted = [
         topology.topics[name]
-        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received", "events")
+        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received")
     ]
     lag = round(compaction_minutes * 60_000)
     wanted = [replace(t, compaction_lag_ms=lag) if t.name == "tenants" else t for t in wanted]

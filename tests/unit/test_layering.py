@@ -13,6 +13,7 @@ LAYERS = (
     {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.dev_state"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
     {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
+     "streams.schemas",
      "streams.telemetry", "streams.topology", "streams.vault"},
     {"ingress.samples", "ingress.signatures", "streams.fairness", "streams.kafka",
      "streams.retry_policy"},

@@ -11,6 +11,7 @@ from streams.operator.http import (
     dead_letters,
     effects,
     event_reroute,
+    event_views,
     events,
     jobs,
     moves,
@@ -23,7 +24,8 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, signing, vault, jobs, moves, effects, events, event_reroute, dead_letters, quarantine,
+    tenants, signing, vault, jobs, moves, effects, events, event_reroute, event_views,
+    dead_letters, quarantine,
 )  # fmt: skip
 
 

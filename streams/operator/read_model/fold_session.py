@@ -17,7 +17,12 @@ from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
 from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import Untrusted
-from streams.operator.read_model.projections import Changes, project
+from streams.operator.read_model.projections import (
+    Changes,
+    oldest_wanted,
+    project,
+    reports_poison,
+)
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
@@ -61,7 +66,7 @@ class FoldSession:
         self._outage = outage
         self._undecodable = Undecodable(settings)
         admin, now = admin_client(settings), wall_ms()
-        self._spans = positions.spans(admin, self._prefix)
+        self._spans = positions.spans(admin, self._prefix, oldest_wanted(settings, now))
         self._next = positions.resume(connection, self._spans, now)
         self._seen_at = dict.fromkeys(self._next, now)
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
@@ -158,6 +163,8 @@ class FoldSession:
             try:
                 project(record, batch)
             except PoisonRecord as error:
+                if not reports_poison(record.topic):
+                    continue
                 metrics.POISON.labels(STAGE).inc()
                 self._undecodable.put(record, error)
                 poisoned = True

@@ -19,6 +19,7 @@ from streams.operator.read_model import positions
 from streams.operator.read_model.database import Database, is_damage, transaction
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.positions import Untrusted
+from streams.operator.read_model.projections import kept_ms
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import RowKey
 from streams.process.daemon_thread import DaemonThread
@@ -51,11 +52,7 @@ class Follower:
         announce: Callable[[Iterable[RowKey]], None],
     ) -> None:
         self._settings = settings
-        self._retention_ms = {
-            table.name: topology.topics[table.topic].retention_ms
-            for table in TABLES
-            if table.expires
-        }
+        self._kept_ms = {table.name: kept_ms(table, settings, topology) for table in TABLES}
         self._database = database
         self._announce = announce
         self._thread = DaemonThread("follower", self._run)
@@ -149,9 +146,9 @@ class Follower:
     def _housekeep(self, connection: sqlite3.Connection, fresh_at: int) -> None:
         now = wall_ms()
         with transaction(connection):
-            for table, kept_ms in self._retention_ms.items():
-                if kept_ms is not None:
-                    connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - kept_ms,))  # noqa: S608
+            for table, age in self._kept_ms.items():
+                if age is not None:
+                    connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - age,))  # noqa: S608
             positions.store_freshness(connection, fresh_at)
         # Empty the journal, in which deleted rows are readable until then.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

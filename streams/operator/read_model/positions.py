@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
-from streams.kafka.offsets import Place, earliest, latest, read_offsets
+from streams.kafka.offsets import (
+    Place,
+    earliest,
+    latest,
+    offset_since,
+    read_offsets,
+    request_offsets,
+    since,
+)
 from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
@@ -26,15 +37,21 @@ class Untrusted(TidegateError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets that a partition holds now; a topic that was created again has a new id."""
+    """The offsets that a partition holds now; a topic that was created again has a new id.
+
+    Records before `begin` are too old for their table.
+    """
 
     topic_id: str
     low: int
     high: int
+    begin: int = 0
 
 
-def spans(admin: AdminClient, prefix: str) -> dict[Place, Span]:
+def spans(admin: AdminClient, prefix: str, oldest: Mapping[str, int]) -> dict[Place, Span]:
     """Return the first and the next offset of every followed partition.
+
+    `oldest` has the time (milliseconds) of the oldest record wanted, of topics not read wholly.
 
     Raises:
         KafkaException: a topic does not exist, or no broker answered in time.
@@ -47,10 +64,21 @@ def spans(admin: AdminClient, prefix: str) -> dict[Place, Span]:
     places = [(topic, info.id) for topic, found in described.items() for info in found.partitions]
     lows = read_offsets(admin, prefix, places, earliest(), _TIMEOUT)
     highs = read_offsets(admin, prefix, places, latest(), _TIMEOUT)
+    begins = _begins(admin, prefix, highs, oldest)
     return {
-        (topic, part): Span(str(described[topic].topic_id), low, highs[topic, part])
-        for (topic, part), low in lows.items()
+        place: Span(str(described[place[0]].topic_id), low, highs[place], begins.get(place, low))
+        for place, low in lows.items()
     }
+
+
+def _begins(
+    admin: AdminClient, prefix: str, highs: Mapping[Place, int], oldest: Mapping[str, int]
+) -> dict[Place, int]:
+    answers: dict[Place, Future[Any]] = {}
+    for topic, moment in oldest.items():
+        places = [place for place in highs if place[0] == topic]
+        answers |= request_offsets(admin, prefix, places, since(moment), _TIMEOUT)
+    return {place: offset_since(answer, highs[place]) for place, answer in answers.items()}
 
 
 def stored(connection: sqlite3.Connection) -> dict[Place, tuple[str, int]]:
@@ -81,7 +109,7 @@ def resume(connection: sqlite3.Connection, found: dict[Place, Span], now: int) -
             raise Untrusted(
                 f"offset {offset} of {key[0]}/{key[1]} lies outside {span.low} to {span.high}"
             )
-        starts[key] = offset
+        starts[key] = max(offset, span.begin)
     return starts
 
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
+from streams.settings import Settings
+from streams.topology.model import Topology
 
 _TABLES = {table.topic: table for table in TABLES}
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +39,25 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
     row = None if record.value is None else table.row(record)
     key = table.row_key(record) if row is None else row[: table.key_size]
     batch.setdefault(table.name, Changes(table, {})).rows[key] = row
+
+
+def kept_ms(table: Table, settings: Settings, topology: Topology) -> int | None:
+    """Return the age at which rows of a table are deleted; None: a tombstone deletes them."""
+    if not table.expires:
+        return None
+    of_topic = topology.topics[table.topic].retention_ms
+    if table.kept_hours is None:
+        return of_topic
+    of_table = table.kept_hours(settings) * _HOUR_MS
+    return of_table if of_topic is None else min(of_topic, of_table)
+
+
+def oldest_wanted(settings: Settings, now: int) -> dict[str, int]:
+    """Return from which time on records are read, of the topics whose table is kept so short."""
+    kept = {table.topic: table.kept_hours for table in TABLES if table.kept_hours is not None}
+    return {topic: now - hours(settings) * _HOUR_MS for topic, hours in kept.items()}
+
+
+def reports_poison(topic: str) -> bool:
+    """Return whether a record that is no row of its table becomes a dead letter."""
+    return _TABLES[topic].reports_poison

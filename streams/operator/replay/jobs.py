@@ -16,10 +16,10 @@ from streams.operator.http.refusal import Refusal, invalid, key_reused, unknown
 from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
-from streams.operator.resources.dead_letters import replay_json
 from streams.operator.resources.effects import begun_effects, effect_json
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.replays import replays
 from streams.operator.resources.waits import UNREAD
 from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
@@ -155,8 +155,8 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
         raise _key_reused(new_id, "body")
     if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
         return
-    made = await state.query(lambda db: dead_letters.replays(db, job.tenant_id, job.job_id))
-    named = {each.job_id: f"{each.job_id} ({each.status})" for each in made}
+    made = await state.query(lambda db: replays(db, job.tenant_id, job.job_id))
+    named = {each["job_id"]: f"{each['job_id']} ({each['status']})" for each in made}
     for id_ in (job.replayed_as, earlier.job_id if earlier else None):
         if id_ is not None and id_ not in named:
             named[id_] = id_
@@ -164,7 +164,7 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
         raise Refusal(
             409, "already-replayed", f"job {job.job_id} was replayed before, as "
             f"{', '.join(named.values())}: to replay it once more, call again with `again` "
-            "(`--again`)", replays=[replay_json(each) for each in made],
+            "(`--again`)", replays=made,
         )  # fmt: skip
 
 

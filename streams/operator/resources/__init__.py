@@ -6,6 +6,7 @@ from streams.operator.resources import (
     dead_letters,
     duplicates,
     effects,
+    events,
     held,
     jobs,
     progress,
@@ -13,16 +14,18 @@ from streams.operator.resources import (
     rejections,
     steps,
     tenants,
+    unknown_effects,
 )
 from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Table
 
 _RESOURCES = (
     jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections, duplicates,
+    events,
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = tuple(resource.TABLE for resource in _RESOURCES)
 LISTINGS: tuple[Listing, ...] = tuple(
-    resource.LISTING for resource in _RESOURCES if hasattr(resource, "LISTING")
+    resource.LISTING for resource in (*_RESOURCES, unknown_effects) if hasattr(resource, "LISTING")
 )
 """The lists that need no code of their own."""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import base64
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from streams.operator.resources.jobs import MadeJob
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Listing
+from streams.operator.resources.replays import replays
 from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
-
-_MOST_REPLAYS = 100
-"""At most this many replays of one job are named."""
 
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
@@ -34,18 +30,8 @@ def shown_letter(connection: sqlite3.Connection, letter: DeadLetter) -> Json:
     return dead_letter_json(letter, made, row[0] if row else None)
 
 
-def replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> tuple[MadeJob, ...]:
-    """Return the jobs made of this one, newest first."""
-    rows = connection.execute(
-        "SELECT job_id, status, created_at FROM jobs WHERE replay_of = ? AND tenant_id = ?"
-        " ORDER BY created_at DESC, job_id DESC LIMIT ?",
-        (job_id, tenant_id, _MOST_REPLAYS),
-    )
-    return tuple(MadeJob(*row) for row in rows)
-
-
 def dead_letter_json(
-    letter: DeadLetter, replays: Sequence[MadeJob] = (), status: str | None = None
+    letter: DeadLetter, replays: Sequence[Json] = (), status: str | None = None
 ) -> Json:
     """Return where a dead letter comes from and why, without its bytes.
 
@@ -72,13 +58,8 @@ def dead_letter_json(
         "replayed_status": status,
         "replayed_by": letter.replayed_by,
         "note": letter.note,
-        "replays": [replay_json(each) for each in replays],
+        "replays": list(replays),
     }
-
-
-def replay_json(made: MadeJob) -> Json:
-    """Return a job that was made of another one, and what became of it."""
-    return asdict(made) | {"created_at": rfc3339(made.created_at)}
 
 
 def dead_record_json(letter: DeadLetter) -> Json:

@@ -17,12 +17,19 @@ def of_job(connection: sqlite3.Connection, job: Job) -> Duplicate | None:
     """Return the duplicates of a job's event within the window that the job began."""
     if job.event is None:
         return None
-    key = ids.fingerprint(job.tenant_id, job.event.source, job.event.dedup_key)
     # Duplicates of an earlier window belong to an earlier incarnation; a replay shows them all.
     since = job.event_time if job.replay_of is None else 0
+    key = ids.fingerprint(job.tenant_id, job.event.source, job.event.dedup_key)
+    return of_event(connection, job.tenant_id, key, since)
+
+
+def of_event(
+    connection: sqlite3.Connection, tenant_id: str, fingerprint: bytes, since: int
+) -> Duplicate | None:
+    """Return the duplicates of an event if the last one came at `since` (milliseconds) or later."""
     row = connection.execute(
         "SELECT record FROM duplicates WHERE fingerprint = ? AND tenant_id = ? AND at >= ?",
-        (key.hex(), job.tenant_id, since),
+        (fingerprint.hex(), tenant_id, since),
     ).fetchone()
     return None if row is None else DUPLICATE.decode(row[0])
 

@@ -10,6 +10,9 @@ from streams.runtime.processor import Record
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.records import Job, LedgerEntry
 
+UNSETTLED = "status IN ('claimed', 'unknown', 'review')"
+"""SQL for effects without a known outcome. Queries repeat the index's condition word for word."""
+
 _BEGUN = ("done", "claimed", "unknown", "review")
 """Statuses of effects that happened, or may have."""
 
@@ -60,9 +63,15 @@ def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]
 
 def effect_json(entry: LedgerEntry) -> Json:
     """Return one side effect; `claims` is how often it was granted."""
+    tool, _, key = entry.action.partition("/")
     return {
         "action": entry.action,
+        "tool": tool,
+        "key": key,
         "status": entry.status,
+        "began_at": rfc3339(entry.first_claimed_at),
+        "run_id": entry.run_id,
+        "arguments_sha256": entry.digest.hex(),
         "idempotency_key": entry.idempotency_key,
         "claims": entry.claims,
         "result": parsed(entry.result),
@@ -75,13 +84,16 @@ def effect_json(entry: LedgerEntry) -> Json:
 
 def _row(record: Record) -> Row:
     entry = LEDGER_ENTRY.decode(record.value)
-    return entry.tenant_id, entry.scope, entry.action, entry.first_claimed_at, record.value
+    return (entry.tenant_id, entry.scope, entry.action, entry.idempotency_key, entry.status,
+            entry.first_claimed_at, record.value)  # fmt: skip
 
 
 TABLE = Table(
     name="effects",
     topic="ledger",
     key="tenant_id TEXT, scope TEXT, action TEXT",
-    columns="first_claimed_at INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="id TEXT NOT NULL, status TEXT NOT NULL, first_claimed_at INTEGER NOT NULL, "
+    "record BLOB NOT NULL",
     row=_row,
+    indexes={"unsettled": f"(first_claimed_at, id) WHERE {UNSETTLED}"},
 )

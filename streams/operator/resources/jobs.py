@@ -25,7 +25,7 @@ from streams.serde.records import TERMINAL, Job, JobStatus
 from streams.topology.model import Topology
 
 FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": ()}
-_LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not in TERMINAL)
+LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not in TERMINAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
     """Return another job that has not ended and whose effects lie in the scope of this one."""
     row = connection.execute(
         "SELECT job_id, status, created_at FROM jobs WHERE tenant_id = ? AND scope = ?"  # noqa: S608  constants
-        f" AND job_id <> ? AND status IN ({_LIVE}) LIMIT 1",
+        f" AND job_id <> ? AND status IN ({LIVE}) LIMIT 1",
         (found.tenant_id, found.scope, found.job_id),
     ).fetchone()
     return None if row is None else MadeJob(*row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streams.operator.resources.cursor import Cursor
@@ -12,6 +13,8 @@ from streams.operator.resources.json_values import Json
 
 PAGE_BYTES = 8 * 1024 * 1024
 """A page ends before the record with which it would be larger; it has one record at least."""
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 Filters = Mapping[str, Collection[str]]
 """Columns by which a list can be filtered, and the values that each allows (none: any)."""
@@ -52,21 +55,30 @@ class Listing:
     item: Callable[[sqlite3.Connection, Entry], Json]
     filters: Filters = field(default_factory=lambda: {"tenant_id": ()})
     order: tuple[str, str] = ("at", "id")
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """SQL with one `?`, in place of `column = ?`, of filters that are no such column."""
+    where: str = "TRUE"
+    """SQL that every row of the list satisfies."""
 
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""
-        rows, after = newest(connection, self.name, self.order, query)
+        rows, after = newest(connection, self.name, self.order, query, self.conditions, self.where)
         return Page(tuple(self.item(connection, row) for row in rows), after)
 
 
 def newest(
-    connection: sqlite3.Connection, table: str, order: tuple[str, str], query: PageQuery
+    connection: sqlite3.Connection,
+    table: str,
+    order: tuple[str, str],
+    query: PageQuery,
+    conditions: Mapping[str, str] = _NONE,
+    only: str = "TRUE",
 ) -> tuple[list[Entry], Cursor | None]:
     """Return the rows behind a cursor, and the cursor behind the last of them, None at the end."""
     at, id_ = order
-    where, values = _conditions(order, query)
+    where, values = _conditions(order, query, conditions)
     found = connection.execute(
-        f"SELECT {at}, {id_}, record FROM {table} {where}"  # noqa: S608  names are constants
+        f"SELECT {at}, {id_}, record FROM {table} WHERE {' AND '.join((only, *where))}"  # noqa: S608  names are constants
         f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
         (*values, query.limit + 1),
     )
@@ -79,10 +91,13 @@ def newest(
     return rows, None
 
 
-def _conditions(order: tuple[str, str], query: PageQuery) -> tuple[str, list[Any]]:
+def _conditions(
+    order: tuple[str, str], query: PageQuery, sql: Mapping[str, str]
+) -> tuple[list[str], list[Any]]:
     given = {name: value for name, value in query.filters.items() if value is not None}
-    conditions, values = [f"{name} = ?" for name in given], list[Any](given.values())
+    conditions = [sql.get(name, f"{name} = ?") for name in given]
+    values = list[Any](given.values())
     if query.cursor is not None:
         conditions.append(f"({order[0]}, {order[1]}) < (?, ?)")
         values += [query.cursor.at, query.cursor.id]
-    return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
+    return conditions, values

@@ -12,6 +12,7 @@ from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.serde import keys
 from streams.serde.codec import Codec
+from streams.settings import Settings
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -39,6 +40,13 @@ class Table:
     """Returns the values of the key's columns from the key of a record."""
     expires: bool = False
     """Whether a row is deleted once its column `at` is older than the topic's retention."""
+    kept_hours: Callable[[Settings], int] | None = None
+    """Returns the age at which rows of this table are deleted earlier, and older records not read.
+
+    Such a topic must have no tombstones, and its records must have the time of `at`.
+    """
+    reports_poison: bool = True
+    """Whether a record that is no row becomes a dead letter; False if a stage reports it."""
 
     @cached_property
     def key_size(self) -> int:

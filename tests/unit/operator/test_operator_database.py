@@ -142,6 +142,8 @@ def test_it_resumes_where_rows_and_offsets_were_stored_together(database: Databa
     assert positions.resume(connection, found, NOW) == {HERE: 0, ("jobs", 1): 3}
     positions.store(connection, found, {HERE: 7})
     assert positions.resume(connection, found, NOW + MAX_AGE_MS) == {HERE: 7, ("jobs", 1): 3}
+    aged = {HERE: Span("id", 0, 10, begin=9), ("jobs", 1): Span("id", 3, 5, begin=2)}
+    assert positions.resume(connection, aged, NOW) == {HERE: 9, ("jobs", 1): 3}
     connection.close()
 
 

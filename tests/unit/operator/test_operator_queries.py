@@ -199,14 +199,16 @@ def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Con
     job = make_job("job_a", status="dead")
     fold(
         connection, job, make_letter(job, replayed_as="r2"), make_job("r1", replay_of="job_a"),
-        make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000),
+        make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000,
+                 replay_note="mended", submitted_by="operator"),
         make_job("r3", "globex", replay_of="job_a"),
     )  # fmt: skip
     (shown,) = dead_letters.LISTING.page(connection, PageQuery(10)).items
     assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
-    assert [(each["job_id"], each["status"]) for each in shown["replays"]] == [
-        ("r2", "succeeded"), ("r1", "pending"),
+    assert [(each["job_id"], each["status"], each["note"]) for each in shown["replays"]] == [
+        ("r2", "succeeded", "mended"), ("r1", "pending", None),
     ]  # fmt: skip
+    assert shown["replays"][0]["submitted_by"] == "operator"
 
 
 def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,41 @@
+"""What `tidegate jobs review` asks the API: the effects of which somebody has to find out."""
+
+from __future__ import annotations
+
+from streams.cli.event_tables import settle_commands
+from streams.cli.terminal import Answer, Api
+
+_UNSETTLED = ("claimed", "unknown", "review")
+_ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
+_TOLD = (
+    "action", "tool", "key", "status", "began_at", "claims", "idempotency_key", "arguments_sha256",
+)  # fmt: skip
+"""What is told of an effect's job, and of the effect."""
+
+
+def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> Answer:
+    """The effects of jobs in review, each with both answers, and those that cannot be settled."""
+    waiting = api.get(
+        "/v1/jobs", tenant_id=tenant, status="needs_review", limit=limit, cursor=cursor
+    )
+    lost = api.get("/v1/effects/unknown", tenant_id=tenant, limit=limit)
+    return {
+        "review": [each for job in waiting["jobs"] for each in _in_review(job)],
+        "next_cursor": waiting["next_cursor"],
+        "lost": lost["effects"],
+        "more_lost": lost["next_cursor"] is not None,
+    }
+
+
+def _in_review(job: Answer) -> list[Answer]:
+    about = {name: job[name] for name in _ABOUT}
+    return [
+        {
+            **about,
+            **{name: effect[name] for name in _TOLD},
+            "why": effect["error"] or f"run {effect['run_id']} ended without telling its outcome",
+            **settle_commands(job["job_id"], effect["action"]),
+        }
+        for effect in job["effects"]
+        if effect["status"] in _UNSETTLED
+    ]

@@ -1,0 +1,76 @@
+"""All that became of one event, from every table that knows it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.operator.resources import duplicates
+from streams.operator.resources.dead_letters import dead_letter, shown_letter
+from streams.operator.resources.events import (
+    TABLE,
+    Arrival,
+    arrival,
+    event,
+    event_details,
+    event_json,
+    job_id_of,
+)
+from streams.operator.resources.jobs import shown_job
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.quarantine import quarantined, quarantined_json
+from streams.operator.resources.replays import replays
+from streams.serde.records import Envelope
+
+
+def shown_event(connection: sqlite3.Connection, event_id: str) -> Json | None:
+    """Return an event with its duplicates, job, replays, dead letters and quarantine."""
+    found = event(connection, event_id)
+    if found is None:
+        return None
+    job_id, arrived = job_id_of(connection, found), arrival(connection, event_id)
+    return {
+        **event_json(found, job_id),
+        **event_details(found),
+        "partition": arrived.partition,
+        "offset": arrived.offset,
+        "duplicates": _duplicates(connection, found, arrived),
+        "job": None if job_id is None else shown_job(connection, job_id),
+        "replays": [] if job_id is None else _replays(connection, found.tenant_id, job_id),
+        "dead_letters": _dead_letters(connection, found, arrived, job_id),
+        "quarantine": _quarantine(connection, found),
+    }
+
+
+def _replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Json]:
+    return replays(connection, tenant_id, job_id, of_replays=True)
+
+
+def _duplicates(connection: sqlite3.Connection, found: Envelope, arrived: Arrival) -> Json | None:
+    counted = duplicates.of_event(connection, found.tenant_id, found.fingerprint, arrived.at)
+    if counted is None:
+        return None
+    return {
+        "count": counted.count,
+        "last_at": rfc3339(counted.last_at),
+        "last_event_id": counted.last_event_id,
+    }
+
+
+def _dead_letters(
+    connection: sqlite3.Connection, found: Envelope, arrived: Arrival, job_id: str | None
+) -> list[Json]:
+    """Return the letters of the event's job and its replays, and of its record."""
+    ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{arrived.offset}"]
+    if job_id is not None:
+        made = _replays(connection, found.tenant_id, job_id)
+        ids = [job_id, *(each["job_id"] for each in made), *ids]
+    letters = [dead_letter(connection, id_) for id_ in ids]
+    return [shown_letter(connection, letter) for letter in letters if letter is not None]
+
+
+def _quarantine(connection: sqlite3.Connection, found: Envelope) -> Json | None:
+    """Return the entry that was released as this event; None if it was accepted at once."""
+    kept = quarantined(connection, found.event_id)
+    if kept is None or kept.tenant_id != found.tenant_id:
+        return None
+    return quarantined_json(kept)

@@ -1,0 +1,46 @@
+"""Jobs that were made of other jobs: when, by whom and why, and what became of them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.serde.codec import JOB
+
+_MOST = 100
+"""At most this many replays of one job are named."""
+
+_DIRECT = "SELECT job_id FROM jobs WHERE replay_of = :job_id AND tenant_id = :tenant_id"
+_DESCENDANTS = """
+WITH RECURSIVE made(job_id) AS (
+  SELECT job_id FROM jobs WHERE replay_of = :job_id AND tenant_id = :tenant_id
+  UNION SELECT j.job_id FROM made JOIN jobs j
+    ON j.replay_of = made.job_id AND j.tenant_id = :tenant_id)
+SELECT job_id FROM made
+"""
+
+
+def replays(
+    connection: sqlite3.Connection, tenant_id: str, job_id: str, *, of_replays: bool = False
+) -> list[Json]:
+    """Return the jobs made of this one, newest first; with `of_replays` also those made of them."""
+    ids = _DESCENDANTS if of_replays else _DIRECT
+    rows = connection.execute(
+        f"SELECT record FROM jobs WHERE job_id IN ({ids}) AND job_id <> :job_id"  # noqa: S608  constants
+        " ORDER BY created_at DESC, job_id DESC LIMIT :most",
+        {"job_id": job_id, "tenant_id": tenant_id, "most": _MOST},
+    )
+    return [_replay_json(record) for (record,) in rows]
+
+
+def _replay_json(record: bytes) -> Json:
+    made = JOB.decode(record)
+    return {
+        "job_id": made.job_id,
+        "replay_of": made.replay_of,
+        "type": made.type,
+        "status": made.status,
+        "created_at": rfc3339(made.created_at),
+        "note": made.replay_note,
+        "submitted_by": made.submitted_by,
+    }

@@ -1,0 +1,42 @@
+"""Effects whose outcome nobody knows and nobody will be asked for, because their jobs have ended.
+
+An effect of a job in review is settled there; one of a job that still runs or waits is asked for
+again. A replay in the same scope is such a job, too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.operator.resources.effects import UNSETTLED, effect_json
+from streams.operator.resources.jobs import LIVE, job
+from streams.operator.resources.json_values import Json
+from streams.operator.resources.paging import Entry, Listing
+from streams.serde.codec import LEDGER_ENTRY
+
+_LIVING = (
+    "SELECT 1 FROM jobs j WHERE j.tenant_id = effects.tenant_id"  # noqa: S608  constants
+    f" AND j.scope = effects.scope AND j.status IN ({LIVE})"
+)
+"""A job that has not ended in the scope of an effect."""
+
+
+def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
+    found = LEDGER_ENTRY.decode(entry.record)
+    owner = job(connection, found.job_id)
+    return {
+        "tenant_id": found.tenant_id,
+        "job_id": found.job_id,
+        "type": None if owner is None else owner.type,
+        "job_status": None if owner is None else owner.status,
+        **effect_json(found),
+    }
+
+
+LISTING = Listing(
+    "effects",
+    ("/v1/effects/unknown",),
+    _item,
+    order=("first_claimed_at", "id"),
+    where=f"{UNSETTLED} AND NOT EXISTS ({_LIVING})",
+)
