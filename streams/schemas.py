@@ -1,7 +1,7 @@
 """The Avro schemas of the records on Tidegate's topics, for consumers of your own.
 
-A record begins with a zero byte and the id of its schema in four bytes, big-endian (Confluent's wire
-format); the datum follows. An id never changes its meaning.
+A record begins with a zero byte and the id of its schema in four bytes, big-endian (Confluent's
+wire format); the datum follows. An id never changes its meaning.
 """
 
 from __future__ import annotations

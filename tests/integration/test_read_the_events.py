@@ -1,0 +1,55 @@
+"""The consumer of docs/read-the-events.md reads the topic `events` as it stands on that page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.kafka_under_test import KafkaUnderTest
+from support.operator_cluster import make_cluster, make_event
+
+from streams.serde import schemas
+from streams.serde.codec import ENVELOPE
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/read-the-events.md").read_text()
+CONSUMER = PAGE.split("```python\n")[1].split("```")[0]
+
+
+def test_the_pages_consumer_is_whole_and_has_at_most_15_lines() -> None:
+    assert len([line for line in CONSUMER.splitlines() if line]) <= 15
+
+
+def test_the_pages_consumer_prints_each_committed_event(
+    kafka: KafkaUnderTest, tmp_path: Path
+) -> None:
+    if kafka.client_settings:
+        pytest.skip("the page's consumer has no settings for a secured cluster")
+    cluster = make_cluster(kafka.bootstrap, {}, tmp_path)
+    prefix = cluster.settings.topic_prefix
+    cluster.write(make_event("aborted"), commit=False)
+    cluster.write(make_event("k1"), make_event("k2", "bolt", event_type="ticket"))
+    program = CONSUMER.replace("127.0.0.1:9092", kafka.bootstrap)
+    program = program.replace('"my-analytics"', f'"{prefix}analytics"')
+    program = program.replace('["events"]', f'["{prefix}events"]')
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as reader:  # fmt: skip
+        assert reader.stdout is not None
+        printed = {reader.stdout.readline().strip() for _ in range(2)}
+        reader.kill()
+    assert printed == {"evt_k1 acme order.paid", "evt_k2 bolt ticket"}
+
+
+def test_the_pages_example_of_a_frame_is_the_present_one() -> None:
+    written = ENVELOPE.encode(make_event())
+    newest = schemas.current("envelope")
+    assert f"| `{written[:1].hex()}` |" in PAGE
+    assert f"| `{written[1:5].hex(' ')}` | id {newest.id}," in PAGE
+    assert f"`schemas/history/envelope.{newest.version}.avsc`" in PAGE
