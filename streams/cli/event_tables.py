@@ -15,6 +15,7 @@ _EVENTS = (
     "dedup_key",
 )  # fmt: skip
 _EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error")
+_ANSWERS = ("if_done", "if_not_done")
 _APART = ("job", "replays", "dead_letters", "quarantine", "duplicates", "attributes")
 
 

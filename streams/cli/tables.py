@@ -30,7 +30,8 @@ _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last
 _REPLAYS = ("job_id", "status", "created_at", "submitted_by", "note")
 
 _WHOLE = {
-    "event_id", "began_at", "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
+    "event_id", "began_at",
+    "id", "fingerprint", "job_id", "last_event_id", "status", "at", "created_at", "received_at",
     "updated_at", "first_at", "last_at", "replayed_at", "since", "jobs", "attempt",
 }  # fmt: skip
 """Columns whose values people copy and compare: never wrapped, never cut short."""
