@@ -16,8 +16,8 @@ routes = web.RouteTableDef()
 @routes.get("/v1/events/{event_id}")
 async def get_event(request: web.Request) -> web.Response:
     """Show an event with its duplicates, its job, replays, dead letters and quarantine."""
-    event_id = request.match_info["event_id"]
-    shown = await request.app[STATE].query(lambda db: shown_event(db, event_id))
+    state, event_id = request.app[STATE], request.match_info["event_id"]
+    shown = await state.query(lambda db: shown_event(db, event_id, state.topology))
     if shown is None:
         raise _unknown(event_id)
     return web.json_response(shown)

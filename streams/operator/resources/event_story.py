@@ -20,9 +20,10 @@ from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.quarantine import quarantined, quarantined_json
 from streams.operator.resources.replays import replays
 from streams.serde.records import Envelope
+from streams.topology.model import Topology
 
 
-def shown_event(connection: sqlite3.Connection, event_id: str) -> Json | None:
+def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topology) -> Json | None:
     """Return an event with its duplicates, job, replays, dead letters and quarantine."""
     found = event(connection, event_id)
     if found is None:
@@ -34,7 +35,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str) -> Json | None:
         "partition": arrived.partition,
         "offset": arrived.offset,
         "duplicates": _duplicates(connection, found, arrived),
-        "job": None if job_id is None else shown_job(connection, job_id),
+        "job": None if job_id is None else shown_job(connection, job_id, topology),
         "replays": [] if job_id is None else _replays(connection, found.tenant_id, job_id),
         "dead_letters": _dead_letters(connection, found, arrived, job_id),
         "quarantine": _quarantine(connection, found),

@@ -55,6 +55,7 @@ CODECS: dict[type, tuple[str, Any]] = {
 }  # fmt: skip
 AT = 1_700_000_000_500
 HOUR_MS = 3_600_000
+TOPOLOGY = load()
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Co
         make_letter(job), make_letter(again), record,
         (event.fingerprint, Duplicate("acme", 3, AT, AT + 5, "evt_dup")),
     )  # fmt: skip
-    story = shown_event(connection, event.event_id)
+    story = shown_event(connection, event.event_id, TOPOLOGY)
     assert story is not None
     assert (story["partition"], story["offset"], story["attributes"]) == (3, 40, {"team": "a"})
     assert story["duplicates"]["count"] == 3
@@ -189,11 +190,11 @@ def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Co
     assert story["quarantine"] is None
     released = make_event("k9", event_id=kept.event_id, routed=False)
     fold(connection, make_event("k8"), released, kept)
-    story = shown_event(connection, kept.event_id)
+    story = shown_event(connection, kept.event_id, TOPOLOGY)
     assert story is not None
     assert (story["job"], story["replays"], story["dead_letters"]) == (None, [], [])
     assert story["quarantine"]["reason"] == "dedup_key"
-    assert shown_event(connection, "evt_none") is None
+    assert shown_event(connection, "evt_none", TOPOLOGY) is None
 
 
 def test_no_other_tenant_is_in_a_story(connection: sqlite3.Connection) -> None:
@@ -203,7 +204,7 @@ def test_no_other_tenant_is_in_a_story(connection: sqlite3.Connection) -> None:
         connection, event, job, make_job("r1", "bolt", replay_of=job.job_id),
         (event.fingerprint, Duplicate("bolt", 3, AT, AT + 5, None)),
     )  # fmt: skip
-    story = shown_event(connection, event.event_id)
+    story = shown_event(connection, event.event_id, TOPOLOGY)
     assert story is not None
     assert (story["replays"], story["duplicates"]) == ([], None)
 
@@ -213,7 +214,7 @@ def test_duplicates_of_an_earlier_window_are_not_this_events(
 ) -> None:
     event = make_event("t-1")
     fold(connection, event, (event.fingerprint, Duplicate("acme", 3, AT - 9, AT - 5, None)))
-    story = shown_event(connection, event.event_id)
+    story = shown_event(connection, event.event_id, TOPOLOGY)
     assert story is not None
     assert story["duplicates"] is None
 
