@@ -32,7 +32,7 @@ from scale_heartbeats import heartbeats
 from scale_schedule import schedule
 
 from streams.dispatcher import live_index
-from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.processor import Dispatcher
 from streams.dispatcher.rerouting import digest
 from streams.dispatcher.worker_registry import WorkerRegistry

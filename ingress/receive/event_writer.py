@@ -10,10 +10,10 @@ import asyncio
 from dataclasses import dataclass
 
 from ingress.receive.event import Event
+from ingress.receive.in_flight import Window
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.receive.tracing import event_headers
-from ingress.receive.window import Window
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import typer
 
+from streams.cli.operator_command import Answer
 from streams.cli.tables import plain
-from streams.cli.terminal import Answer
 
 
 def tell_changes(what: str, before: Answer | None, after: Answer, settings: Sequence[str]) -> None:

@@ -23,8 +23,8 @@ from ingress.schemes import SCHEMES, SignedRequest, Verified, sign
 from ingress.schemes.normalize import Normalized, Normalizer
 from ingress.schemes.request import header, with_headers
 from streams.cli.api_client import CallFailed
+from streams.cli.operator_command import Answer, Api, part
 from streams.cli.signing_secret import read_secret
-from streams.cli.terminal import Answer, Api, part
 from streams.errors import ConfigError
 
 _TIMEOUT = ClientTimeout(total=30)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from streams.cli import tables
+from streams.cli.operator_command import Answer, Api, command, page_by_page, part
 from streams.cli.options import Cursor, DryRun, Id, Limit, Tenant
-from streams.cli.terminal import Answer, Api, command, page_by_page, part
 
 dlq = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
 

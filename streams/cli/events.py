@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from streams.cli import event_tables, tables
+from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Cursor, Limit, Tenant
-from streams.cli.terminal import Answer, Api, command, part
 
 events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams.cli.event_tables import settle_commands
-from streams.cli.terminal import Answer, Api
+from streams.cli.operator_command import Answer, Api
 
 _UNSETTLED = ("claimed", "unknown", "review")
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")

@@ -11,9 +11,7 @@ import typer
 
 from streams.cli import event_tables, tables
 from streams.cli.job_review import reviewed
-from streams.cli.options import AsJson, Cursor, DryRun, JsonLines, Limit, OfTenant, Tenant
-from streams.cli.quantities import duration
-from streams.cli.terminal import (
+from streams.cli.operator_command import (
     Answer,
     Api,
     command,
@@ -22,6 +20,8 @@ from streams.cli.terminal import (
     print_json,
     program,
 )
+from streams.cli.options import AsJson, Cursor, DryRun, JsonLines, Limit, OfTenant, Tenant
+from streams.cli.quantities import duration
 from streams.cli.watch import follow
 from streams.serde.records import JobStatus
 

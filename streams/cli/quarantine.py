@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from streams.cli import tables
+from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Cursor, Id, Limit, Tenant
-from streams.cli.terminal import Answer, Api, command, part
 
 quarantine = typer.Typer(
     no_args_is_help=True, help="List, show and release bodies that did not fit their source."

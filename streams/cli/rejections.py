@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from streams.cli import tables
+from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Cursor, Limit, Tenant
-from streams.cli.terminal import Answer, Api, command
 
 rejections = typer.Typer(no_args_is_help=True, help="List how often deliveries were refused.")
 

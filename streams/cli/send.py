@@ -17,9 +17,9 @@ from ingress.schemes import SignedRequest
 from streams.cli import send_advice
 from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
+from streams.cli.operator_command import Answer, Api, found_or_none, part, program
 from streams.cli.options import Ingress, JsonLines, OfTenant
 from streams.cli.sources import hook_url
-from streams.cli.terminal import Answer, Api, found_or_none, part, program
 from streams.cli.watch import follow
 
 _LATELY_SECONDS = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from ingress.schemes import SCHEMES, SignedRequest
 from ingress.schemes.normalize import UNKNOWN_TYPE
 from streams.cli.delivery import Reply, normalized
-from streams.cli.terminal import Answer, Api, part
+from streams.cli.operator_command import Answer, Api, part
 from streams.errors import Misfit
 
 

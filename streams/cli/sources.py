@@ -12,6 +12,7 @@ from ingress.schemes import SCHEMES
 from streams.cli import tables
 from streams.cli.api_client import CallFailed
 from streams.cli.changes import tell_changes
+from streams.cli.operator_command import Answer, Api, command, found_or_none, part
 from streams.cli.options import Ingress, OfTenant
 from streams.cli.quantities import duration
 from streams.cli.signing_secret import (
@@ -22,7 +23,6 @@ from streams.cli.signing_secret import (
     asked_secret,
     given_secret,
 )
-from streams.cli.terminal import Answer, Api, command, found_or_none, part
 
 sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and disable sources.")
 

@@ -8,9 +8,9 @@ import typer
 
 from streams.cli import tables
 from streams.cli.changes import tell_changes
+from streams.cli.operator_command import Answer, Api, command, found_or_none, part
 from streams.cli.options import Cursor, Id, Limit
 from streams.cli.quantities import rate as parsed_rate
-from streams.cli.terminal import Answer, Api, command, found_or_none, part
 
 tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
 _SETTINGS = ("display_name", "rate")

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, own_options, with_options
 from streams.cli.tables import console_of_any_width
-from streams.cli.terminal import print_json
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.kafka.clients import wait_for_broker

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from streams.cli import tables
 from streams.cli.api_client import CallFailed, NoAnswer
-from streams.cli.terminal import Answer, Api, part
+from streams.cli.operator_command import Answer, Api, part
 
 EXIT_CODES = {"succeeded": 0, "failed": 3, "dead": 3, "cancelled": 3, "needs_review": 4}
 """The exit code of each status at which watching ends."""

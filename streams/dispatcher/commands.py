@@ -7,8 +7,8 @@ from dataclasses import replace
 from streams.dispatcher import settling
 from streams.dispatcher.events import Events
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.operator_commands import Requests
 from streams.dispatcher.replays import Replays
-from streams.dispatcher.requests import Requests
 from streams.dispatcher.undeclared_workers import Strangers
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.dispatcher.worker_reports import Runs

@@ -8,7 +8,7 @@ incumbent has been silent for a while.
 
 from __future__ import annotations
 
-from streams.dispatcher.leases import split_worker
+from streams.dispatcher.active_leases import split_worker
 
 
 class Incumbents:

@@ -10,10 +10,10 @@ import structlog
 
 from streams import dead_letter, ledger
 from streams.dispatcher import attempts, jobs, metrics, rerouting
-from streams.dispatcher.answers import answer
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.closed_tenants import ERASED_REASON, Tenants
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.replies import answer
 from streams.dispatcher.run_queue import RunQueue
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import loss_delay, release_delay, retry_delay

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import answers, live_index, metrics, names
+from streams.dispatcher import live_index, metrics, names, replies
 from streams.dispatcher.closed_tenants import Tenants
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
 from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.job_store import JobStore
-from streams.dispatcher.leasing import Leasing
+from streams.dispatcher.lease_granting import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.sweep import Sweep
@@ -162,7 +162,7 @@ class Dispatcher:
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
         """Handle a record that the broker will never take."""
-        if topic == answers.TOPIC:
+        if topic == replies.TOPIC:
             self._asking.refused(ctx.monotonic)
             return
         life = self._begin(ctx)
@@ -203,7 +203,7 @@ class Dispatcher:
 
     def _ask(self, ctx: Context) -> Iterator[None]:
         for question, partition in self._asking.questions(ctx.monotonic):
-            answers.answer(ctx, question, partition)
+            replies.answer(ctx, question, partition)
             yield
 
     def _observe(self, now: int) -> None:

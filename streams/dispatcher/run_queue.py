@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
 
-from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.worker_credits import Worker
 from streams.dispatcher.worker_registry import WorkerRegistry

@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from streams.dispatcher import metrics
-from streams.dispatcher.answers import TOPIC, answer
+from streams.dispatcher.replies import TOPIC, answer
 from streams.runtime.processor import Context
 from streams.serde.records import Heartbeat, Reply
 from streams.topology.model import Topology

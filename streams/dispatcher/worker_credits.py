@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
-from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.active_leases import ActiveLease
 from streams.serde.records import Handler
 
 _LOOKED_AT = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streams.dispatcher.answers import TOPIC
+from streams.dispatcher.replies import TOPIC
 from streams.dispatcher.run_queue import RunQueue
 from streams.serde.records import Reply, ReplyKind
 from streams.topology.model import Topology

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from streams.dispatcher.active_leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.incumbents import Incumbents
-from streams.dispatcher.leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.liveness import Silence
 from streams.dispatcher.worker_credits import Pool, Worker
 from streams.serde.records import Heartbeat, Job

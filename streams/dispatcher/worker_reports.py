@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from streams import ledger
 from streams.dispatcher import attempts, metrics, settling
-from streams.dispatcher.answers import TOPIC, answer, check_partition
-from streams.dispatcher.leases import ActiveLease
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.replies import TOPIC, answer, check_partition
 from streams.dispatcher.undeclared_workers import Strangers
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde import keys

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from streams.resources import resource
 from streams.serde.schemas import digest
+from streams.shipped_files import resource
 
 
 def release() -> list[str]:

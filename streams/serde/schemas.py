@@ -16,7 +16,7 @@ from typing import Any
 from fastavro.schema import parse_schema, to_parsing_canonical_form
 
 from streams.errors import ConfigError
-from streams.resources import resource
+from streams.shipped_files import resource
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from streams.errors import ConfigError
-from streams.resources import resource
+from streams.shipped_files import resource
 from streams.topology.doubts import doubts
+from streams.topology.file_format import TopologyShape, build
 from streams.topology.merge import merge
-from streams.topology.mismatch import doubtful, offending, told
 from streams.topology.model import Topology
 from streams.topology.problems import Problem
-from streams.topology.shape import TopologyShape, build
-from streams.topology.source import KeyPath, Node, read
+from streams.topology.type_errors import doubtful, offending, told
 from streams.topology.validate import validate
+from streams.topology.yaml_tree import KeyPath, Node, read
 
 _WHOLE_FILE: KeyPath = ()
 _SHAPE = TypeAdapter(TopologyShape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streams.topology.source import NAMED_LISTS, Key, Node
+from streams.topology.yaml_tree import NAMED_LISTS, Key, Node
 
 
 def merge(base: Node, over: Node, key: Key = "") -> Node:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from streams.topology.source import KeyPath
+from streams.topology.yaml_tree import KeyPath
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
-from streams.dispatcher import attempts, jobs, replays, requests, unhandled, worker_reports
+from streams.dispatcher import attempts, jobs, operator_commands, replays, unhandled, worker_reports
 from streams.dispatcher.kept_events import KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
 
@@ -44,12 +44,12 @@ def _submission_judged_by_now() -> Any:
     def submit(original: Any, self: Any, command: Any, body: Any, at: int) -> None:
         original(self, command, body, self._life.now)
 
-    return _around(requests.Requests, "submit", submit)
+    return _around(operator_commands.Requests, "submit", submit)
 
 
 def _cancel_means_any_life() -> Any:
     """An old cancel ends a later incarnation."""
-    return patch.object(requests, "_is_meant", lambda *_: True)
+    return patch.object(operator_commands, "_is_meant", lambda *_: True)
 
 
 def _scope_without_birth() -> Any:

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
-    {"streams.errors", "streams.http", "streams.process", "streams.resources", "streams.dev_state"},
+    {"streams.errors", "streams.http", "streams.process", "streams.shipped_files",
+     "streams.dev_state"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
     {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
      "streams.schemas",

@@ -9,11 +9,11 @@ from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest
 from streams.operator.http.request_body import idempotency_key, read_body
-from streams.operator.replay.fitness import Unfit, unfit
+from streams.operator.replay.eligibility import Unfit, unfit
 from streams.operator.replay.jobs import JobReplay, replayed, unknown_letter
 from streams.operator.replay.producer import NotTaken
 from streams.operator.replay.records import replay_most, replay_records
-from streams.operator.resources import dead_letters, jobs, record_letters
+from streams.operator.resources import dead_letters, dead_records, jobs
 from streams.operator.resources.dead_letters import dead_letter_json, dead_record_json
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.serde.records import DeadLetter
@@ -54,7 +54,7 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await read_body(request, BulkReplayRequest)
     cursor = cursor_in(wanted.cursor)
     found = await state.query(
-        lambda db: record_letters.selected(db, wanted.wanted(), wanted.limit, cursor)
+        lambda db: dead_records.selected(db, wanted.wanted(), wanted.limit, cursor)
     )
     sent, left_out = 0, list[tuple[str, Unfit]]()
     for batch in found.batches:
@@ -76,7 +76,7 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
 
 
 async def _unfit(state: AppState, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
-    kept = await state.query(lambda db: record_letters.letters(db, ids))
+    kept = await state.query(lambda db: dead_records.letters(db, ids))
     judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
     return [(id_, reason) for id_, reason in judged if reason is not None]
 

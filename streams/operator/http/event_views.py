@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.operator.http.app_state import STATE
-from streams.operator.http.bodies import attachment, open_body
+from streams.operator.http.payloads import attachment, open_body
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.resources import events
 from streams.operator.resources.event_story import shown_event

@@ -10,10 +10,10 @@ from pydantic import AfterValidator
 
 from streams.operator.command_results import outstanding, run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
-from streams.operator.http.bodies import attachment, open_body
 from streams.operator.http.fields import Body, bounded
 from streams.operator.http.job_request import JobRequest
 from streams.operator.http.listing import list_answer, page_query
+from streams.operator.http.payloads import attachment, open_body
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.optimistic_views import pending_job

@@ -16,8 +16,8 @@ from streams.operator.http.jobs import commanded, live_job
 from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import invalid
 from streams.operator.http.request_body import read_body
-from streams.operator.resources import jobs, waiting_jobs
-from streams.operator.resources.waiting_jobs import WaitingFilter
+from streams.operator.resources import jobs, movable_jobs
+from streams.operator.resources.movable_jobs import WaitingFilter
 from streams.serde.records import TERMINAL, Job, Move
 
 routes = web.RouteTableDef()
@@ -70,7 +70,7 @@ async def move_jobs(request: web.Request) -> web.Response:
         cursor_in(wanted.cursor),
         WaitingFilter(wanted.type, wanted.pool, wanted.tenant_id),
     )
-    found = await state.query(lambda db: waiting_jobs.selected(db, asked, wanted.limit, cursor))
+    found = await state.query(lambda db: movable_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
         move = _move(wanted)
         await asyncio.gather(*(state.command(tenant, id_, move) for id_, tenant in found.jobs))

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from streams.errors import Erased, Misfit
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
-from streams.operator.http.bodies import attachment, open_body, refuse_erased_body
 from streams.operator.http.fields import Body, noted
+from streams.operator.http.payloads import attachment, open_body, refuse_erased_body
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import quarantine, tenants

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
 from streams.operator.http.refusal import invalid
-from streams.operator.resources.record_letters import LetterFilter
+from streams.operator.resources.dead_records import LetterFilter
 
 MAX_EFFECTS = 1_000
 MAX_LIMIT = 1_000

@@ -10,7 +10,7 @@ from aiohttp.web_routedef import AbstractRouteDef
 from streams.operator.http import (
     dead_letters,
     effects,
-    event_reroute,
+    event_route,
     event_views,
     events,
     jobs,
@@ -24,7 +24,7 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, signing, vault, jobs, moves, effects, events, event_reroute, event_views,
+    tenants, signing, vault, jobs, moves, effects, events, event_route, event_views,
     dead_letters, quarantine,
 )  # fmt: skip
 

@@ -17,10 +17,10 @@ import structlog
 from streams import dead_letter
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
-from streams.operator.replay.fitness import Unfit, unfit
+from streams.operator.replay.eligibility import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
-from streams.operator.resources import record_letters
-from streams.operator.resources.record_letters import StoredLetter
+from streams.operator.resources import dead_records
+from streams.operator.resources.dead_records import StoredLetter
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
@@ -96,7 +96,7 @@ async def _current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:
     """Return the letters as they are now that the transaction is open."""
 
     def found(connection: sqlite3.Connection) -> list[StoredLetter]:
-        return record_letters.letters(connection, ids)
+        return dead_records.letters(connection, ids)
 
     await state.read_barrier(*{("dlq", each.partition) for each in await state.query(found)})
     return await state.query(found)

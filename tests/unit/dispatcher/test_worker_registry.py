@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.jobs import FIRST, from_submission
-from streams.dispatcher.leases import ActiveLease
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease, Job, Submit
 from streams.topology.load import load

@@ -11,8 +11,8 @@ from support.webhooks import VAULT, MemoryLog
 
 from ingress.receive.event import Event
 from ingress.receive.event_writer import EventWriter
+from ingress.receive.in_flight import Window
 from ingress.receive.key_maker import KeyMaker
-from ingress.receive.window import Window
 from ingress.schemes.normalize import Normalized
 from streams.errors import Erased, KafkaUnavailable
 from streams.serde.codec import ENVELOPE, TENANT

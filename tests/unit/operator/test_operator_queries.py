@@ -15,7 +15,7 @@ from support.operator_cluster import make_entry, make_job, make_letter
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import dead_letters, duplicates, jobs, paging, waiting_jobs
+from streams.operator.resources import dead_letters, duplicates, jobs, movable_jobs, paging
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
 from streams.operator.resources.paging import PageQuery
@@ -215,10 +215,10 @@ def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -
     fold(connection, *(make_job(f"job_{n}", created_at=9 - n) for n in range(5)))
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    wanted = waiting_jobs.WaitingFilter("draft_reply", "gpu", None)
-    first = waiting_jobs.selected(connection, wanted, 2, None)
+    wanted = movable_jobs.WaitingFilter("draft_reply", "gpu", None)
+    first = movable_jobs.selected(connection, wanted, 2, None)
     connection.set_trace_callback(None)
-    second = waiting_jobs.selected(connection, wanted, 9, first.next)
+    second = movable_jobs.selected(connection, wanted, 9, first.next)
     assert [id_ for id_, _ in (*first.jobs, *second.jobs)] == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
     assert (first.matched, second.matched, second.next) == (5, 3, None)
     for statement in statements:

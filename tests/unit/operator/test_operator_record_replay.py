@@ -20,8 +20,8 @@ from streams.operator.read_model.projections import Changes, project
 from streams.operator.replay import producer as record_producer
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
-from streams.operator.resources import record_letters
-from streams.operator.resources.record_letters import LetterFilter
+from streams.operator.resources import dead_records
+from streams.operator.resources.dead_records import LetterFilter
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -189,15 +189,15 @@ async def test_transactions_that_hang_take_no_thread_that_others_need(
 def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
     rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_letters, "_PAGE_BYTES", 3_000)
-    monkeypatch.setattr(record_letters, "_BATCH_BYTES", 2_000)
+    monkeypatch.setattr(dead_records, "_PAGE_BYTES", 3_000)
+    monkeypatch.setattr(dead_records, "_BATCH_BYTES", 2_000)
     fold(rows, *(letter(n, value=b"x" * 900) for n in range(5)), letter(9, value=b"x" * 9_000))
-    first = record_letters.selected(rows, LetterFilter(), 100, None)
+    first = dead_records.selected(rows, LetterFilter(), 100, None)
     assert first.batches == ((letter(0).id, letter(1).id), (letter(2).id,))
     assert first.matched == 6
     found, cursor, pages = list[str](), None, 0
     while pages == 0 or cursor is not None:
-        page = record_letters.selected(rows, LetterFilter(), 100, cursor)
+        page = dead_records.selected(rows, LetterFilter(), 100, cursor)
         found += [id_ for batch in page.batches for id_ in batch]
         cursor, pages = page.next, pages + 1
     assert found == [letter(n).id for n in (0, 1, 2, 3, 4, 9)]
@@ -206,7 +206,7 @@ def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
 def test_letters_to_send_in_again_are_found_by_their_index(rows: sqlite3.Connection) -> None:
     statements: list[str] = []
     rows.set_trace_callback(statements.append)
-    record_letters.selected(rows, LetterFilter(stage="dispatcher"), 10, None)
+    dead_records.selected(rows, LetterFilter(stage="dispatcher"), 10, None)
     rows.set_trace_callback(None)
     plan = rows.execute(f"EXPLAIN QUERY PLAN {statements[-1]}").fetchall()
     text = " ".join(row[3] for row in plan)

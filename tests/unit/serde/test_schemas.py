@@ -14,8 +14,8 @@ from fastavro.schema import parse_schema
 from fastavro.utils import generate_one
 
 from streams.errors import DecodeError
-from streams.resources import resource
 from streams.serde import codec, records, schemas
+from streams.shipped_files import resource
 
 CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streams.errors import ConfigError
-from streams.resources import resource
+from streams.shipped_files import resource
 from streams.topology.load import load
 from streams.topology.model import Limit, Route
 

@@ -7,10 +7,10 @@ from typing import Any, get_args, get_type_hints
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from streams.topology.file_format import TopologyShape
 from streams.topology.model import Declared
 from streams.topology.problems import near
-from streams.topology.shape import TopologyShape
-from streams.topology.source import KeyPath, Node
+from streams.topology.yaml_tree import KeyPath, Node
 
 _WANTED = {
     "string_type": "text",
