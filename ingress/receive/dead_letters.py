@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 INTERVAL_SECONDS = 5.0
 _AT_ONCE = 100
+_OVERHEAD_BYTES = 1_000
 _MOST_BYTES = 64 * 1024 * 1024
 _TENANT_CHARS = 256
 
@@ -49,8 +50,8 @@ class DeadLetters:
             id=letter.id, reason=letter.reason, detail=letter.detail,
         )  # fmt: skip
         with self._changing:
-            fits = self._bytes <= _MOST_BYTES
-            if fits:
+            fits = letter.id in self._kept or self._bytes <= _MOST_BYTES
+            if letter.id not in self._kept and fits:
                 self._kept[letter.id] = letter
                 self._bytes += _size(letter)
         if not fits:
@@ -83,7 +84,7 @@ class DeadLetters:
 
 
 def _size(letter: DeadLetter) -> int:
-    return len(letter.key or b"") + len(letter.value or b"")
+    return _OVERHEAD_BYTES + len(letter.key or b"") + len(letter.value or b"")
 
 
 def _letter(message: Message, error: PoisonRecord) -> DeadLetter:

@@ -99,7 +99,7 @@ class Normalizer:
             event_type=event_type,
             subject=_text(self._subject(document)),
             occurred_at=_milliseconds(self._occurred_at(document)),
-            dedup_key=key or f"sha256:{digest.hexdigest()}",
+            dedup_key=key or f"sha256:{_hash_of_document(self._preset, body, digest)}",
             payload_hash=digest.digest(),
             delivery_id=visible(headers.get(self._preset.delivery_header or "")),
             attributes=self._attribute_values(document),
@@ -124,6 +124,14 @@ class Normalizer:
     def _attribute_values(self, document: Any) -> dict[str, str]:
         found = ((name, _text(path(document))) for name, path in self._attributes.items())
         return {name: text for name, text in found if text is not None}
+
+
+def _hash_of_document(preset: Preset, body: bytes, digest: hashlib._Hash) -> str:
+    """The hash of the JSON that a vendor sends, which is the same where a form wraps it."""
+    if preset.form != "payload" or not body or body.lstrip()[:1] in {b"{", b"["}:
+        return digest.hexdigest()
+    payload = form_document(body)["payload"]
+    return hashlib.sha256(str(payload).encode()).hexdigest()
 
 
 def visible(value: str | None) -> str | None:

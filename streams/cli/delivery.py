@@ -44,7 +44,12 @@ class Reply:
         """`accepted`, `duplicate`, `quarantined`, or the name of a problem."""
         named = self.document.get("status")
         kind = str(self.document.get("type", "")).rpartition(":")[2]
-        return named if isinstance(named, str) else kind or HTTPStatus(self.status).phrase.lower()
+        return named if isinstance(named, str) else kind or _phrase(self.status)
+
+
+def _phrase(status: int) -> str:
+    known = status in HTTPStatus.__members__.values()  # a proxy may have a status of its own
+    return HTTPStatus(status).phrase.lower() if known else "an unknown status"
 
 
 def unsigned(

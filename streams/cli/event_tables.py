@@ -77,7 +77,7 @@ def settle_commands(job_id: str, action: str) -> dict[str, Any]:
     """The two answers to an unknown effect, as commands to be pasted into a shell."""
     settle = ["tidegate", "jobs", "settle", job_id, action]
     return {
-        "if_done": shlex.join([*settle, "--done", "null", "--note", "the tool shows it"]),
+        "if_done": shlex.join([*settle, "--done", "RESULT_AS_JSON", "--note", "the tool shows it"]),
         "if_not_done": shlex.join([*settle, "--not-done", "--note", "the tool does not show it"]),
     }
 

@@ -107,15 +107,16 @@ def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> str | None:
     Raises:
         CallFailed: the ingress refused it; the message says why and what to do.
     """
-    job_id = None
+    job_id, first = None, None
     for number, reply in enumerate(_replies(sent, times), 1):
+        first = first or reply
         _show(number, reply, as_json)
         if "event_id" not in reply.document or reply.outcome == "quarantined":
             raise CallFailed(send_advice.refused(api, sent.source, sent.delivery, reply,
                                                  sent.secret_file))  # fmt: skip
         job_id = reply.document["job_id"] or job_id
-    if job_id is None:
-        typer.echo(send_advice.unrouted(sent.source, sent.delivery), err=True)
+    if first and job_id is None:
+        typer.echo(send_advice.unrouted(sent.source, sent.delivery, first), err=True)
     return job_id
 
 

@@ -79,8 +79,14 @@ def _misfit(source: Answer, delivery: SignedRequest) -> str:
     return f"the body does not fit the settings that source {source['source']} had just now"
 
 
-def unrouted(source: Answer, delivery: SignedRequest) -> str:
-    """Which route would give the event a job."""
+def unrouted(source: Answer, delivery: SignedRequest, first: Reply) -> str:
+    """Which route would give the event a job; of one that was delivered before, where to look."""
+    if first.outcome == "duplicate":
+        return (
+            f"a duplicate of {first.document['event_id']}, which has no job: the type and headers "
+            "of its first delivery count. See `tidegate events list --unrouted`; change the body "
+            "to send a new event"
+        )
     found, name = normalized(source, delivery), source["source"]
     event_type = json.dumps(found.event_type)
     key = json.dumps(found.dedup_key)

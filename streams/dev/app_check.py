@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,10 @@ import typer
 from streams.dev.process import describe_end
 from streams.errors import ConfigError
 from streams.worker.app_loader import load_app
+
+_IMPORT_SECONDS = 60.0
+_MARK = b"tidegate: job types: "
+"""Begins the line of the answer: the application may print as well, even when it ends."""
 
 
 def check(target: str) -> tuple[str, ...]:
@@ -28,16 +33,25 @@ def check(target: str) -> tuple[str, ...]:
     """
     # -P: as in a worker, the application's files take no part in the interpreter's own start.
     command = (sys.executable, "-P", "-m", __name__, target)
-    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE)  # noqa: S603
+    try:
+        ended = subprocess.run(  # noqa: S603
+            command, check=False, stdout=subprocess.PIPE, timeout=_IMPORT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(
+            f"--app {target!r}: its import does not end within {_IMPORT_SECONDS:g} s: look for "
+            "work or a thread that it starts when it is imported"
+        ) from None
     if ended.returncode < 0:
         raise ConfigError(
             f"--app {target!r}: the process that imports it {describe_end(ended.returncode)}"
         )
     if ended.returncode:
         raise typer.Exit(ended.returncode)
-    if not ended.stdout:
+    told = [line for line in ended.stdout.splitlines() if line.startswith(_MARK)]
+    if not told:
         raise ConfigError(f"--app {target!r}: its import ends the interpreter: remove that call")
-    return tuple(json.loads(ended.stdout.splitlines()[-1]))
+    return tuple(json.loads(told[-1].removeprefix(_MARK)))
 
 
 def main() -> None:
@@ -48,7 +62,8 @@ def main() -> None:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             app = load_app(sys.argv[1])
-        print(json.dumps(sorted(app.jobs)))
+        print(_MARK.decode() + json.dumps(sorted(app.jobs)), flush=True)
+        os._exit(0)  # a thread that the import started must not keep this process
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

@@ -82,7 +82,9 @@ async def changes(root: Path, topology: Path | None = None) -> AsyncIterator[set
 
     def wanted(_: Change, name: str) -> bool:
         path = Path(name)
-        return path.suffix == ".py" or path in watched or path.is_dir()
+        # Editors keep locks and copies under names that begin with a dot.
+        code = path.suffix == ".py" or path.is_dir()
+        return path in watched or (code and not path.name.startswith("."))
 
     while True:
         folders = list(code_folders(root))
@@ -100,8 +102,12 @@ async def changes(root: Path, topology: Path | None = None) -> AsyncIterator[set
 
 def code_folders(root: Path) -> Iterator[Path]:
     """The folder and those below it that may have code, sorted within each."""
+    try:
+        below = sorted(root.iterdir())
+    except OSError:  # a build or a checkout removed it meanwhile
+        return
     yield root
-    for path in sorted(root.iterdir()):
+    for path in below:
         if path.is_dir() and not path.is_symlink() and not _without_code(path):
             yield from code_folders(path)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from streams.broker.jars import missing_jars
 from streams.dev.app_check import check
 from streams.dev.console.activity import ALARMS, CODECS
+from streams.dev.console.background_stream import BackgroundStream
 from streams.dev.console.process_lines import ProcessLines
 from streams.dev.console.screen import Screen, wants_colour
 from streams.dev.console.topic_follower import TopicFollower
@@ -35,6 +36,7 @@ _SAMPLE_APP, _SAMPLE_TYPES = "streams.dev.sample:app", ("draft_reply",)
 _SAMPLE_TOPOLOGY = Path(__file__).with_name("sample.yaml")
 
 _TOPICS_BEHIND_SECONDS = 0.3
+_LAST_LINES_SECONDS = 2.0
 """Topics are read a moment later than logs: an event is shown before its duplicates."""
 
 
@@ -57,10 +59,14 @@ def run(settings: Settings, layout: Layout, wanted: Wanted) -> None:
     """
     if wanted.app is None and settings.topology is None:
         settings = settings.model_copy(update={"topology": _SAMPLE_TOPOLOGY})
-    screen = Screen(sys.stderr, wanted.quiet, wants_colour(sys.stderr))
     handled = check(wanted.app) if wanted.app else _SAMPLE_TYPES
-    _warn(settings, layout, handled, screen)
-    asyncio.run(_run(settings, layout, wanted, screen))
+    terminal = BackgroundStream(sys.stderr)
+    screen = Screen(terminal, wanted.quiet, wants_colour(sys.stderr))
+    try:
+        _warn(settings, layout, handled, screen)
+        asyncio.run(_run(settings, layout, wanted, screen))
+    finally:
+        terminal.finish(_LAST_LINES_SECONDS)
 
 
 def _warn(settings: Settings, layout: Layout, handled: tuple[str, ...], screen: Screen) -> None:

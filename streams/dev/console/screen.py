@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Protocol, TextIO
 
 NAME_WIDTH = 12
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
@@ -28,11 +28,16 @@ class Line:
     level: str = "info"
 
 
+class Writable(Protocol):
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Screen:
     """Writes lines to `stream`; a `quiet` one shows warnings and errors alone."""
 
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    stream: Writable = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
     coloured: bool = False
 

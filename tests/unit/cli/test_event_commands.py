@@ -146,7 +146,7 @@ def test_review_gives_each_unknown_effect_with_both_answers_to_paste(api: Answer
     settle = ["tidegate", "jobs", "settle", OWNER.job_id, "refund/r 1"]
     commands = [shlex.split(line) for line in text.splitlines() if "jobs settle" in line]
     assert commands == [
-        [*settle, "--done", "null", "--note", "the tool shows it"],
+        [*settle, "--done", "RESULT_AS_JSON", "--note", "the tool shows it"],
         [*settle, "--not-done", "--note", "the tool does not show it"],
     ]
     assert "run run_1 ended without telling its outcome" in text

@@ -233,6 +233,7 @@ def test_githubs_form_is_the_event_that_its_field_payload_holds() -> None:
     assert found.subject == "a/b c&d"
     assert found.attributes == plain.attributes
     assert found.delivery_id == "d-1"
+    assert found.dedup_key == plain.dedup_key, "one event, also if the content type was changed"
     assert found.payload_hash == hashlib.sha256(form).digest()
 
 
