@@ -28,7 +28,10 @@ def list_dead_letters(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List dead letters, newest first."""
+    """List dead letters, newest first.
+
+    Example: tidegate dlq list --tenant acme --reason permanent_error
+    """
     return api.get(
         "/v1/dlq", tenant_id=tenant, kind=kind, stage=stage, reason=reason, topic=topic,
         limit=limit, cursor=cursor,
@@ -40,7 +43,10 @@ def show_dead_letter(
     api: Api,
     id_: Id,
 ) -> Answer:
-    """Show one dead letter with its job, or its record's bytes."""
+    """Show one dead letter with its job, or its record's bytes.
+
+    Example: tidegate dlq show job_d8utnr6f0dbu0aulueh5k9hsqk
+    """
     return api.get(f"/v1/dlq/{part(id_)}")
 
 
@@ -73,7 +79,10 @@ def replay(
         str | None, typer.Option(help="Replay once for this key, however often it is sent.")
     ] = None,
 ) -> Answer:
-    """Run a dead job, or one in review, again as a new job; send dead records in again."""
+    """Run a dead job, or one in review, again as a new job; send dead records in again.
+
+    Example: tidegate dlq replay job_d8utnr6f0dbu0aulueh5k9hsqk --note "address added"
+    """
     filters = {"stage": stage, "reason": reason, "topic": topic, "since": since, "until": until}
     alone = {
         "fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or [],

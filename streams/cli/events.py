@@ -62,7 +62,10 @@ def list_duplicates(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List events that were delivered again, newest duplicate first."""
+    """List events that were delivered again, newest duplicate first.
+
+    Example: tidegate events duplicates --tenant acme
+    """
     return api.get("/v1/duplicates", tenant_id=tenant, limit=limit, cursor=cursor)
 
 
@@ -74,6 +77,9 @@ def route(
     dedup_key: Annotated[str, typer.Option(help="Its dedup key.")],
     note: Annotated[str, typer.Option(help="Why it gets its job now; kept with the command.")],
 ) -> Answer:
-    """Give an event its job if no route matched it on arrival and one matches now."""
+    """Give an event its job if no route matched it on arrival and one matches now.
+
+    Example: tidegate events route --tenant acme --source shop --dedup-key e1 --note "route added"
+    """
     body = {"source": source, "dedup_key": dedup_key, "note": note}
     return api.post(f"/v1/tenants/{part(tenant)}/events:route", body)

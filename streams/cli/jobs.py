@@ -100,7 +100,10 @@ def show_job(
     api: Api,
     job_id: str,
 ) -> Answer:
-    """Show one job with its effects, steps and progress."""
+    """Show one job with its effects, steps and progress.
+
+    Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
+    """
     return api.get(f"/v1/jobs/{part(job_id)}")
 
 
@@ -115,7 +118,10 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    Example: tidegate jobs list --tenant acme --status needs_review
+    """
     return api.get(
         "/v1/jobs", tenant_id=tenant, status=status, type=type_, limit=limit, cursor=cursor
     )
@@ -127,7 +133,10 @@ def cancel_job(
     job_id: str,
     reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "",
 ) -> Answer:
-    """Cancel a job that has not ended."""
+    """Cancel a job that has not ended.
+
+    Example: tidegate jobs cancel job_d8utnr6f0dbu0aulueh5k9hsqk --reason "asked twice"
+    """
     return api.post(f"/v1/jobs/{part(job_id)}/cancel", {"reason": reason})
 
 
@@ -138,7 +147,10 @@ def list_held(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List what keeps jobs from running: no worker, no pool, no topic, a disabled tenant."""
+    """List what keeps jobs from running: no worker, no pool, no topic, a disabled tenant.
+
+    Example: tidegate jobs held --tenant acme
+    """
     return api.get("/v1/held", tenant_id=tenant, limit=limit, cursor=cursor)
 
 
@@ -153,7 +165,10 @@ def move(
     tenant: Annotated[str | None, typer.Option(help="With --all: only this tenant's.")] = None,
     dry_run: DryRun = False,
 ) -> Answer:
-    """Let a job, or all waiting jobs of a type, wait in another pool."""
+    """Let a job, or all waiting jobs of a type, wait in another pool.
+
+    Example: tidegate jobs move --all --type export --pool slow --note "slow since noon" --dry-run
+    """
     if all_ == (job_id is not None) or all_ != (type_ is not None):
         raise typer.BadParameter("name one JOB_ID, or --all with --type")
     if not all_ and (dry_run or tenant):
@@ -179,7 +194,11 @@ def settle(
     ] = None,
     not_done: Annotated[bool, typer.Option("--not-done", help="It was not done.")] = False,
 ) -> Answer:
-    """Record whether an effect of a job in review was done; then the job goes on."""
+    """Record whether an effect of a job in review was done; then the job goes on.
+
+    Example: tidegate jobs settle job_d8utnr6f0dbu0aulueh5k9hsqk payment:refund/4711
+    --not-done --note "not at the bank"
+    """
     if (done is not None) == not_done:
         raise typer.BadParameter("give --done RESULT or --not-done")
     body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}
@@ -229,5 +248,8 @@ def _json(text: str, flag: str) -> Any:
 
 @command(jobs, "payload")
 def job_payload(api: Api, job_id: str) -> bytes:
-    """Write the raw body of a job's event to standard output, as its vendor sent it."""
+    """Write the raw body of a job's event to standard output, as its vendor sent it.
+
+    Example: tidegate jobs payload job_d8utnr6f0dbu0aulueh5k9hsqk > body.json
+    """
     return api.download(f"/v1/jobs/{part(job_id)}/payload")

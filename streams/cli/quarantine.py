@@ -23,7 +23,10 @@ def list_quarantined(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List signed bodies that did not fit their source, newest first."""
+    """List signed bodies that did not fit their source, newest first.
+
+    Example: tidegate quarantine list --tenant acme --status waiting
+    """
     return api.get("/v1/quarantine", tenant_id=tenant, status=status, limit=limit, cursor=cursor)
 
 
@@ -32,7 +35,10 @@ def show_quarantined(
     api: Api,
     id_: Id,
 ) -> Answer:
-    """Show why one body does not fit, and what became of it."""
+    """Show why one body does not fit, and what became of it.
+
+    Example: tidegate quarantine show evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
     return api.get(f"/v1/quarantine/{part(id_)}")
 
 
@@ -41,7 +47,10 @@ def payload(
     api: Api,
     id_: Id,
 ) -> bytes:
-    """Write one body to standard output, as its vendor sent it."""
+    """Write one body to standard output, as its vendor sent it.
+
+    Example: tidegate quarantine payload evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 > body.json
+    """
     return api.download(f"/v1/quarantine/{part(id_)}/payload")
 
 
@@ -51,5 +60,9 @@ def release(
     id_: Id,
     note: Annotated[str, typer.Option(help="What was corrected; kept with it.")],
 ) -> Answer:
-    """Accept a body as an event under its source's current mapping."""
+    """Accept a body as an event under its source's current mapping.
+
+    Example: tidegate quarantine release evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    --note "mapping set"
+    """
     return api.post(f"/v1/quarantine/{part(id_)}/release", {"note": note})

@@ -95,9 +95,14 @@ class Desk:
             raise AssertionError(told) from None
 
     def _first_try(self, step: Command, terminal: Terminal) -> Callable[[], bool]:
-        """What is to come true; a command that shows nothing is typed once, and so is `^C`."""
+        """What is to come true; a command that shows nothing is typed once, and so is `^C`.
+
+        A step without a command waits for what its terminal prints.
+        """
         if step.text == INTERRUPT:
             terminal.interrupt()
+        elif not step.text:
+            pass
         elif step.terminal or step.output is None:
             terminal.type(self._reader.command(step.text))
         else:

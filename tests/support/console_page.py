@@ -2,7 +2,8 @@
 
 A block of language `console` has commands after `$ ` and their outputs below; the words after
 `console` name its terminal. A line that ends with a file's name and a colon, "save it as
-`desk.py`:", makes the next block that file's text. In an output `...` stands for any lines.
+`desk.py`:", makes the next block that file's text. In an output `...` stands for any lines. A block
+that begins with an output shows what an earlier command of its terminal has printed meanwhile.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ _COPIED = (
     r"(?<=kill -9 )\d+",
     r"(?<=admin token: )\S+",
 )
-_VARYING = re.compile(f"(?P<time>{_TIME})|(?P<copied>{'|'.join(_COPIED)})")
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_DURATION = r"(?<= in )\d+\.\d+(?= ?s\b)"
+_VARYING = re.compile(
+    f"(?P<time>{_TIME})|(?P<duration>{_DURATION})|(?P<copied>{'|'.join(_COPIED)})"
+)
+_ANSI = re.compile(r"\x1b\[\??[0-9;]*[a-z]")
+_LINES_ABOVE_ERASED = re.compile(r"\r?\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 INTERRUPT = "^C"
 
 
@@ -33,7 +38,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`output` is what the page shows below it; None: it shows nothing."""
+    """`output` is what the page shows below it; None: it shows nothing.
+
+    Without a `text` the output is that of the command that still runs in its terminal.
+    """
 
     terminal: str
     text: str
@@ -51,9 +59,22 @@ def steps(page: str) -> Iterator[File | Command]:
 
 def _commands(terminal: str, block: str) -> Iterator[Command]:
     for text in re.split(r"^(?=\$ |\^C$)", block, flags=re.MULTILINE):
-        if text:
+        if text and not text.startswith(("$ ", INTERRUPT)):
+            yield Command(terminal, "", text)
+        elif text:
             command, _, output = text.partition("\n")
             yield Command(terminal, command.removeprefix("$ "), output or None)
+
+
+def on_the_screen(printed: str) -> str:
+    """What a terminal shows in the end: views that changed in place as last drawn, no colours."""
+    shown, end = "", 0
+    for erased in _LINES_ABOVE_ERASED.finditer(printed):
+        shown += printed[end : erased.start()]
+        above = erased[0].count("\x1b[1A")
+        shown = "".join(shown.splitlines(keepends=True)[: -above - 1])
+        end = erased.end()
+    return _ANSI.sub("", shown + printed[end:])
 
 
 @dataclass
@@ -73,7 +94,8 @@ class Reader:
     def agrees(self, shown: str, printed: str, *, so_far: bool = False) -> bool:
         """Whether `printed` is what the page has `shown`; `so_far`: more may follow."""
         pattern, copied = self._pattern(shown)
-        text = "".join(f"{line.rstrip()}\n" for line in _ANSI.sub("", printed).splitlines())
+        lines = on_the_screen(printed).splitlines()
+        text = "".join(f"{line.rstrip()}\n" for line in lines)
         found = pattern.match(text) if so_far else pattern.fullmatch(text)
         if found is None:
             return False
@@ -99,6 +121,8 @@ class Reader:
         value = found[0]
         if found["time"]:
             return _TIME
+        if found["duration"]:
+            return r"\d+\.\d+"
         if value in self.seen:
             return re.escape(self.seen[value])
         if value in copied:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.console_page import INTERRUPT, Command, File, Reader, steps
+from support.console_page import INTERRUPT, Command, File, Reader, on_the_screen, steps
 
 PAGE = """
 Save it as `desk.py`:
@@ -64,3 +64,17 @@ def test_what_was_printed_is_copied_into_later_commands_and_outputs() -> None:
     assert reader.command("kill -9 17; show idk_a") == "kill -9 5; show idk_b"
     assert not reader.agrees("idk_a\n", "idk_c\n")
     assert reader.agrees("idk_a\n", "idk_b\n")
+
+
+def test_a_block_of_output_alone_waits_for_its_terminal() -> None:
+    page = "```console first terminal\n...\nworker-0 restarted in 1.4 s\n```\n"
+    shown = "...\nworker-0 restarted in 1.4 s\n"
+    assert list(steps(page)) == [Command("first terminal", "", shown)]
+    printed = "ready\nworker-0 restarted in 0.9 s\nmore\n"
+    assert Reader().agrees(shown, printed, so_far=True)
+
+
+def test_a_view_that_changed_in_place_is_what_was_drawn_last() -> None:
+    erased = "\r\x1b[2K" + "\x1b[1A\x1b[2K" * 2
+    printed = f"sent\n\x1b[?25lrunning\nattempt 1\nstep{erased}succeeded\n\x1b[?25h"
+    assert on_the_screen(printed) == "sent\nsucceeded\n"
