@@ -12,10 +12,10 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test chaos simulate lint bench lock
+.PHONY: help install dev demo check test chaos simulate lint bench recordings lock
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Create .venv with the locked dependencies, fetch Kafka
 
@@ -45,6 +45,9 @@ lint: $(INSTALLED) ## Check style and types
 
 bench: $(INSTALLED) ## Run every benchmark, one after the other
 	@set -e; for program in benchmarks/bench_*.py; do $(BIN)/python $$program $(ARGS); done
+
+recordings: $(INSTALLED) ## Draw what commands print into docs/recordings
+	@PYTHONPATH=tests $(BIN)/python docs/recordings/record.py
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into requirements.lock
 	@command -v $(UV) >/dev/null || { \

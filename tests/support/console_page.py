@@ -66,15 +66,20 @@ def _commands(terminal: str, block: str) -> Iterator[Command]:
             yield Command(terminal, command.removeprefix("$ "), output or None)
 
 
-def on_the_screen(printed: str) -> str:
-    """What a terminal shows in the end: views that changed in place as last drawn, no colours."""
+def drawn_last(printed: str) -> str:
+    """What a terminal shows in the end of views that changed in place; colours stay."""
     shown, end = "", 0
     for erased in _LINES_ABOVE_ERASED.finditer(printed):
         shown += printed[end : erased.start()]
         above = erased[0].count("\x1b[1A")
         shown = "".join(shown.splitlines(keepends=True)[: -above - 1])
         end = erased.end()
-    return _ANSI.sub("", shown + printed[end:])
+    return shown + printed[end:]
+
+
+def on_the_screen(printed: str) -> str:
+    """What a terminal shows in the end, without colours."""
+    return _ANSI.sub("", drawn_last(printed))
 
 
 @dataclass
