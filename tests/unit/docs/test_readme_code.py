@@ -58,7 +58,7 @@ async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
     ]
 
 
-def test_the_topology_routes_the_curls_event_to_the_application(app: App, tmp_path: Path) -> None:
+def test_the_topology_routes_the_sent_event_to_the_application(app: App, tmp_path: Path) -> None:
     overlay = tmp_path / "desk.yaml"
     overlay.write_text(block("yaml"))
     topology = load(overlay)
