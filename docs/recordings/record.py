@@ -1,7 +1,7 @@
 """`make recordings`: what the commands print on a terminal, as pictures beside this file.
 
-A made application runs in a `tidegate dev` of its own, in a temporary directory. Each command runs in
-a pseudo-terminal of 100 columns, and its output is drawn as it was printed, with its colours.
+An application of `tidegate new` runs in a `tidegate dev` of its own, in a temporary directory. Each
+command runs in a pseudo-terminal of 100 columns. Its output is drawn as printed, with its colours.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def record(folder: Path, environ: dict[str, str], save: Callable[[str, str, str]
 
         sent = typed("send", _SEND)
         found = re.search(r"\bjob_[0-9a-z]+", sent)
-        assert found, f"no job was made:\n{sent}"
+        if not found:
+            sys.exit(f"no job was made:\n{sent}")
         typed("jobs-watch", f"tidegate jobs watch {found[0]}")
         typed("jobs-show", f"tidegate jobs show {found[0]}")
         (folder / "no-subject.json").write_text(_NO_SUBJECT)
