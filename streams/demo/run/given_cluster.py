@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
 from streams.kafka.clients import wait_for_broker
@@ -48,27 +49,44 @@ def removed_afterwards(settings: Settings, tell: Callable[[str], None]) -> Itera
 
 
 def remove(settings: Settings) -> tuple[int, int]:
-    """Delete the topics and groups of a prefix; returns how many there were.
+    """Delete the topics of a prefix, then its groups; returns how many there were.
 
     Raises:
         TidegateError: as `removed_afterwards` does.
     """
     admin, prefix = admin_client(settings), settings.topic_prefix
-    topics = [name for name in admin.list_topics(timeout=15).topics if name.startswith(prefix)]
-    listed = admin.list_consumer_groups(request_timeout=15).result().valid
-    groups = [group.group_id for group in listed if group.group_id.startswith(prefix)]
-    until = time.monotonic() + _EMPTY_SECONDS
-    left = groups
-    while left := _refused(left, admin.delete_consumer_groups):
-        if time.monotonic() > until:
-            break
-        time.sleep(_POLL_SECONDS)
-    if left := [*left, *_refused(topics, admin.delete_topics)]:
+    try:
+        topics = [name for name in admin.list_topics(timeout=15).topics if name.startswith(prefix)]
+        left = _refused(topics, admin.delete_topics)
+        groups = _groups(admin, prefix)
+        left += _emptied(groups, admin)
+    except KafkaException as error:
+        raise TidegateError(
+            f"the cluster at {settings.bootstrap} did not let everything under {prefix} be removed "
+            f"({error.args[0].str()}); delete what begins so with its own tools"
+        ) from error
+    if left:
         raise TidegateError(
             f"the cluster at {settings.bootstrap} did not let these be removed: "
             f"{', '.join(sorted(left))}; delete them with its own tools"
         )
     return len(topics), len(groups)
+
+
+def _groups(admin: AdminClient, prefix: str) -> list[str]:
+    listed = admin.list_consumer_groups(request_timeout=15).result()
+    if listed.errors:
+        raise listed.errors[0]
+    return [group.group_id for group in listed.valid if group.group_id.startswith(prefix)]
+
+
+def _emptied(groups: list[str], admin: AdminClient) -> list[str]:
+    """Delete groups as soon as they have no members; returns those that are still there."""
+    until = time.monotonic() + _EMPTY_SECONDS
+    left = groups
+    while (left := _refused(left, admin.delete_consumer_groups)) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+    return left
 
 
 def _refused(names: list[str], call: Callable[..., dict[str, Future[Any]]]) -> list[str]:
