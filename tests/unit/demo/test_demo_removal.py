@@ -77,7 +77,7 @@ def test_topics_are_gone_when_the_wait_for_groups_is_interrupted(
 
     ours = SimpleNamespace(group_id="p.g")
     admin = removed(monkeypatch, Answer(SimpleNamespace(valid=[ours], errors=[])))
-    monkeypatch.setattr(given_cluster.time, "sleep", interrupted)
+    monkeypatch.setattr("time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         given_cluster.remove(SETTINGS)
     assert admin.deleted == ["p.a"]
