@@ -70,5 +70,6 @@ $(INSTALLED): requirements.lock pyproject.toml streams/broker/jars.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation -e .
 	$(BIN)/python -c "from streams.broker.jars import ensure_jars; ensure_jars()"
-	@cd / && "$(CURDIR)/$(BIN)/tidegate" --version
+	@cd / && echo "installed tidegate $$("$(CURDIR)/$(BIN)/tidegate" --version); next:" \
+	  "export PATH=$(CURDIR)/$(BIN):\$$PATH, then make demo, or tidegate new ../myapp"
 	@touch $@

@@ -57,7 +57,8 @@ def admin_token(settings: Settings, file: Path | None) -> str:
     except OSError as error:
         raise ConfigError(
             f"no admin token: {path}: {error.strerror}; set TIDEGATE_ADMIN_TOKEN, or name "
-            "a file with --token-file or the directory of `tidegate dev` with --data-dir"
+            "a file with --token-file, or the directory of `tidegate dev` with --data-dir or "
+            "TIDEGATE_DATA_DIR"
         ) from error
     if not token:
         raise ConfigError(f"no admin token: {path} is empty")
