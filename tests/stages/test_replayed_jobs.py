@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from support.dispatching import ROUTES, Desk, ScriptedWorker
+from support.replaying import EFFECT, failed, refusal
 
 from streams.serde.codec import DEAD_LETTER, JOB
-from streams.serde.records import DeadLetter, Lease, Replay
+from streams.serde.records import Replay
 from streams.topology.model import JobType, Route
-
-EFFECT = "email:send/reply"
 
 
 @pytest.fixture
@@ -24,19 +23,6 @@ def worker(desk: Desk) -> ScriptedWorker:
     worker = ScriptedWorker(desk)
     worker.heartbeat()
     return worker
-
-
-def failed(desk: Desk, worker: ScriptedWorker, key: str = "t1", *, done: bool = False) -> Lease:
-    lease = desk.lease(desk.event(key))
-    if done:
-        worker.outcome(lease, worker.claim(lease), "done", '"sent"')
-    worker.end(lease, "failed", error="PermanentError: x")
-    return lease
-
-
-def refusal(desk: Desk) -> DeadLetter:
-    """The newest dead letter of a record."""
-    return [letter for letter in desk.dead_letters() if letter.kind == "record"][-1]
 
 
 def test_a_second_replay_has_to_be_asked_for(desk: Desk, worker: ScriptedWorker) -> None:

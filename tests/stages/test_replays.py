@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 from support.dispatching import Desk, ScriptedWorker
+from support.replaying import EFFECT, failed, refusal
 
 from streams.serde.codec import JOB, LEDGER_ENTRY
 from streams.serde.ids import scope_of, scope_owner
 from streams.serde.keys import join, ledger_key
-from streams.serde.records import DeadLetter, Lease
-
-EFFECT = "email:send/reply"
 
 
 @pytest.fixture
@@ -26,19 +24,6 @@ def worker(desk: Desk) -> ScriptedWorker:
     worker = ScriptedWorker(desk)
     worker.heartbeat()
     return worker
-
-
-def failed(desk: Desk, worker: ScriptedWorker, key: str = "t1", *, done: bool = False) -> Lease:
-    lease = desk.lease(desk.event(key))
-    if done:
-        worker.outcome(lease, worker.claim(lease), "done", '"sent"')
-    worker.end(lease, "failed", error="PermanentError: x")
-    return lease
-
-
-def refusal(desk: Desk) -> DeadLetter:
-    """The newest dead letter of a record."""
-    return [letter for letter in desk.dead_letters() if letter.kind == "record"][-1]
 
 
 def pass_retention(desk: Desk) -> None:

@@ -6,36 +6,16 @@ import base64
 import dataclasses
 import hmac
 from datetime import UTC, datetime
-from typing import Any
 
 import nacl.signing
 import pytest
 import standardwebhooks
+from support.signature_checks import BODY, NOW, SIGNER, check, discord, refused
 from support.vectors import Vector
 
 from ingress.schemes import Verified, verify
-from streams.errors import SignatureError
-
-NOW = 1_700_000_000
-BODY = b'{"type":"a.b","data":{"id":"1"}}\xff'
-
-
-def check(vector: Vector, **changes: Any) -> Verified:
-    seen = dataclasses.replace(vector, **changes)
-    return verify(
-        seen.scheme, [seen.secret], seen.headers, seen.body,
-        url=seen.url, now=seen.now, options=seen.options,
-    )  # fmt: skip
-
-
-def refused(vector: Vector, **changes: Any) -> str:
-    with pytest.raises(SignatureError) as caught:
-        check(vector, **changes)
-    return caught.value.reason
-
 
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-SIGNER = nacl.signing.SigningKey(b"\x07" * 32)
 WHPK = b"whpk_" + base64.b64encode(SIGNER.verify_key.encode())
 TEXT = '{"type":"user.created"}'
 
@@ -168,8 +148,3 @@ def test_signatures_past_the_sixteenth_are_not_tried() -> None:
 @pytest.mark.parametrize("secret", [b"whsec_!", b"whpk_YQ==", b"whsec_", b"whsk_YQ=="])
 def test_a_standard_secret_that_is_none_verifies_nothing(secret: bytes) -> None:
     assert refused(standard(), secret=secret) == "bad_secret"
-
-
-def discord(message: bytes, stamp: str, key: nacl.signing.SigningKey = SIGNER) -> dict[str, str]:
-    signature = key.sign(stamp.encode() + message).signature
-    return {"X-Signature-Ed25519": signature.hex(), "X-Signature-Timestamp": stamp}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import hmac
 from typing import Any
@@ -12,28 +11,12 @@ import nacl.signing
 import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from support.signature_checks import BODY, NOW, SIGNER, check, discord, refused
 from support.vectors import PAGERDUTY, PUBLISHED, SLACK, STRIPE, TWILIO, TWILIO_OTHERS, Vector
 
 from ingress.schemes import Verified, request, verify
 from ingress.schemes import linear as linear_module
 from streams.errors import SignatureError
-
-NOW = 1_700_000_000
-BODY = b'{"type":"a.b","data":{"id":"1"}}\xff'
-
-
-def check(vector: Vector, **changes: Any) -> Verified:
-    seen = dataclasses.replace(vector, **changes)
-    return verify(
-        seen.scheme, [seen.secret], seen.headers, seen.body,
-        url=seen.url, now=seen.now, options=seen.options,
-    )  # fmt: skip
-
-
-def refused(vector: Vector, **changes: Any) -> str:
-    with pytest.raises(SignatureError) as caught:
-        check(vector, **changes)
-    return caught.value.reason
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -105,13 +88,7 @@ def test_twilio_takes_json_only_with_its_hash_in_the_url() -> None:
     assert refused(json, url=without, headers=headers) == "mismatch"
 
 
-SIGNER = nacl.signing.SigningKey(b"\x07" * 32)
-
-
 # Ed25519: PyNaCl (libsodium), which Discord's own page verifies with, is the oracle.
-def discord(message: bytes, stamp: str, key: nacl.signing.SigningKey = SIGNER) -> dict[str, str]:
-    signature = key.sign(stamp.encode() + message).signature
-    return {"X-Signature-Ed25519": signature.hex(), "X-Signature-Timestamp": stamp}
 
 
 def test_discord_signs_timestamp_then_body() -> None:
