@@ -25,9 +25,9 @@ dev: $(INSTALLED) ## Run the whole pipeline here; Ctrl-C stops it
 demo: $(INSTALLED) ## Re-enact the incident end to end; exits 1 if a guarantee broke
 	@$(BIN)/tidegate demo $(ARGS)
 
-check: lint ## Lint, then run the tests that need no broker: about a minute and a half
+check: lint ## Lint, then run the short tests that need no broker
 	$(BIN)/python -m pytest tests/unit tests/stages tests/conformance tests/simulation \
-	  -m "not broker and not chaos" -n auto --dist worksteal $(ARGS)
+	  -m "not broker and not chaos and not long" -n auto --dist worksteal $(ARGS)
 
 test: $(INSTALLED) ## Run all tests but the long fault runs
 	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope $(ARGS)

@@ -57,6 +57,15 @@ def of_record(
     )
 
 
+def shortened(letter: DeadLetter) -> DeadLetter:
+    """A record's letter without the record, for a broker that does not take them together.
+
+    The record itself is where the letter says, for as long as its topic keeps it.
+    """
+    detail = f"{letter.detail} (key, value and headers left out: the broker refuses more)"
+    return replace(letter, detail=detail, key=None, value=None, headers={}, cut=True)
+
+
 def of_job(job: Job, at: int) -> DeadLetter:
     """The dead letter of a `failed` or `dead` job; its id is the job's, `at` is in milliseconds."""
     return DeadLetter(

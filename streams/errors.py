@@ -4,6 +4,7 @@
     ├── ConfigError            a setting, topology or schema file is wrong; it names the key
     ├── BrokerError            the embedded Kafka cannot start or was lost
     ├── KafkaUnavailable       no broker answers; the caller waits and logs it once
+    │   └── RecordTooLarge     ... that takes a record, or a batch, of this size
     ├── PoisonRecord           one record can never be processed: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
     ├── StageFailed            a stage cannot go on and no record is to blame: nothing is committed
@@ -16,6 +17,8 @@
     ├── SignatureError         a request is not signed by its source's secret
     ├── Misfit                 a signed body does not give what its source's mapping says
     │   └── MalformedBody      ... because it cannot be read at all
+    ├── MappingFailed          an outgoing message does not give what its endpoint's mapping selects
+    ├── EgressDenied           an outgoing request may not be sent where it was to go
     ├── LeaseLost              the worker's lease ended: start nothing more
     └── JobError               what a handler raises to say how its attempt ended
         ├── TransientError     try again after the job type's backoff
@@ -45,6 +48,10 @@ class BrokerError(TidegateError):
 
 class KafkaUnavailable(TidegateError):
     """No broker of the bootstrap list answers."""
+
+
+class RecordTooLarge(KafkaUnavailable):
+    """The broker never takes a record of this size, or the batch in which it was sent."""
 
 
 class PoisonRecord(TidegateError):
@@ -125,6 +132,24 @@ class MalformedBody(Misfit):
 
     def __init__(self, detail: str) -> None:
         super().__init__("malformed_body", detail)
+
+
+class MappingFailed(TidegateError):
+    """An endpoint's mapping gives nothing for this message, and would give nothing each time.
+
+    The message is for people and repeats nothing of the body.
+    """
+
+
+class EgressDenied(TidegateError, ValueError):
+    """Tidegate does not send this request; `reason` is one word for records and metrics.
+
+    The message is for the endpoint's owner, and repeats of a URL at most its host and port.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class LeaseLost(TidegateError):

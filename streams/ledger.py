@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
@@ -121,8 +122,17 @@ def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
     told = None
     for entry in entries(store, job):
         if entry.status in UNSETTLED and not _repeatable(entry, entry.key_lifetime_ms, now):
-            told = _review(store, entry, job, now)
+            told = _review(store, entry, now)
     return told
+
+
+def settleable_at(entry: LedgerEntry, job: Job, term_seconds: float) -> int:
+    """When no call of the effect can be under way any more, in milliseconds.
+
+    `term_seconds` is the term of a lease.
+    """
+    timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS)
+    return entry.updated_at + round(max(term_seconds, timeout) * 1000)
 
 
 def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
@@ -144,7 +154,7 @@ def _uncertain(
     """Answer for an effect that may have happened: repeat it only if the tool honours its key."""
     if _repeatable(entry, min(entry.key_lifetime_ms, asked.key_lifetime_ms), now):
         return _grant(store, entry, job, asked, now, repeat=True)
-    return _reply(command, asked, entry, "review", message=_review(store, entry, job, now))
+    return _reply(command, asked, entry, "review", message=_review(store, entry, now))
 
 
 def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
@@ -152,16 +162,11 @@ def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
     return now < entry.first_claimed_at + key_lifetime_ms - _KEY_MARGIN_MS
 
 
-def _review(store: KeyValueStore, entry: LedgerEntry, job: Job, now: int) -> str:
-    """Put the effect in review; returns the message for the person."""
-    message = (
-        f"effect {entry.action} was begun by run {entry.run_id} and its outcome is unknown: "
-        f"find out whether it happened, then settle it: tidegate jobs settle {job.job_id} "
-        f"{entry.action} --note TEXT with --done RESULT or --not-done"
-    )
+def _review(store: KeyValueStore, entry: LedgerEntry, now: int) -> str:
+    """Put the effect in review; returns what the job's error says until it is settled."""
     if entry.status != "review":
-        put(store, replace(entry, status="review", error=entry.error or message, updated_at=now))
-    return message
+        put(store, replace(entry, status="review", updated_at=now))
+    return f"the outcome of effect {entry.action} is unknown"
 
 
 def _repeated(command: Command, asked: Claim, entry: LedgerEntry) -> Reply:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, IPvAnyNetwork, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from streams.errors import ConfigError
@@ -40,6 +40,17 @@ def _place(text: str) -> tuple[str, int, int]:
         raise ValueError(f"{text!r} is no topic:partition:offset, such as events:0:1200")
     return topic, int(numbers[0]), int(numbers[1])
 
+
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
+"""Networks such as 10.0.0.0/8, separated by commas."""
+
+Ports = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_split)
+]
+"""Ports, separated by commas."""
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""Names, separated by commas."""
 
 Files = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_split)]
 """One file or several, separated by commas."""
@@ -79,6 +90,17 @@ class Settings(BaseSettings):
     """Of consumers and transactions: a killed process is replaced within it."""
     events_listed_hours: int = Field(default=24, ge=1)
     """How old the events are that the operator lists; older ones are on the topic alone."""
+    egress_allow_networks: Networks = ()
+    """Networks that outgoing requests may reach although they are not public."""
+    egress_allow_http: bool = False
+    egress_deny_ports: Ports = ()
+    """Ports that outgoing requests may not use, beside those that are denied anyway."""
+    egress_own_hosts: Names = ()
+    """Tidegate's own names and addresses, which outgoing requests may not reach."""
+    # Its URL may contain a password.
+    egress_proxy: str | None = Field(default=None, repr=False)
+    egress_ca_file: Path | None = None
+    egress_connections_per_host: int = Field(default=8, ge=1)
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -121,7 +143,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
         name = ".".join(str(part) for part in first["loc"])
         raise ConfigError(
             f"setting {name!r} is not valid: {first['msg']} "
-            f"(set it by flag, TIDEGATE_{name.upper()}, or in tidegate.toml)"
+            f"(set it by flag, TIDEGATE_{name.partition('.')[0].upper()}, or in tidegate.toml)"
         ) from error
 
 

@@ -21,15 +21,16 @@ class StageProcess:
     """`does` and `needs` are its help: one sentence, and the settings that it requires.
 
     `target`, `module:function`, is called with a topology to make the stage if `kind` is `stream`
-    (with `keyed`, also with the cluster key); otherwise it runs the process. A process of kind
-    `http` has an API beside its probes. `own` names variables that `dev` gives to no other process.
-    `dev` stops the stages of one `wave` together, lower waves first: first intake stops, then
-    running jobs end, then the records that they wrote are processed.
+    (with `keyed`, also with the cluster key); otherwise it runs the process. A `sender` is a stream
+    stage that also calls out. A process of kind `http` has an API beside its probes. `own` names
+    variables that `dev` gives to no other process. `dev` stops the stages of one `wave` together,
+    lower waves first: first intake stops, then running jobs end, then the records that they wrote
+    are processed.
     """
 
     name: str
     does: str
-    kind: Literal["stream", "http", "worker"]
+    kind: Literal["stream", "sender", "http", "worker"]
     target: str
     wave: int
     needs: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class StageProcess:
 
     def run(self, settings: Settings, topology: Topology) -> None:
         """Run the process until it is told to stop; for any kind but `worker`."""
-        if self.kind == "http":
+        if self.kind in ("http", "sender"):
             load(self.target)(settings, topology)
             return
         from streams.runtime.runner import run_stage
@@ -81,6 +82,10 @@ STAGES = {
         StageProcess(
             "pipeline", "Run dedup, scheduler and dispatcher as one.", "stream",
             "streams.pipeline:stage", wave=2, needs=(_CLUSTER,), keyed=True,
+        ),
+        StageProcess(
+            "delivery", "Deliver what happened to customers' endpoints.", "sender",
+            "streams.delivery.run:run", wave=3, needs=(_VAULT,),
         ),
         StageProcess(
             "operator", "Serve the operator's API.", "http", "streams.stages:run_operator",

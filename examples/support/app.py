@@ -12,7 +12,6 @@ import os
 from typing import Any
 
 import aiohttp
-import orjson
 import structlog
 
 from streams import App, Context, PermanentError, Retry, RetryAfter, TransientError
@@ -35,7 +34,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=20)
 )
 async def draft_reply(ctx: Context) -> dict[str, Any]:
     """Answer a ticket; the draft is made once, the e-mail is sent once."""
-    ticket = _ticket(await ctx.payload())
+    ticket = _ticket(await ctx.json())
     draft = await ctx.step("draft", write_draft, ticket["subject"])
     await ctx.progress({"pct": 50, "stage": "drafted"})
     sent = await ctx.effect(
@@ -56,7 +55,7 @@ async def still_open(ctx: Context) -> bool:
 )
 async def refund(ctx: Context) -> dict[str, Any]:
     """Pay an order back; from a ticket, or submitted directly as `{"order_id": ...}`."""
-    source = _ticket(await ctx.payload()) if ctx.event else ctx.input
+    source = _ticket(await ctx.json()) if ctx.event else ctx.input
     order_id = source.get("order_id") if isinstance(source, dict) else None
     if not order_id:
         raise PermanentError("refund: no order_id in the ticket or in the job's input")
@@ -111,10 +110,10 @@ def _seconds(retry_after: str | None) -> float:
     return float(retry_after) if retry_after and retry_after.isdigit() else 60.0
 
 
-def _ticket(body: bytes) -> dict[str, Any]:
+def _ticket(event: Any) -> dict[str, Any]:
     try:
-        ticket: dict[str, Any] = orjson.loads(body)["detail"]
+        ticket: dict[str, Any] = event["detail"]
         ticket["id"], ticket["subject"]
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise PermanentError(f"the body is no ticket event ({error}): see the payload") from error
     return ticket

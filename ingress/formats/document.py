@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from ingress.formats.form import form_document
 from streams.errors import MalformedBody, Misfit
 
 MOST_VALUES = 1_000_000
@@ -29,6 +30,27 @@ def json_document(body: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
+
+
+def begins_as_json(body: bytes) -> bool:
+    """Whether a body is a JSON object or array, and thus no form, by its first character."""
+    return body.lstrip()[:1] in {b"{", b"["}
+
+
+def carried_json(body: bytes) -> Any:
+    """The document of a body that is JSON, or a form whose field `payload` is JSON.
+
+    Raises:
+        MalformedBody: the body is neither, or is nested too deep.
+        Misfit: the document has more than `MOST_VALUES` values.
+    """
+    try:
+        return json_document(body)
+    except MalformedBody:
+        payload = None if begins_as_json(body) else form_document(body).get("payload")
+        if not isinstance(payload, str):
+            raise
+    return json_document(payload.encode())
 
 
 def _dense(body: bytes) -> bool:

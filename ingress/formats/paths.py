@@ -10,6 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jmespath
+from jmespath.exceptions import JMESPathError
+
+LONGEST_EXPRESSION = 1_000
+"""Far more than any needs; a longer one can be nested too deep for an ingress to parse."""
 
 Path = Callable[[Any], Any]
 
@@ -35,6 +39,19 @@ def compile_path(expression: str) -> Path:
             return None
 
     return interpreted
+
+
+def expression_fault(expression: str) -> str | None:
+    """What is wrong with an expression that a person has written, or None."""
+    if len(expression) > LONGEST_EXPRESSION:
+        return f"has more than {LONGEST_EXPRESSION:,} characters"
+    try:
+        jmespath.compile(expression)
+    except RecursionError:
+        return "is nested too deep"
+    except JMESPathError as error:
+        return f"{expression!r} is no JMESPath: {str(error).splitlines()[0]}"
+    return None
 
 
 def _direct(node: Any) -> Path | None:

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from ingress.receive.sender import Sender
 from streams import dead_letter
-from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.errors import KafkaUnavailable, PoisonRecord, RecordTooLarge
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import partition_for
 from streams.serde.keys import SEPARATOR
@@ -64,23 +64,46 @@ class DeadLetters:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def flush(self) -> None:
-        """Write the letters, many at once; one that is not acknowledged is kept."""
+        """Write the letters, many at once; one that is not acknowledged is kept.
+
+        A letter that the broker refuses for its size is sent alone, then without its record. If it
+        is refused even then, it is given up, and the log says so.
+        """
         with self._changing:
             waiting = list(self._kept.values())
         for first in range(0, len(waiting), _AT_ONCE):
-            await asyncio.gather(*map(self._write, waiting[first : first + _AT_ONCE]))
+            together = waiting[first : first + _AT_ONCE]
+            settled = await asyncio.gather(*map(self._write, together))
+            for letter, is_settled in zip(together, settled, strict=True):
+                if not is_settled:
+                    await self._write_alone(letter)
 
-    async def _write(self, letter: DeadLetter) -> None:
+    async def _write_alone(self, letter: DeadLetter) -> None:
+        if await self._write(letter) or await self._write(dead_letter.shortened(letter)):
+            return
+        log.error(
+            "the broker refuses a dead letter for its size: mend the topic dlq, as `tidegate "
+            "topology plan` says, and restart the ingress to make the letter again", id=letter.id,
+        )  # fmt: skip
+        self._forget(letter)
+
+    async def _write(self, letter: DeadLetter) -> bool:
+        """Send a letter once; returns False if the broker refuses it for its size."""
         home = partition_for(letter.tenant_id, self._partitions)
         key, value = dead_letter.encoded(letter)
         try:
             await self._sender.send(dead_letter.TOPIC, key, value, partition=home)
+        except RecordTooLarge:
+            return False
         except KafkaUnavailable as error:
             log.warning("a dead letter is not acknowledged", id=letter.id, reason=str(error))
-            return
+        else:
+            self._forget(letter)
+        return True
+
+    def _forget(self, letter: DeadLetter) -> None:
         with self._changing:
-            del self._kept[letter.id]
-            self._bytes -= _size(letter)
+            self._bytes -= _size(self._kept.pop(letter.id))
 
 
 def _size(letter: DeadLetter) -> int:

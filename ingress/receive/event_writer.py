@@ -10,10 +10,10 @@ import asyncio
 from dataclasses import dataclass
 
 from ingress.receive.event import Event
-from ingress.receive.in_flight import Window
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.receive.tracing import event_headers
+from streams.process.byte_window import Window
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
@@ -21,6 +21,10 @@ from streams.serde.sizes import CHUNK_BYTES
 from streams.vault.data_key import DataKey
 
 PAYLOADS = "payloads"
+WINDOW_BYTES = 16 * 1024 * 1024
+"""The limit counts the bytes of plain chunks being sent. Memory holds about three copies of each
+meanwhile: the sealed one, one in the producer's queue, and one in the request on the wire."""
+
 RECEIVED = "events.received"
 _CHUNKS_AT_ONCE = 2
 """The limit for one body, so that a large body leaves room in the window for small ones."""
@@ -44,7 +48,7 @@ class EventWriter:
         self._sender = sender
         self._keys = keys
         self._partitions = partitions
-        self._window = window or Window()
+        self._window = window or Window(WINDOW_BYTES)
 
     async def store(self, event: Event) -> None:
         """Return once every record of the event is acknowledged.

@@ -63,7 +63,8 @@ def standard_webhooks_key(secret: bytes) -> StandardKey:
         SignatureError: the secret is neither.
     """
     if secret.startswith(b"whpk_"):
-        return StandardKey("v1a", _point(_base64(secret[5:], "is not base64 after whpk_")))
+        fault = "begins with whpk_, which marks a public key of Ed25519, but is not base64 after it"
+        return StandardKey("v1a", _point(_base64(secret[5:], fault)))
     if secret.startswith(b"whsk_"):
         raise _bad("is the sender's private key: give the public one, whpk_")
     key = _base64(secret.removeprefix(b"whsec_"), "is not base64 after whsec_")

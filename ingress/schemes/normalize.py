@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from jmespath.exceptions import JMESPathError
 
-from ingress.formats.document import json_document
+from ingress.formats.document import begins_as_json, json_document
 from ingress.formats.form import form_document
 from ingress.formats.paths import Path, compile_path
 from ingress.formats.timestamps import parse_timestamp
@@ -105,13 +105,18 @@ class Normalizer:
             attributes=self._attribute_values(document),
         )
 
+    def lacks_type_header(self, headers: Mapping[str, str]) -> str | None:
+        """The name of the header with the event's type, if there must be one and none is usable."""
+        name = self._preset.type_header
+        usable = name is None or _HEADER_TYPE.fullmatch(headers.get(name, ""))
+        return None if usable else name
+
     def _type(self, document: Any, headers: Mapping[str, str]) -> str:
         named = _name(self._event_type(document))
         if self._preset.type_header:
-            first = headers.get(self._preset.type_header, "")
-            if not _HEADER_TYPE.fullmatch(first):
+            if self.lacks_type_header(headers):
                 return UNKNOWN_TYPE
-            first = first.replace("/", ".")
+            first = headers[self._preset.type_header].replace("/", ".")
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
@@ -128,7 +133,7 @@ class Normalizer:
 
 def _hash_of_document(preset: Preset, body: bytes, digest: hashlib._Hash) -> str:
     """The hash of the JSON that a vendor sends, which is the same where a form wraps it."""
-    if preset.form != "payload" or not body or body.lstrip()[:1] in {b"{", b"["}:
+    if preset.form != "payload" or not body or begins_as_json(body):
         return digest.hexdigest()
     payload = form_document(body)["payload"]
     return hashlib.sha256(str(payload).encode()).hexdigest()
@@ -175,7 +180,7 @@ def parse(preset: Preset, body: bytes) -> Any:
     """
     if not body and preset.may_be_empty:
         return None
-    if preset.form is None or body.lstrip()[:1] in {b"{", b"["}:
+    if preset.form is None or begins_as_json(body):
         return json_document(body)
     fields = form_document(body)
     payload = None if preset.form == "fields" else fields.get("payload")

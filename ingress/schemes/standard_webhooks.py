@@ -79,7 +79,9 @@ def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
     else:
         key = standard_webhooks_key(secret)
         if key.version == "v1a":
-            raise SignatureError("bad_secret", "is a public key: only the sender's whsk_ signs")
+            raise SignatureError(
+                "bad_secret", "is a public key (whpk_): only the sender's private key (whsk_) signs"
+            )
         signature = "v1," + encoded(hmac.digest(key.raw, message, "sha256"), "base64")
     signed = {"webhook-id": message_id, "webhook-timestamp": at, "webhook-signature": signature}
     return with_headers(request, signed)

@@ -39,7 +39,10 @@ DataDirOption = Annotated[
 def start(
     data_dir: DataDirOption = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.", metavar="PORT"
+        ),
     ] = 9092,
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave it running in the background.")

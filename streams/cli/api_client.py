@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +17,7 @@ from streams.errors import ConfigError, TidegateError
 from streams.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-_TIMEOUT = ClientTimeout(total=30)
+ANSWERED_WITHIN_SECONDS = 30.0
 _LATER = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 """Answers of a process that is starting, or of a proxy that cannot reach it."""
 
@@ -33,14 +34,49 @@ class NoAnswer(CallFailed):
     """The API cannot be reached, or cannot answer at present; it may do so later."""
 
 
+class NotReached(NoAnswer):
+    """Nothing answers at the API's address; the message gives no remedy."""
+
+
 class TokenRefused(CallFailed):
     """The API does not know the token."""
 
 
-def api_url(settings: Settings, given: str | None) -> str:
-    """The API's address: the given one, otherwise that of a running `dev`, otherwise 8080 here."""
-    running = read_state(settings.data_dir).get("url")
-    return given or (running if isinstance(running, str) else DEFAULT_URL)
+def api_url(settings: Settings, given: str | None, data_dir: Path | None) -> str:
+    """The API's address: the given one, otherwise that of a running `dev`, otherwise 8080 here.
+
+    Raises:
+        ConfigError: a directory is given and no `dev` runs in it. Another one may run on 8080.
+    """
+    if address := given or _dev_url(settings):
+        return address
+    if data_dir is not None:
+        raise ConfigError(
+            f"no `tidegate dev` runs in {data_dir}: start one with `{_start(data_dir)}`, or name "
+            "the operator's API with --url"
+        )
+    return DEFAULT_URL
+
+
+def remedy(settings: Settings, given: str | None) -> str:
+    """What to do when nothing answers at the address that `api_url` found."""
+    if given or _dev_url(settings) is None:
+        return "start one with `tidegate dev`, or name another with --url"
+    where = settings.data_dir
+    return (
+        f"{where} keeps this address from a `tidegate dev` that was killed: start it again with "
+        f"`{_start(where)}`, or name another API with --url"
+    )
+
+
+def _dev_url(settings: Settings) -> str | None:
+    """The address of the `dev` that runs in the data directory, or was killed there."""
+    url = read_state(settings.data_dir).get("url")
+    return url if isinstance(url, str) else None
+
+
+def _start(data_dir: Path) -> str:
+    return shlex.join(["tidegate", "dev", "--data-dir", str(data_dir)])
 
 
 def admin_token(settings: Settings, file: Path | None) -> str:
@@ -85,22 +121,28 @@ def call(
     query: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
+    within: float = ANSWERED_WITHIN_SECONDS,
 ) -> dict[str, Any]:
-    """Call the API; returns the answer's JSON object.
+    """Call the API; returns the answer's JSON object, which may take `within` seconds.
 
     Raises:
         TokenRefused: `token` is not the API's.
-        NoAnswer: nothing answers at `url`, or it cannot answer yet.
+        NotReached: nothing answers at `url`.
+        NoAnswer: the API cannot answer yet.
         CallFailed: the API refused, with the problem's detail.
     """
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-    sent = _sent(url, token, method, path, params=query, json=body, headers=headers)
+    timeout = ClientTimeout(total=within)
+    sent = _sent(
+        url, token, method, path, params=query, json=body, headers=headers, timeout=timeout
+    )
     return _object(url, *sent)
 
 
 def download(url: str, token: str, path: str) -> bytes:
     """The bytes of a GET's answer; raises what `call` raises."""
-    status, raw = _sent(url, token, "GET", path)
+    timeout = ClientTimeout(total=ANSWERED_WITHIN_SECONDS)
+    status, raw = _sent(url, token, "GET", path, timeout=timeout)
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         _object(url, status, raw)
     return raw
@@ -111,7 +153,7 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
         headers = {"Authorization": f"Bearer {token}"}
         where = url.rstrip("/") + path
         async with (
-            ClientSession(headers=headers, timeout=_TIMEOUT) as session,
+            ClientSession(headers=headers) as session,
             session.request(method, where, allow_redirects=False, **request) as answer,
         ):
             return answer.status, await answer.read()
@@ -120,10 +162,7 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
         return asyncio.run(send())
     except (ClientError, TimeoutError) as error:
         why = f"{error}" or type(error).__name__
-        raise NoAnswer(
-            f"no operator's API answers at {url} ({why}): start one with `tidegate dev`, "
-            "or name another with --url"
-        ) from error
+        raise NotReached(f"no operator's API answers at {url} ({why})") from error
 
 
 def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:

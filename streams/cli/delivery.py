@@ -18,6 +18,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from multidict import CIMultiDict
 from yarl import URL
 
+from ingress.formats.document import begins_as_json
 from ingress.samples import sample
 from ingress.schemes import SCHEMES, SignedRequest, Verified, sign
 from ingress.schemes.normalize import Normalized, Normalizer
@@ -58,7 +59,8 @@ def unsigned(
     """The delivery of a file, of standard input, or of a sample of the source's scheme.
 
     Raises:
-        BadParameter: the file cannot be read, or a header is not NAME:VALUE.
+        BadParameter: the file cannot be read, a header is not NAME:VALUE, or the header is missing
+            in which the vendor names the event's type.
         ConfigError: there is no such sample.
     """
     now = time.time()
@@ -69,7 +71,21 @@ def unsigned(
         body = _read(file)
         own = {"Content-Type": _content_type(source["scheme"], body)}
     request = SignedRequest(own, body, url, "POST", now)
-    return with_headers(request, dict(_header(text) for text in headers))
+    request = with_headers(request, dict(_header(text) for text in headers))
+    _require_type(source, request)
+    return request
+
+
+def _require_type(source: Answer, request: SignedRequest) -> None:
+    """Refuse an event without a type: no route would match it, and its dedup key would be used."""
+    reader = Normalizer(source["scheme"], source["mapping"])
+    name = reader.lacks_type_header(CIMultiDict(request.headers))
+    if name is not None:
+        example = sample(source["scheme"], None, request.now).headers[name]
+        raise typer.BadParameter(
+            f"the vendor names the event's type in a header: give it, as --header {name}:{example}",
+            param_hint="--header",
+        )
 
 
 def signed(api: Api, source: Answer, request: SignedRequest, file: Path | None) -> SignedRequest:
@@ -149,8 +165,7 @@ def _read(file: Path) -> bytes:
 
 def _content_type(scheme: str, body: bytes) -> str:
     """That of a form for a vendor that sends forms, unless the body is JSON."""
-    is_json = body.lstrip()[:1] in (b"{", b"[")
-    return _FORM if SCHEMES[scheme].preset.form and not is_json else _JSON
+    return _FORM if SCHEMES[scheme].preset.form and not begins_as_json(body) else _JSON
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -160,7 +175,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def check_source(source: Mapping[str, Any]) -> None:
+def check_source(api: Api, source: Mapping[str, Any]) -> None:
     """Return if the source can take a delivery.
 
     Raises:
@@ -168,7 +183,7 @@ def check_source(source: Mapping[str, Any]) -> None:
     """
     name, tenant = source["source"], source["tenant_id"]
     if source["disabled"]:
-        remedy = f"tidegate sources set {name} --tenant {tenant} --secret-file PATH"
+        remedy = api.command("sources", "set", name, "--tenant", tenant, "--secret-file", "FILE")
         raise ConfigError(f"source {name} is disabled: enable it with `{remedy}`")
     if source["scheme"] not in SCHEMES:
         raise ConfigError(f"this version does not know the scheme {source['scheme']!r}")

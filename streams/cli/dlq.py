@@ -7,34 +7,47 @@ from typing import Annotated, Any
 import typer
 
 from streams.cli import tables
-from streams.cli.operator_command import Answer, Api, command, page_by_page, part
-from streams.cli.options import Cursor, DryRun, Id, Limit, Tenant
+from streams.cli.operator_command import Answer, Api, command, page_by_page, part, program, show
+from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant
+from streams.cli.quantities import moment
+from streams.cli.watch import follow
 
-dlq = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
+dlq = typer.Typer(no_args_is_help=True, help="List, show, replay and discard dead letters.")
 
-Stage = Annotated[str | None, typer.Option(help="Only of this stage.")]
-Reason = Annotated[str | None, typer.Option(help="Only for this reason.")]
-Topic = Annotated[str | None, typer.Option(help="Only records of this topic.")]
+Kind = Annotated[str | None, typer.Option(help="Only of this kind: job or record.", metavar="KIND")]
+Stage = Annotated[str | None, typer.Option(help="Only of this stage.", metavar="STAGE")]
+Reason = Annotated[str | None, typer.Option(help="Only for this reason.", metavar="REASON")]
+Topic = Annotated[str | None, typer.Option(help="Only records of this topic.", metavar="TOPIC")]
 
 
 @command(dlq, "list", tables.dead_letters)
 def list_dead_letters(
     api: Api,
     tenant: Tenant = None,
-    kind: Annotated[str | None, typer.Option(help="Only `job`, or only `record`.")] = None,
+    kind: Kind = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", help="Only jobs of this type.", metavar="TYPE")
+    ] = None,
     stage: Stage = None,
     reason: Reason = None,
     topic: Topic = None,
+    not_replayed: Annotated[
+        bool, typer.Option("--not-replayed", help="Only those that were not replayed yet.")
+    ] = False,
+    discarded: Annotated[
+        bool, typer.Option("--discarded", help="Only those that were discarded.")
+    ] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List dead letters, newest first.
+    """List dead letters, newest first, without those that were discarded.
 
-    Example: tidegate dlq list --tenant acme --reason permanent_error
+    Example: tidegate dlq list --tenant acme --reason permanent_error --not-replayed
     """
     return api.get(
-        "/v1/dlq", tenant_id=tenant, kind=kind, stage=stage, reason=reason, topic=topic,
-        limit=limit, cursor=cursor,
+        "/v1/dlq", tenant_id=tenant, kind=kind, type=type_, stage=stage, reason=reason,
+        topic=topic, not_replayed="true" if not_replayed else None,
+        discarded="true" if discarded else None, limit=limit, cursor=cursor,
     )  # fmt: skip
 
 
@@ -50,52 +63,101 @@ def show_dead_letter(
     return api.get(f"/v1/dlq/{part(id_)}")
 
 
-@command(dlq, "replay", tables.replayed)
+@command(dlq, "discard", tables.dead_letter)
+def discard(api: Api, id_: Id, note: Note) -> Answer:
+    """Leave a dead letter out of the list from now on, because nothing is left to do about it.
+
+    It can still be shown, and replayed alone.
+
+    Example: tidegate dlq discard job_d8utnr6f0dbu0aulueh5k9hsqk --note "the order was cancelled"
+    """
+    return api.post(f"/v1/dlq/{part(id_)}/discard", {"note": note})
+
+
+@dlq.command("replay")
+@program
 def replay(
     api: Api,
-    note: Annotated[str, typer.Option(help="Why it may run again; kept with it.")],
-    id_: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    note: Annotated[str, typer.Option(help="Why it may run again; kept with it.", metavar="TEXT")],
+    id_: Annotated[str | None, typer.Argument(metavar="ID")] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Replay all records that were not replayed yet.")
+        bool, typer.Option("--all", help="Replay all that match and were not replayed yet.")
     ] = False,
+    kind: Kind = None,
+    tenant: Tenant = None,
+    type_: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            help="With --all: only jobs of this type. With ID: run it as this type.",
+            metavar="TYPE",
+        ),
+    ] = None,
     stage: Stage = None,
     reason: Reason = None,
     topic: Topic = None,
-    since: Annotated[str | None, typer.Option(help="Dead since then, RFC 3339.")] = None,
-    until: Annotated[str | None, typer.Option(help="Dead before then, RFC 3339.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Dead since then: RFC 3339, or 2h ago.", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Dead before then: RFC 3339, or 2h ago.", metavar="TIME")
+    ] = None,
     dry_run: DryRun = False,
     fresh_scope: Annotated[
         bool, typer.Option("--fresh-scope", help="Begin the job's side effects again, too.")
     ] = False,
     repeat_effect: Annotated[
         list[str] | None,
-        typer.Option(help="With --fresh-scope: begin this effect again although it is done."),
+        typer.Option(
+            help="With --fresh-scope: begin this effect again although it is done.",
+            metavar="ACTION",
+        ),
     ] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Run the job as this type.")] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Replay although replayed before.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option(help="Replay once for this key, however often it is sent.")
+        str | None,
+        typer.Option(help="Replay once for this key, however often it is sent.", metavar="KEY"),
     ] = None,
-) -> Answer:
+    watch: Annotated[bool, typer.Option("--watch", help="Then watch the new job.")] = False,
+    as_json: AsJson = False,
+) -> int:
     """Run a dead job, or one in review, again as a new job; send dead records in again.
 
-    Example: tidegate dlq replay job_d8utnr6f0dbu0aulueh5k9hsqk --note "address added"
+    With --all it replays all dead jobs and records that match; --dry-run counts them first. If it
+    is interrupted, run it again: what was replayed is left out. With --watch the exit codes are
+    those of `jobs watch`, and --json prints one object a line.
+
+    Example: tidegate dlq replay job_d8utnr6f0dbu0aulueh5k9hsqk --note "address added" --watch
+
+    Example: tidegate dlq replay --all --kind job --type export --since 2h --note "disk is back"
     """
-    filters = {"stage": stage, "reason": reason, "topic": topic, "since": since, "until": until}
-    alone = {
-        "fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or [],
-        "type": type_,
+    filters = {
+        "kind": kind, "tenant": tenant, "stage": stage, "reason": reason, "topic": topic,
+        "since": since, "until": until, "dry_run": dry_run,
     }  # fmt: skip
-    _check(id_, all_, {**filters, "dry_run": dry_run}, {**alone, "key": key})
-    body: dict[str, Any] = {"incident_note": note}
+    alone = {"fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or []}
+    _check(id_, all_, filters, {**alone, "key": key, "watch": watch})
+    body: dict[str, Any] = {"incident_note": note} | ({"type": type_} if type_ else {})
     if id_ is None:
-        given = {name: value for name, value in filters.items() if value is not None}
-        body |= {**given, "dry_run": dry_run}
-        return page_by_page(api, "/v1/dlq:replay", body, "replayed")
+        found = page_by_page(api, "/v1/dlq:replay", body | _selection(filters), "replayed")
+        return show(found, as_json, tables.replayed)
     body |= {name: value for name, value in alone.items() if value}
-    return api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
+    found = api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
+    if watch and found["job_id"] is not None:
+        return follow(api, found["job_id"], as_json, accepted=True)
+    return show(found, as_json, tables.replayed)
+
+
+def _selection(filters: dict[str, Any]) -> dict[str, Any]:
+    """The filters as the API names them."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    if "tenant" in given:
+        given["tenant_id"] = given.pop("tenant")
+    return given | {
+        name: moment(given[name], f"--{name}") for name in ("since", "until") if name in given
+    }
 
 
 def _check(id_: str | None, all_: bool, of_all: dict[str, Any], of_one: dict[str, Any]) -> None:

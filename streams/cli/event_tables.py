@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import Any
+from datetime import UTC, datetime
+from math import ceil
 
 from rich.console import Console
 
-from streams.cli import tables
-from streams.cli.tables import Json, console_of_any_width, listed, print_fields
+from streams.cli import delivery_tables, tables
+from streams.cli.cells import Json, cell, console_of_any_width, print_fields
+from streams.cli.lists import listed
 
 _EVENTS = (
     "event_id", "tenant_id", "source", "event_type", "received_at", "job_id", "size", "subject",
@@ -16,7 +17,10 @@ _EVENTS = (
 )  # fmt: skip
 _EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error")
 _ANSWERS = ("if_done", "if_not_done")
-_APART = ("job", "replays", "dead_letters", "quarantine", "duplicates", "attributes")
+_APART = (
+    "job", "replays", "dead_letters", "quarantine", "duplicates", "attributes", "route_command",
+    "deliveries",
+)  # fmt: skip
 
 
 def events(found: Json) -> None:
@@ -31,9 +35,11 @@ def event(found: Json) -> None:
     for name in ("attributes", "duplicates", "quarantine"):
         if found[name]:
             print_fields(console, found[name], name)
+    own = [each for each in found["deliveries"] if each["kind"] == "event"]
+    delivery_tables.related(console, own)
     if found["job"] is None:
         _say(console, "no job: no route matched it; once one does, give it its job:")
-        _say(console, route_command(found))
+        _say(console, found["route_command"])
         return
     console.print("its job")
     tables.job(found["job"])
@@ -42,24 +48,14 @@ def event(found: Json) -> None:
         print_fields(console, {k: v for k, v in letter.items() if k != "replays"}, "dead letter")
 
 
-def route_command(found: Json) -> str:
-    """The command that gives an event its job, to be pasted into a shell."""
-    return shlex.join([
-        "tidegate", "events", "route", "--tenant", found["tenant_id"],
-        "--source", found["source"], "--dedup-key", found["dedup_key"],
-        "--note", "a route matches it now",
-    ])  # fmt: skip
-
-
 def review(found: Json) -> None:
     """Effects that wait for a person's answer, then those that cannot be settled."""
     console = console_of_any_width()
     if not found["review"]:
         _say(console, "no effect waits for an answer")
     for effect in found["review"]:
-        print_fields(
-            console, {k: v for k, v in effect.items() if k not in ("if_done", "if_not_done")}
-        )
+        shown = {k: v for k, v in effect.items() if k not in _ANSWERS}
+        print_fields(console, shown | {"settle_after": _with_wait(effect["settle_after"])})
         _say(console, "if the tool has done it (null: the result that the handler gets):")
         _say(console, f"  {effect['if_done']}")
         _say(console, "if the tool has not done it:")
@@ -73,15 +69,12 @@ def review(found: Json) -> None:
         _say(console, "more of these: raise --limit, or give --tenant")
 
 
-def settle_commands(job_id: str, action: str) -> dict[str, Any]:
-    """The two answers to an unknown effect, as commands to be pasted into a shell."""
-    settle = ["tidegate", "jobs", "settle", job_id, action]
-    return {
-        "if_done": shlex.join([*settle, "--done", "RESULT_AS_JSON", "--note", "the tool shows it"]),
-        "if_not_done": shlex.join([*settle, "--not-done", "--note", "the tool does not show it"]),
-    }
+def _with_wait(time: str) -> str:
+    """A time with how long it is until then: `2026-11-23T20:00:00.000Z (in 40 s)`."""
+    left = (datetime.fromisoformat(time) - datetime.now(UTC)).total_seconds()
+    return f"{time} (in {ceil(left)} s)" if left > 0 else f"{time} (now)"
 
 
 def _say(console: Console, text: str) -> None:
     # People copy these lines: never wrap them, and let nothing in them act as markup.
-    console.print(tables.cell(text), soft_wrap=True, highlight=False)
+    console.print(cell(text), soft_wrap=True, highlight=False)

@@ -8,7 +8,7 @@ import typer
 
 from streams.cli import event_tables, tables
 from streams.cli.operator_command import Answer, Api, command, part
-from streams.cli.options import Cursor, Limit, Tenant
+from streams.cli.options import Cursor, EventId, Limit, Tenant
 
 events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
 
@@ -17,7 +17,9 @@ events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what 
 def list_events(
     api: Api,
     tenant: Tenant = None,
-    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only of this source.", metavar="SOURCE")
+    ] = None,
     type_: Annotated[
         str | None, typer.Option("--type", metavar="GLOB", help="Only of these types: 'order.*'.")
     ] = None,
@@ -38,16 +40,20 @@ def list_events(
 
 
 @command(events, "show", event_tables.event)
-def show_event(api: Api, event_id: str) -> Answer:
+def show_event(api: Api, event_id: EventId) -> Answer:
     """Show an event and all that became of it: duplicates, job, effects, dead letters, replays.
 
     Example: tidegate events show evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
     """
-    return api.get(f"/v1/events/{part(event_id)}")
+    found = api.get(f"/v1/events/{part(event_id)}")
+    if found["job"] is None:
+        note = "a route matches it now"
+        found["route_command"] = api.command("events", "route", event_id, "--note", note)
+    return found
 
 
 @command(events, "payload")
-def event_payload(api: Api, event_id: str) -> bytes:
+def event_payload(api: Api, event_id: EventId) -> bytes:
     """Write an event's raw body to standard output, as its vendor sent it.
 
     Example: tidegate events payload evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 > body.json
@@ -72,14 +78,32 @@ def list_duplicates(
 @command(events, "route", tables.job)
 def route(
     api: Api,
-    tenant: Annotated[str, typer.Option(help="Whose event it is.")],
-    source: Annotated[str, typer.Option(help="The source it came from.")],
-    dedup_key: Annotated[str, typer.Option(help="Its dedup key.")],
-    note: Annotated[str, typer.Option(help="Why it gets its job now; kept with the command.")],
+    note: Annotated[
+        str, typer.Option(help="Why it gets its job now; kept with the command.", metavar="TEXT")
+    ],
+    event_id: Annotated[str | None, typer.Argument(metavar="EVENT_ID")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Without EVENT_ID: whose event it is.", metavar="TENANT")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Without EVENT_ID: the source it came from.", metavar="SOURCE"),
+    ] = None,
+    dedup_key: Annotated[
+        str | None, typer.Option(help="Without EVENT_ID: its dedup key.", metavar="KEY")
+    ] = None,
 ) -> Answer:
     """Give an event its job if no route matched it on arrival and one matches now.
 
-    Example: tidegate events route --tenant acme --source shop --dedup-key e1 --note "route added"
+    Name an event of the list by its id, and an older one by its tenant, source and dedup key.
+
+    Example: tidegate events route evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 --note "route added"
     """
-    body = {"source": source, "dedup_key": dedup_key, "note": note}
-    return api.post(f"/v1/tenants/{part(tenant)}/events:route", body)
+    keys = (tenant, source, dedup_key)
+    if any(each is None for each in keys) if event_id is None else any(keys):
+        raise typer.BadParameter("name one EVENT_ID, or --tenant, --source and --dedup-key")
+    if event_id is not None:
+        found = api.get(f"/v1/events/{part(event_id)}")
+        keys = (found["tenant_id"], found["source"], found["dedup_key"])
+    body = {"source": keys[1], "dedup_key": keys[2], "note": note}
+    return api.post(f"/v1/tenants/{part(str(keys[0]))}/events:route", body)

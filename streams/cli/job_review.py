@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from streams.cli.event_tables import settle_commands
 from streams.cli.operator_command import Answer, Api
 
-_UNSETTLED = ("claimed", "unknown", "review")
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
 _TOLD = (
-    "action", "tool", "key", "status", "began_at", "claims", "idempotency_key", "arguments_sha256",
+    "action", "tool", "key", "status", "began_at", "settle_after", "claims", "idempotency_key",
+    "arguments_sha256",
 )  # fmt: skip
 """What is told of an effect's job, and of the effect."""
 
@@ -20,22 +19,33 @@ def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> An
     )
     lost = api.get("/v1/effects/unknown", tenant_id=tenant, limit=limit)
     return {
-        "review": [each for job in waiting["jobs"] for each in _in_review(job)],
+        "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],
         "next_cursor": waiting["next_cursor"],
         "lost": lost["effects"],
         "more_lost": lost["next_cursor"] is not None,
     }
 
 
-def _in_review(job: Answer) -> list[Answer]:
+def _in_review(api: Api, job: Answer) -> list[Answer]:
     about = {name: job[name] for name in _ABOUT}
     return [
         {
             **about,
             **{name: effect[name] for name in _TOLD},
             "why": effect["error"] or f"run {effect['run_id']} ended without telling its outcome",
-            **settle_commands(job["job_id"], effect["action"]),
+            **_answers(api, job["job_id"], effect["action"]),
         }
         for effect in job["effects"]
-        if effect["status"] in _UNSETTLED
+        if effect["settle_after"] is not None
     ]
+
+
+def _answers(api: Api, job_id: str, action: str) -> Answer:
+    """The two answers to an unknown effect, as commands."""
+    settle = ("jobs", "settle", job_id, action)
+    done = ("--done", "RESULT_AS_JSON", "--note", "the tool shows it")
+    not_done = ("--not-done", "--note", "the tool does not show it")
+    return {
+        "if_done": api.command(*settle, *done),
+        "if_not_done": api.command(*settle, *not_done),
+    }

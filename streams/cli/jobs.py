@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
-import orjson
 import typer
 
 from streams.cli import event_tables, tables
 from streams.cli.job_review import reviewed
+from streams.cli.job_submission import json_value, submit
 from streams.cli.operator_command import (
     Answer,
     Api,
     command,
     page_by_page,
     part,
-    print_json,
     program,
 )
-from streams.cli.options import AsJson, Cursor, DryRun, JsonLines, Limit, OfTenant, Tenant
-from streams.cli.quantities import duration
+from streams.cli.options import (
+    Cursor,
+    DryRun,
+    JobId,
+    JsonLines,
+    Limit,
+    Tenant,
+    Type,
+)
 from streams.cli.watch import follow
 from streams.serde.records import JobStatus
 
@@ -30,59 +34,12 @@ jobs = typer.Typer(
 )
 
 
-@jobs.command("submit")
-@program
-def submit(
-    api: Api,
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Which handler runs.")],
-    tenant: OfTenant,
-    input_: Annotated[
-        str,
-        typer.Option("--input", help="Its input: JSON, @FILE, or - for standard input."),
-    ] = "{}",
-    delay: Annotated[
-        str | None, typer.Option(help="Start it after this time, as 20s.", metavar="DURATION")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(help="Start it at this time, RFC 3339.", metavar="TIME")
-    ] = None,
-    priority: Annotated[str | None, typer.Option(help="A priority of the topology.")] = None,
-    key: Annotated[
-        str | None, typer.Option(help="Submit it once for this key, however often it is sent.")
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(help="Longest time of one run.", metavar="DURATION")
-    ] = None,
-    workflow: Annotated[str | None, typer.Option(help="Id of the workflow it is part of.")] = None,
-    callback_url: Annotated[str | None, typer.Option(help="Where its end is told.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Then watch it until it ends.")] = False,
-    as_json: AsJson = False,
-) -> int:
-    """Submit a job.
-
-    With --watch the exit codes are those of `jobs watch`, and --json prints one object a line.
-
-    Example: tidegate jobs submit answer_ticket --tenant acme --input @ticket.json --watch
-    """
-    if delay is not None and at is not None:
-        raise typer.BadParameter("give --delay or --at, not both")
-    asked: Answer = {
-        "type": type_, "input": _input(input_), "priority": priority, "run_at": at,
-        "delay_seconds": None if delay is None else duration(delay, "--delay"),
-        "timeout_seconds": None if timeout is None else duration(timeout, "--timeout"),
-        "workflow_id": workflow, "callback_url": callback_url,
-    }  # fmt: skip
-    body = {name: value for name, value in asked.items() if value is not None or name == "input"}
-    job = api.post(f"/v1/tenants/{part(tenant)}/jobs", body, key)
-    if watch:
-        return follow(api, job["job_id"], as_json, accepted=True)
-    (print_json if as_json else tables.job)(job)
-    return 0
+jobs.command("submit")(program(submit))
 
 
 @jobs.command("watch")
 @program
-def watch_job(api: Api, job_id: str, as_json: JsonLines = False) -> int:
+def watch_job(api: Api, job_id: JobId, as_json: JsonLines = False) -> int:
     """Watch a job until it ends or waits for a person.
 
     A pipe gets a line for each change, and with --json an object a line. A pause of the API, such
@@ -98,7 +55,7 @@ def watch_job(api: Api, job_id: str, as_json: JsonLines = False) -> int:
 @command(jobs, "show", tables.job)
 def show_job(
     api: Api,
-    job_id: str,
+    job_id: JobId,
 ) -> Answer:
     """Show one job with its effects, steps and progress.
 
@@ -112,9 +69,12 @@ def list_jobs(
     api: Api,
     tenant: Tenant = None,
     status: Annotated[
-        str | None, typer.Option(help=f"Only in this state: {', '.join(get_args(JobStatus))}.")
+        str | None,
+        typer.Option(
+            help=f"Only in this state: {', '.join(get_args(JobStatus))}.", metavar="STATE"
+        ),
     ] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
+    type_: Type = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
@@ -130,8 +90,8 @@ def list_jobs(
 @command(jobs, "cancel", tables.job)
 def cancel_job(
     api: Api,
-    job_id: str,
-    reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "",
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why; kept with the job.", metavar="TEXT")] = "",
 ) -> Answer:
     """Cancel a job that has not ended.
 
@@ -157,12 +117,16 @@ def list_held(
 @command(jobs, "move", tables.moved)
 def move(
     api: Api,
-    pool: Annotated[str, typer.Option(help="Pool in which it waits from now on.")],
-    note: Annotated[str, typer.Option(help="Why; kept with the command.")],
-    job_id: Annotated[str | None, typer.Argument()] = None,
+    pool: Annotated[str, typer.Option(help="Pool in which it waits from now on.", metavar="POOL")],
+    note: Annotated[str, typer.Option(help="Why; kept with the command.", metavar="TEXT")],
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB_ID")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Move all waiting jobs of --type.")] = False,
-    type_: Annotated[str | None, typer.Option("--type", help="With --all: the jobs' type.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="With --all: only this tenant's.")] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", help="With --all: the jobs' type.", metavar="TYPE")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="With --all: only this tenant's.", metavar="TENANT")
+    ] = None,
     dry_run: DryRun = False,
 ) -> Answer:
     """Let a job, or all waiting jobs of a type, wait in another pool.
@@ -183,9 +147,11 @@ def move(
 @command(jobs, "settle", tables.job)
 def settle(
     api: Api,
-    job_id: str,
-    action: Annotated[str, typer.Argument(help="The effect, as `jobs show` names it.")],
-    note: Annotated[str, typer.Option(help="How you know; kept with the effect.")],
+    job_id: JobId,
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help="The effect, as `jobs show` names it.")
+    ],
+    note: Annotated[str, typer.Option(help="How you know; kept with the effect.", metavar="TEXT")],
     done: Annotated[
         str | None,
         typer.Option(
@@ -203,7 +169,7 @@ def settle(
         raise typer.BadParameter("give --done RESULT or --not-done")
     body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}
     if done is not None:
-        body["result"] = _json(done, "--done")
+        body["result"] = json_value(done, "--done")
     path = f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle"
     return api.post(path, body)
 
@@ -222,32 +188,8 @@ def review(
     return reviewed(api, tenant, limit, cursor)
 
 
-def _input(given: str) -> Any:
-    if given == "-":
-        text = sys.stdin.read()
-    elif given.startswith("@"):
-        try:
-            text = Path(given[1:]).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            unread = f"{given[1:]} cannot be read: {error}"
-            raise typer.BadParameter(unread, param_hint="--input") from None
-    else:
-        text = given
-    return _json(text, "--input")
-
-
-def _json(text: str, flag: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise typer.BadParameter(
-            f"{text!r} is not JSON: null for none, and a text in quotes, as '\"re_1\"'",
-            param_hint=flag,
-        ) from None
-
-
 @command(jobs, "payload")
-def job_payload(api: Api, job_id: str) -> bytes:
+def job_payload(api: Api, job_id: JobId) -> bytes:
     """Write the raw body of a job's event to standard output, as its vendor sent it.
 
     Example: tidegate jobs payload job_d8utnr6f0dbu0aulueh5k9hsqk > body.json

@@ -27,16 +27,19 @@ _GROUPS = {
     "topology": "streams.cli.topology:app",
     "tenants": "streams.cli.tenants:tenants",
     "sources": "streams.cli.sources:sources",
+    "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",
     "rejections": "streams.cli.rejections:rejections",
     "events": "streams.cli.events:events",
+    "deliveries": "streams.cli.deliveries:deliveries",
 }
 _COMMANDS = {
     "dev": "streams.dev.command:dev",
     "demo": "streams.demo.command:demo",
     "send": "streams.cli.send:send",
+    "listen": "streams.cli.listen:listen",
     "new": "streams.new.command:new",
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import cleandoc
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,12 +18,15 @@ import typer
 
 from streams.cli import tables
 from streams.cli.api_client import (
+    ANSWERED_WITHIN_SECONDS,
     CallFailed,
+    NotReached,
     TokenRefused,
     admin_token,
     api_url,
     call,
     download,
+    remedy,
     token_origin,
 )
 from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
@@ -46,14 +51,36 @@ class Api:
     def download(self, path: str) -> bytes:
         return download(self.url, self._token, path)
 
-    def post(self, path: str, body: Answer, key: str | None = None) -> Answer:
-        return call(self.url, self._token, "POST", path, body=body, idempotency_key=key)
+    def post(
+        self,
+        path: str,
+        body: Answer,
+        key: str | None = None,
+        within: float = ANSWERED_WITHIN_SECONDS,
+    ) -> Answer:
+        return call(
+            self.url, self._token, "POST", path, body=body, idempotency_key=key, within=within
+        )
 
     def put(self, path: str, body: Answer) -> Answer:
         return call(self.url, self._token, "PUT", path, body=body)
 
     def delete(self, path: str) -> Answer:
         return call(self.url, self._token, "DELETE", path)
+
+    def command(self, *words: str) -> str:
+        """`tidegate` with these words and the connection's options as they were given.
+
+        It is quoted for a shell and works as printed in the same directory.
+        """
+        options = {
+            "--url": self.given_url, "--token-file": self.token_file, "--data-dir": self.data_dir,
+        }  # fmt: skip
+        given = [(flag, str(value)) for flag, value in options.items() if value is not None]
+        return shlex.join(["tidegate", *words, *chain.from_iterable(given)])
+
+    def remedy(self) -> str:
+        return remedy(self._settings, self.given_url)
 
     def token_origin(self) -> str:
         return token_origin(self._settings, self.token_file)
@@ -64,7 +91,7 @@ class Api:
 
     @cached_property
     def url(self) -> str:
-        return api_url(self._settings, self.given_url)
+        return api_url(self._settings, self.given_url, self.data_dir)
 
     @cached_property
     def _token(self) -> str:
@@ -72,6 +99,9 @@ class Api:
 
 
 Ask = Callable[..., Any]
+
+_DELIVERY = ("delivery stage", "`tidegate delivery`")
+_DISPATCHER = ("dispatcher", "the dispatcher (or `tidegate pipeline`)")
 
 
 def program(act: Callable[..., int]) -> Callable[..., None]:
@@ -105,8 +135,8 @@ def command(
             as_json = given.pop(AS_JSON.name, False)
             with _errors_shown(api):
                 found = ask(api, **given)
-                _show(found, as_json, table)
-                _require_answered(found)
+                _write(found, as_json, table)
+                _require_answered(api, found)
 
         run.__doc__ = _unwrapped(ask.__doc__)
         output = () if table is None else (AS_JSON,)
@@ -136,6 +166,9 @@ def _errors_shown(api: Api) -> Iterator[None]:
             f"error: {error} from {api.token_origin()}: name another with --token-file", err=True
         )
         raise typer.Exit(1) from None
+    except NotReached as error:
+        typer.echo(f"error: {error}: {api.remedy()}", err=True)
+        raise typer.Exit(1) from None
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
@@ -156,28 +189,42 @@ def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:
     return total
 
 
-def _require_answered(found: Any) -> None:
+def _require_answered(api: Api, found: Any) -> None:
     """End a command with 1 whose effect the pipeline has not shown in time.
 
     Raises:
         CallFailed: it is durable, and nothing has carried it out yet.
     """
     if isinstance(found, dict) and found.get("answered") is False:
-        job_id = found["job_id"]
+        words, stage, process = _carried_out(found)
         raise CallFailed(
-            "the command is written, but no dispatcher carried it out within 5 s. It stays valid: "
-            f"look again with `tidegate jobs show {job_id}`, and if nothing changes, check that "
-            "the dispatcher (or `tidegate pipeline`) runs"
+            f"the command is written, but no {stage} carried it out within 5 s. It stays valid: "
+            f"look again with `{api.command(*words)}`, and if nothing changes, check that "
+            f"{process} runs"
         )
 
 
-def _show(found: Any, as_json: bool, table: tables.Show | None) -> None:
+def _carried_out(found: Answer) -> tuple[tuple[str, ...], str, str]:
+    """The words of the command that shows its subject, the stage that acts, and its process."""
+    if "delivery_id" in found:
+        return ("deliveries", "show", found["delivery_id"]), *_DELIVERY
+    if "endpoint_id" in found:
+        words = ("endpoints", "show", found["endpoint_id"], "--tenant", found["tenant_id"])
+        return words, *_DELIVERY
+    return ("jobs", "show", found["job_id"]), *_DISPATCHER
+
+
+def _write(found: Any, as_json: bool, table: tables.Show | None) -> None:
     if table is None:
         typer.get_binary_stream("stdout").write(found)
-    elif as_json:
-        print_json(found)
     else:
-        table(found)
+        show(found, as_json, table)
+
+
+def show(found: Answer, as_json: bool, table: tables.Show) -> int:
+    """Print an answer as JSON or as a table; returns the exit code 0."""
+    (print_json if as_json else table)(found)
+    return 0
 
 
 def print_json(value: Answer) -> None:
@@ -185,13 +232,24 @@ def print_json(value: Answer) -> None:
 
 
 def found_or_none(api: Api, path: str) -> Answer | None:
-    """A tenant or source as GET shows it, or None where there is none."""
+    """A tenant, source or endpoint as GET shows it, or None where there is none."""
     try:
         return api.get(path)
     except CallFailed as error:
-        if error.name in ("tenant-unknown", "source-unknown"):
+        if error.name in ("tenant-unknown", "source-unknown", "endpoint-unknown"):
             return None
         raise
+
+
+def require_tenant(api: Api, tenant: str) -> None:
+    """Check that there is a tenant before a command asks for more.
+
+    Raises:
+        CallFailed: there is none.
+    """
+    if found_or_none(api, f"/v1/tenants/{part(tenant)}") is None:
+        remedy = f"create it with `{api.command('tenants', 'set', tenant)}`"
+        raise CallFailed(f"there is no tenant {tenant!r}: {remedy}")
 
 
 def part(id_: str) -> str:

@@ -11,17 +11,26 @@ import typer
 
 Bootstrap = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.", metavar="HOSTS")]
 TopologyFile = Annotated[
-    Path | None, typer.Option("--topology", help="File that overlays the built-in topology.")
+    Path | None,
+    typer.Option("--topology", help="File that overlays the built-in topology.", metavar="FILE"),
 ]
-StateDir = Annotated[Path | None, typer.Option(help="Where this process keeps its state.")]
-Instance = Annotated[str | None, typer.Option(help="Name of this process in its group; stable.")]
-Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
-Port = Annotated[int | None, typer.Option(help="Port to serve HTTP on.")]
-ProbePort = Annotated[int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.")]
-LogFormat = Annotated[str | None, typer.Option(help="console or json.")]
-Application = Annotated[str, typer.Option(help="The application: module:attribute.")]
-Slots = Annotated[int | None, typer.Option(min=1, help="Handlers at once. (20 by default)")]
-Pool = Annotated[str, typer.Option(help="Pool whose jobs it runs.")]
+StateDir = Annotated[
+    Path | None, typer.Option(help="Where this process keeps its state.", metavar="DIR")
+]
+Instance = Annotated[
+    str | None, typer.Option(help="Name of this process in its group; stable.", metavar="NAME")
+]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.", metavar="HOST")]
+Port = Annotated[int | None, typer.Option(help="Port to serve HTTP on.", metavar="PORT")]
+ProbePort = Annotated[
+    int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.", metavar="PORT")
+]
+LogFormat = Annotated[str | None, typer.Option(help="console or json.", metavar="FORMAT")]
+Application = Annotated[str, typer.Option(help="The application.", metavar="MODULE:ATTR")]
+Slots = Annotated[
+    int | None, typer.Option(min=1, help="Handlers at once. (20 by default)", metavar="N")
+]
+Pool = Annotated[str, typer.Option(help="Pool whose jobs it runs.", metavar="POOL")]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
@@ -34,16 +43,27 @@ Url = Annotated[
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="File with the admin token. (TIDEGATE_ADMIN_TOKEN by default)")
+    Path | None,
+    typer.Option(
+        help="File with the admin token. (TIDEGATE_ADMIN_TOKEN by default)", metavar="FILE"
+    ),
 ]
 DevDir = Annotated[
-    Path | None, typer.Option(help="Directory of `tidegate dev`, which keeps its token there.")
+    Path | None,
+    typer.Option(help="Directory of `tidegate dev`, which keeps its token there.", metavar="DIR"),
 ]
 Id = Annotated[str, typer.Argument(metavar="ID")]
-Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.")]
-Limit = Annotated[int, typer.Option(min=1, max=200, help="Show at most this many.")]
-Cursor = Annotated[str | None, typer.Option(help="`next_cursor` of the page before.")]
-OfTenant = Annotated[str, typer.Option("--tenant", help="Whose it is.")]
+TenantId = Annotated[str, typer.Argument(metavar="TENANT")]
+JobId = Annotated[str, typer.Argument(metavar="JOB_ID")]
+EventId = Annotated[str, typer.Argument(metavar="EVENT_ID")]
+Note = Annotated[str, typer.Option(help="Why; kept with it.", metavar="TEXT")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.", metavar="TENANT")]
+Type = Annotated[str | None, typer.Option("--type", help="Only of this type.", metavar="TYPE")]
+Limit = Annotated[int, typer.Option(min=1, max=200, help="Show at most this many.", metavar="N")]
+Cursor = Annotated[
+    str | None, typer.Option(help="`next_cursor` of the page before.", metavar="CURSOR")
+]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Whose it is.", metavar="TENANT")]
 Ingress = Annotated[
     str | None,
     typer.Option(help="Where vendors deliver. (where the API is, by default)", metavar="URL"),
@@ -68,6 +88,7 @@ _STREAM = (*_STAGE, _option("probe_port", ProbePort), _LOG_FORMAT)
 OF_STAGES = {
     "http": (*_STAGE, _option("port", Port), _LOG_FORMAT),
     "stream": _STREAM,
+    "sender": _STREAM,
     "worker": (
         _option("app", Application, Parameter.empty), _option("slots", Slots),
         _option("pool", Pool, "default"), *_STREAM,

@@ -1,8 +1,9 @@
-"""Durations and rates as people write them: `24h`, `20s`, `600/60s`."""
+"""Durations, times and rates as people write them: `24h`, `20s`, `600/60s`."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
@@ -25,6 +26,30 @@ def duration(text: str, flag: str) -> float:
             param_hint=flag,
         )
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def moment(text: str, flag: str, *, ahead: bool = False) -> str:
+    """A time as the API takes it, RFC 3339; of a duration, the time so long ago, or `ahead` of now.
+
+    The API reads a text of another form than a duration, and refuses one that is no time.
+
+    Raises:
+        BadParameter: it is neither a duration nor begins with a date; names the flag.
+    """
+    if text[:4].isdecimal() and text[4:5] == "-":
+        return text
+    if _DURATION.fullmatch(text.strip()) is None:
+        raise typer.BadParameter(
+            f"{text!r} is no time: write one in RFC 3339, as 2026-11-21T09:00:00Z, or how long "
+            f"{'from now' if ahead else 'ago'}, as 20m, 2h or 7d",
+            param_hint=flag,
+        )
+    apart = timedelta(seconds=duration(text, flag))
+    try:
+        found = datetime.now(UTC) + (apart if ahead else -apart)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long", param_hint=flag) from None
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rate(text: str, flag: str) -> dict[str, Any]:

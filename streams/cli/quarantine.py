@@ -8,7 +8,7 @@ import typer
 
 from streams.cli import tables
 from streams.cli.operator_command import Answer, Api, command, part
-from streams.cli.options import Cursor, Id, Limit, Tenant
+from streams.cli.options import Cursor, EventId, Limit, Tenant
 
 quarantine = typer.Typer(
     no_args_is_help=True, help="List, show and release bodies that did not fit their source."
@@ -19,7 +19,9 @@ quarantine = typer.Typer(
 def list_quarantined(
     api: Api,
     tenant: Tenant = None,
-    status: Annotated[str | None, typer.Option(help="Only waiting, or only released.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only waiting, or only released.", metavar="STATE")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
@@ -33,7 +35,7 @@ def list_quarantined(
 @command(quarantine, "show", tables.quarantined_body)
 def show_quarantined(
     api: Api,
-    id_: Id,
+    id_: EventId,
 ) -> Answer:
     """Show why one body does not fit, and what became of it.
 
@@ -45,7 +47,7 @@ def show_quarantined(
 @command(quarantine, "payload")
 def payload(
     api: Api,
-    id_: Id,
+    id_: EventId,
 ) -> bytes:
     """Write one body to standard output, as its vendor sent it.
 
@@ -57,8 +59,8 @@ def payload(
 @command(quarantine, "release", tables.quarantined_body)
 def release(
     api: Api,
-    id_: Id,
-    note: Annotated[str, typer.Option(help="What was corrected; kept with it.")],
+    id_: EventId,
+    note: Annotated[str, typer.Option(help="What was corrected; kept with it.", metavar="TEXT")],
 ) -> Answer:
     """Accept a body as an event under its source's current mapping.
 

@@ -13,7 +13,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from ingress.schemes import SignedRequest
+from ingress.samples import names
+from ingress.schemes import SCHEMES, SignedRequest
 from streams.cli import send_advice
 from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
@@ -22,6 +23,8 @@ from streams.cli.options import Ingress, JsonLines, OfTenant
 from streams.cli.sources import hook_url
 from streams.cli.watch import follow
 
+_KNOWN = "; ".join(f"{scheme}: {', '.join(names(scheme))}" for scheme in SCHEMES)
+"""The samples of each scheme, for the help."""
 _LATELY_SECONDS = 10.0
 _LEARNED_WITHIN_SECONDS = 5.0
 _BETWEEN_TRIES_SECONDS = 0.2
@@ -42,19 +45,24 @@ class Sent:
 def send(
     api: Api,
     tenant: OfTenant,
-    source: Annotated[str, typer.Option(help="The source that takes it.")],
+    source: Annotated[str, typer.Option(help="The source that takes it.", metavar="SOURCE")],
     file: Annotated[
         Path | None, typer.Argument(help="The body; - reads standard input.", metavar="FILE")
     ] = None,
     sample: Annotated[
         str | None,
-        typer.Option(help="Send this sample of ours. (the first of the scheme, by default)"),
+        typer.Option(
+            help=f"Send this sample of the source's scheme; of {_KNOWN}. (the first by default)",
+            metavar="NAME",
+        ),
     ] = None,
-    times: Annotated[int, typer.Option(min=1, help="Deliver it this often.")] = 1,
+    times: Annotated[int, typer.Option(min=1, help="Deliver it this often.", metavar="N")] = 1,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not follow its job.")] = False,
     secret_file: Annotated[
         Path | None,
-        typer.Option(help="Sign with the secret in this file, not by the operator."),
+        typer.Option(
+            help="Sign with the secret in this file, not by the operator.", metavar="FILE"
+        ),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="A header of the event.", metavar="NAME:VALUE")
@@ -95,9 +103,9 @@ def _source(api: Api, tenant: str, name: str) -> Answer:
     """
     found = found_or_none(api, f"/v1/tenants/{part(tenant)}/sources/{part(name)}")
     if found is None:
-        remedy = f"tidegate sources set {name} --tenant {tenant} --scheme SCHEME"
+        remedy = api.command("sources", "set", name, "--tenant", tenant, "--scheme", "SCHEME")
         raise CallFailed(f"tenant {tenant} has no source {name}: create it with `{remedy}`")
-    check_source(found)
+    check_source(api, found)
     return found
 
 
@@ -116,7 +124,7 @@ def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> str | None:
                                                  sent.secret_file))  # fmt: skip
         job_id = reply.document["job_id"] or job_id
     if first and job_id is None:
-        typer.echo(send_advice.unrouted(sent.source, sent.delivery, first), err=True)
+        typer.echo(send_advice.unrouted(api, sent.source, sent.delivery, first), err=True)
     return job_id
 
 

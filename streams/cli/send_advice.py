@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ingress.schemes import SCHEMES, SignedRequest
-from ingress.schemes.normalize import UNKNOWN_TYPE
+from ingress.schemes import SignedRequest
 from streams.cli.delivery import Reply, normalized
 from streams.cli.operator_command import Answer, Api, part
 from streams.errors import Misfit
@@ -24,11 +23,12 @@ def refused(
         case "malformed-body":
             advice = f"{_misfit(source, delivery)}: correct the body"
         case "quarantined":
-            advice = _quarantined(source, delivery, reply)
+            advice = _quarantined(api, source, delivery, reply)
         case "rate-limited":
-            advice = f"the tenant is over its rate: `tidegate tenants show {source['tenant_id']}`"
+            show = api.command("tenants", "show", source["tenant_id"])
+            advice = f"the tenant is over its rate: `{show}`"
         case "too-large":
-            advice = _too_large(source, delivery)
+            advice = _too_large(api, source, delivery)
         case "not-found":
             advice = f"no ingress serves {delivery.url}: name one with --ingress"
         case _:
@@ -37,36 +37,44 @@ def refused(
     return f"{reply.status} {reply.outcome}: {advice}"
 
 
-def _quarantined(source: Answer, delivery: SignedRequest, reply: Reply) -> str:
+def _quarantined(api: Api, source: Answer, delivery: SignedRequest, reply: Reply) -> str:
+    event_id = str(reply.document.get("event_id"))
     return (
-        f"{_misfit(source, delivery)}; correct the mapping with `tidegate sources set "
-        f"{source['source']} --tenant {source['tenant_id']} --mapping FIELD=JMESPATH`, then "
-        f"`tidegate quarantine release {reply.document.get('event_id')} --note TEXT`"
+        f"{_misfit(source, delivery)}; correct the mapping with "
+        f"`{_set(api, source, '--mapping', 'FIELD=JMESPATH')}`, then "
+        f"`{api.command('quarantine', 'release', event_id, '--note', 'TEXT')}`"
     )
 
 
-def _too_large(source: Answer, delivery: SignedRequest) -> str:
+def _too_large(api: Api, source: Answer, delivery: SignedRequest) -> str:
     return (
         f"the body has {len(delivery.body)} bytes and the source takes "
-        f"{source['max_body_bytes']}: `tidegate sources set {source['source']} --tenant "
-        f"{source['tenant_id']} --max-body-bytes N`"
+        f"{source['max_body_bytes']}: `{_set(api, source, '--max-body-bytes', 'N')}`"
+    )
+
+
+def _set(api: Api, source: Answer, *options: str) -> str:
+    """The command that changes the source's settings."""
+    return api.command(
+        "sources", "set", source["source"], "--tenant", source["tenant_id"], *options
     )
 
 
 def _unauthorized(api: Api, source: Answer, secret_file: Path | None) -> str:
     name, tenant = source["source"], source["tenant_id"]
     if api.get(f"/v1/tenants/{part(tenant)}")["disabled"]:
-        return f"tenant {tenant} is disabled: enable it with `tidegate tenants set {tenant}`"
+        enable = api.command("tenants", "set", tenant)
+        return f"tenant {tenant} is disabled: enable it with `{enable}`"
     if secret_file is not None:
         return (
             f"the ingress does not take this signature: the secret in {secret_file} is not that of "
             f"source {name}; compare them, or let the operator sign, without --secret-file"
         )
+    counts = api.command("rejections", "list", "--tenant", tenant)
     return (
         "the ingress does not take this signature: it may belong to another pipeline than the "
-        f"operator (see --ingress), or not know source {name} yet; `tidegate rejections list "
-        f"--tenant {tenant}` counts it, and the ingress's metric "
-        "tidegate_ingress_signature_failures_total has the reason"
+        f"operator (see --ingress), or not know source {name} yet; `{counts}` counts it, and the "
+        "ingress's metric tidegate_ingress_signature_failures_total has the reason"
     )
 
 
@@ -79,27 +87,23 @@ def _misfit(source: Answer, delivery: SignedRequest) -> str:
     return f"the body does not fit the settings that source {source['source']} had just now"
 
 
-def unrouted(source: Answer, delivery: SignedRequest, first: Reply) -> str:
+def unrouted(api: Api, source: Answer, delivery: SignedRequest, first: Reply) -> str:
     """Which route would give the event a job; of one that was delivered before, where to look."""
     if first.outcome == "duplicate":
         return (
             f"a duplicate of {first.document['event_id']}, which has no job: the type and headers "
-            "of its first delivery count. See `tidegate events list --unrouted`; change the body "
-            "to send a new event"
+            f"of its first delivery count. See `{api.command('events', 'list', '--unrouted')}`; "
+            "change the body to send a new event"
         )
     found, name = normalized(source, delivery), source["source"]
     event_type = json.dumps(found.event_type)
-    key = json.dumps(found.dedup_key)
+    route = api.command("events", "route", first.document["event_id"], "--note", "TEXT")
     lines = [
         f"no route matches events {event_type} of source {name}: this one is kept without a job.",
         "Add a route to your topology file and start again:",
         "  routes:",
         f"    - match: {{source: {name}, event_type: {event_type}}}",
         "      job: YOUR_JOB",
-        f"Then this event can get its job: tidegate events route --tenant {source['tenant_id']} "
-        f"--source {name} --dedup-key {key} --note TEXT",
+        f"Then this event can get its job: {route}",
     ]
-    wanted = SCHEMES[source["scheme"]].preset.type_header
-    if found.event_type == UNKNOWN_TYPE and wanted and "event_type" not in source["mapping"]:
-        lines.insert(1, f"Its vendor names the type in a header: give --header {wanted}:TYPE.")
     return "\n".join(lines)

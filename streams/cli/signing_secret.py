@@ -15,7 +15,7 @@ from ingress.schemes import SCHEMES
 
 SecretFile = Annotated[
     Path | None,
-    typer.Option(help="File with the secret; - reads it from standard input.", metavar="PATH"),
+    typer.Option(help="File with the secret; - reads it from standard input.", metavar="FILE"),
 ]
 SecretRef = Annotated[
     str | None,
@@ -68,7 +68,7 @@ def asked_secret(scheme: str) -> GivenSecret:
     """
     if not at_terminal():
         raise typer.BadParameter(
-            "it needs a secret: give --secret-file PATH, --secret-file - to read standard input, "
+            "it needs a secret: give --secret-file FILE, --secret-file - to read standard input, "
             "--secret-ref, or --generate"
         )
     return GivenSecret({"secret": typer.prompt(f"Secret of {scheme}", hide_input=True, err=True)})
@@ -79,7 +79,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def read_secret(file: Path) -> str:
+def read_secret(file: Path, flag: str = "--secret-file") -> str:
     """The text of a file or of standard input, without the newline at its end.
 
     Raises:
@@ -90,11 +90,11 @@ def read_secret(file: Path) -> str:
         text = raw.rstrip(b"\r\n").decode()
     except OSError as error:
         problem = f"{file} cannot be read: {error.strerror}"
-        raise typer.BadParameter(problem, param_hint="--secret-file") from None
+        raise typer.BadParameter(problem, param_hint=flag) from None
     except UnicodeDecodeError:
-        raise typer.BadParameter("is no text in UTF-8", param_hint="--secret-file") from None
+        raise typer.BadParameter("is no text in UTF-8", param_hint=flag) from None
     if not text:
-        raise typer.BadParameter("holds no secret: it is empty", param_hint="--secret-file")
+        raise typer.BadParameter("holds no secret: it is empty", param_hint=flag)
     return text
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ingress.schemes import SCHEMES
 from streams.cli import tables
-from streams.cli.api_client import CallFailed
+from streams.cli.assignments import changed
 from streams.cli.changes import tell_changes
-from streams.cli.operator_command import Answer, Api, command, found_or_none, part
-from streams.cli.options import Ingress, OfTenant
+from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant
+from streams.cli.options import Ingress, OfTenant, Tenant
 from streams.cli.quantities import duration
 from streams.cli.signing_secret import (
     NONE,
@@ -30,16 +30,24 @@ _HOW = f"How its vendor signs: {', '.join(SCHEMES)}."
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 _SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_PAGE = 200
 _SHOWN = (*_SETTINGS, "secrets", "secret_ref")
 
 
 @command(sources, "list", tables.sources)
-def list_sources(api: Api, tenant: OfTenant) -> Answer:
-    """List a tenant's sources by name, disabled ones too.
+def list_sources(api: Api, tenant: Tenant = None) -> Answer:
+    """List the sources of all tenants, or of one, by name; disabled ones too.
 
     Example: tidegate sources list --tenant acme
     """
-    return api.get(f"/v1/tenants/{part(tenant)}/sources")
+    if tenant is not None:
+        return api.get(f"/v1/tenants/{part(tenant)}/sources")
+    found: Answer = {"sources": [], "next_cursor": None}
+    while True:
+        page = api.get("/v1/sources", limit=_PAGE, cursor=found["next_cursor"])
+        found = {**page, "sources": found["sources"] + page["sources"]}
+        if page["next_cursor"] is None:
+            return found
 
 
 @command(sources, "show", tables.source)
@@ -56,7 +64,7 @@ def set_source(
     api: Api,
     name: Name,
     tenant: OfTenant,
-    scheme: Annotated[str | None, typer.Option(help=_HOW)] = None,
+    scheme: Annotated[str | None, typer.Option(help=_HOW, metavar="SCHEME")] = None,
     secret_file: SecretFile = None,
     secret_ref: SecretRef = None,
     generate: Generate = False,
@@ -73,10 +81,12 @@ def set_source(
         ),
     ] = None,
     callback_url: Annotated[
-        str | None, typer.Option(help="Where ends of its jobs are told; '' for nowhere.")
+        str | None,
+        typer.Option(help="Where ends of its jobs are told; '' for nowhere.", metavar="URL"),
     ] = None,
     max_body_bytes: Annotated[
-        int | None, typer.Option(help="Largest body that is taken. (1 MiB by default)")
+        int | None,
+        typer.Option(help="Largest body that is taken. (1 MiB by default)", metavar="BYTES"),
     ] = None,
     ingress: Ingress = None,
 ) -> Answer:
@@ -148,9 +158,7 @@ def _path(tenant: str, name: str) -> str:
 
 def _before(api: Api, tenant: str, name: str) -> Answer | None:
     """The source before the change; an unknown tenant is told before a secret is asked for."""
-    if found_or_none(api, f"/v1/tenants/{part(tenant)}") is None:
-        remedy = f"create it with `tidegate tenants set {tenant}`"
-        raise CallFailed(f"there is no tenant {tenant!r}: {remedy}")
+    require_tenant(api, tenant)
     return found_or_none(api, _path(tenant, name))
 
 
@@ -169,7 +177,7 @@ def _wanted(
         kept = {name: before[name] for name in _SETTINGS}
     return {
         **kept,
-        "options": _typed(kept["scheme"], _changed(kept["options"], options, "--option")),
+        "options": _typed(kept["scheme"], changed(kept["options"], options, "--option")),
         "mapping": _mapping(kept["mapping"], mapping),
     }
 
@@ -186,25 +194,11 @@ def _typed(scheme: str, options: Answer) -> Answer:
 
 def _mapping(kept: Answer, given: Sequence[str]) -> Answer:
     attributes = [each for each in given if each.startswith("attributes.")]
-    fields = _changed(kept, [each for each in given if each not in attributes], "--mapping")
+    fields = changed(kept, [each for each in given if each not in attributes], "--mapping")
     if fields.get("attributes", {}) != kept.get("attributes", {}) and fields.get("attributes"):
         form = "write attributes.NAME=JMESPATH, once for each"
         raise typer.BadParameter(form, param_hint="--mapping")
     inner = [each.removeprefix("attributes.") for each in attributes]
-    changed = _changed(fields.get("attributes", {}), inner, "--mapping")
+    attributes_now = changed(fields.get("attributes", {}), inner, "--mapping")
     others = {name: path for name, path in fields.items() if name != "attributes"}
-    return {**others, "attributes": changed} if changed else others
-
-
-def _changed(kept: Answer, given: Sequence[str], flag: str) -> dict[str, Any]:
-    """`kept` with each NAME=VALUE of `given`; an empty value removes the name."""
-    found = dict(kept)
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=flag)
-        if value:
-            found[name] = value
-        else:
-            found.pop(name, None)
-    return found
+    return {**others, "attributes": attributes_now} if attributes_now else others

@@ -9,7 +9,7 @@ import typer
 from streams.cli import tables
 from streams.cli.changes import tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part
-from streams.cli.options import Cursor, Id, Limit
+from streams.cli.options import Cursor, Limit, TenantId
 from streams.cli.quantities import rate as parsed_rate
 
 tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
@@ -26,7 +26,7 @@ def list_tenants(api: Api, limit: Limit = 50, cursor: Cursor = None) -> Answer:
 
 
 @command(tenants, "show", tables.tenant)
-def show_tenant(api: Api, id_: Id) -> Answer:
+def show_tenant(api: Api, id_: TenantId) -> Answer:
     """Show a tenant and the names of its sources.
 
     Example: tidegate tenants show acme
@@ -37,8 +37,10 @@ def show_tenant(api: Api, id_: Id) -> Answer:
 @command(tenants, "set", tables.tenant)
 def set_tenant(
     api: Api,
-    id_: Id,
-    display_name: Annotated[str | None, typer.Option(help="Its name for people.")] = None,
+    id_: TenantId,
+    display_name: Annotated[
+        str | None, typer.Option(help="Its name for people.", metavar="TEXT")
+    ] = None,
     rate: Annotated[
         str | None,
         typer.Option(help="Most deliveries in a time, as 600/60s.", metavar="COUNT/DURATION"),
@@ -64,7 +66,7 @@ def set_tenant(
 
 
 @command(tenants, "disable", tables.tenant)
-def disable_tenant(api: Api, id_: Id) -> Answer:
+def disable_tenant(api: Api, id_: TenantId) -> Answer:
     """Disable a tenant: its deliveries and submissions are refused; its data stays.
 
     `tidegate tenants set` enables it again.

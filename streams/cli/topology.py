@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from streams.cli.cells import console_of_any_width
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, own_options, with_options
-from streams.cli.tables import console_of_any_width
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.kafka.clients import wait_for_broker
@@ -44,7 +44,8 @@ BootstrapOption = Annotated[
     str | None,
     typer.Option(
         help="Kafka brokers, host:port, separated by commas.  "
-        "[default: TIDEGATE_BOOTSTRAP, else that of a running `tidegate dev`]"
+        "[default: TIDEGATE_BOOTSTRAP, else that of a running `tidegate dev`]",
+        metavar="HOSTS",
     ),
 ]
 UnsafeOption = Annotated[
@@ -124,7 +125,9 @@ app.command("apply")(with_options(_apply, own_options(_compare)))
 
 @app.command()
 def layout(
-    layout: Annotated[LayoutName, typer.Argument(help="How the stages are to run from now on.")],
+    layout: Annotated[
+        LayoutName, typer.Argument(help="How the stages are to run from now on.", metavar="LAYOUT")
+    ],
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
     as_json: AsJson = False,

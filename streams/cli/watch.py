@@ -12,8 +12,8 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from streams.cli import tables
 from streams.cli.api_client import CallFailed, NoAnswer
+from streams.cli.cells import console_of_any_width, fields, plain
 from streams.cli.operator_command import Answer, Api, part
 
 EXIT_CODES = {"succeeded": 0, "failed": 3, "dead": 3, "cancelled": 3, "needs_review": 4}
@@ -22,14 +22,6 @@ EXIT_CODES = {"succeeded": 0, "failed": 3, "dead": 3, "cancelled": 3, "needs_rev
 _BETWEEN_LOOKS_SECONDS = 0.3
 _SHOWN_WITHIN_SECONDS = 60.0
 """How long a job that was accepted may take to be shown; a restart of everything is shorter."""
-_NEXT = {
-    "needs_review": "find out whether the effect in review happened, then: "
-    "tidegate jobs settle {id} ACTION --done RESULT (or --not-done) --note TEXT",
-    "dead": "see why: tidegate dlq show {id}; when that is mended: "
-    "tidegate dlq replay {id} --note TEXT",
-    "failed": "see why: tidegate dlq show {id}; when that is mended: "
-    "tidegate dlq replay {id} --note TEXT",
-}
 
 Look = Answer | None
 """A job, or None for a gap: the API does not answer for now."""
@@ -49,10 +41,23 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
         for look in _looks(api, job_id, accepted=accepted):
             tell(look)
             last = look or last
-    status = last["status"]
-    if status in _NEXT and not as_json:
-        typer.echo(_NEXT[status].format(id=job_id), err=True)
-    return EXIT_CODES[status]
+    next_step = _next_step(api, last)
+    if next_step and not as_json:
+        typer.echo(next_step, err=True)
+    return EXIT_CODES[last["status"]]
+
+
+def _next_step(api: Api, job: Answer) -> str | None:
+    """What a person does about a job that ended so, with the commands for it."""
+    id_ = job["job_id"]
+    match job["status"]:
+        case "needs_review":
+            review = api.command("jobs", "review", "--tenant", job["tenant_id"])
+            return f"find out whether the effect happened; this prints the answers: {review}"
+        case "dead" | "failed":
+            replay = api.command("dlq", "replay", id_, "--note", "TEXT")
+            return f"see why: {api.command('dlq', 'show', id_)}; when that is mended: {replay}"
+    return None
 
 
 def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
@@ -72,7 +77,7 @@ def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
             if not accepted or told or error.name != "job-unknown":
                 raise
             if time.monotonic() > latest:
-                raise _not_shown(job_id) from None
+                raise _not_shown(api, job_id) from None
         else:
             if gap or told != facts(job):
                 yield job
@@ -82,11 +87,11 @@ def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
         time.sleep(_BETWEEN_LOOKS_SECONDS)
 
 
-def _not_shown(job_id: str) -> CallFailed:
+def _not_shown(api: Api, job_id: str) -> CallFailed:
     return CallFailed(
         f"job {job_id} is accepted, but no dispatcher has made it within "
         f"{_SHOWN_WITHIN_SECONDS:.0f} s: check that `tidegate pipeline` runs, then "
-        f"`tidegate jobs watch {job_id}`"
+        f"`{api.command('jobs', 'watch', job_id)}`"
     )
 
 
@@ -100,20 +105,20 @@ def facts(job: Answer) -> list[str]:
     if status in ("scheduled", "waiting") and (due := job["next_retry_at"] or job["scheduled_at"]):
         found.append(f"starts at {due}")
     if job["progress"] is not None:
-        found.append(f"progress {tables.plain(job['progress'])}")
+        found.append(f"progress {plain(job['progress'])}")
     found += [f"step {each['name']}" for each in job["steps"]]
     found += [f"effect {each['action']} {each['status']}" for each in job["effects"]]
     if job["last_error"] and status != "succeeded":
         found.append(f"error: {job['last_error']}")
     if status == "succeeded":
-        found.append(f"result {tables.plain(job['result'])}")
-    return [tables.plain(each) for each in found]
+        found.append(f"result {plain(job['result'])}")
+    return [plain(each) for each in found]
 
 
 @contextmanager
 def _told_as(as_json: bool) -> Iterator[Tell]:
     """How each look is told: JSON, lines, or a view that changes in place."""
-    console = tables.console_of_any_width()
+    console = console_of_any_width()
     if as_json:
         yield lambda look: _tell_gap() if look is None else typer.echo(orjson.dumps(look))
     elif not console.is_terminal:
@@ -140,8 +145,8 @@ def _line(job: Answer) -> str:
 def _view(job: Answer, *, gap: bool) -> Table:
     """One row for each thing that is known of the job."""
     if not job:
-        return tables.fields({"job": "the API does not answer: trying on"})
+        return fields({"job": "the API does not answer: trying on"})
     status, *others = facts(job)
     shown = {"job_id": job["job_id"], "type": job["type"], "status": status}
     shown |= {"": "\n".join(others)} if others else {}
-    return tables.fields(shown | ({"API": "does not answer: trying on"} if gap else {}))
+    return fields(shown | ({"API": "does not answer: trying on"} if gap else {}))

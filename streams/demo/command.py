@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import signal
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from streams.errors import ConfigError
 from streams.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from streams.demo.verdict.evidence import Evidence
     from streams.demo.verdict.report import Report
     from streams.demo.world.scenario import Scenario
 
@@ -36,10 +34,13 @@ class Place:
 
 def demo(
     events: Annotated[
-        int, typer.Option(min=LEAST_EVENTS, help="Distinct ticket events of three tenants.")
+        int,
+        typer.Option(
+            min=LEAST_EVENTS, help="Distinct ticket events of three tenants.", metavar="N"
+        ),
     ] = 1000,
     redeliveries: Annotated[
-        int, typer.Option(min=1, help="How often each event is delivered in all.")
+        int, typer.Option(min=1, help="How often each event is delivered in all.", metavar="N")
     ] = 3,
     kill: Annotated[
         bool, typer.Option("--kill", help="SIGKILL every kind of process in the middle of work.")
@@ -53,10 +54,12 @@ def demo(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Order of the deliveries, as an earlier run printed it.")
+        int | None,
+        typer.Option(help="Order of the deliveries, as an earlier run printed it.", metavar="N"),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="New directory for data and logs, kept afterwards.")
+        Path | None,
+        typer.Option(help="New directory for data and logs, kept afterwards.", metavar="DIR"),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -104,6 +107,7 @@ def _play(
     from streams.demo.run.before import run_before
     from streams.demo.run.given_cluster import prefixed, removed_afterwards
     from streams.demo.run.pipeline_run import APART, FUSED, OVERLAY, run_through
+    from streams.demo.run.signals import terminated_as_interrupted
     from streams.demo.verdict.figures import figures
     from streams.demo.verdict.judge import judge
 
@@ -112,6 +116,7 @@ def _play(
         report.phase("the same deliveries to a naive synchronous handler")
         naive = asyncio.run(run_before(scenario, killed=kill))
     with ExitStack() as stack:
+        stack.enter_context(terminated_as_interrupted())
         settings = _settings(stack.enter_context(_directory(place.data_dir)), OVERLAY, place)
         if place.bootstrap:
             settings = prefixed(settings)
@@ -120,21 +125,11 @@ def _play(
             scenario, settings, APART if apart else FUSED, report,
             kill=kill, allow_unsafe=place.allow_unsafe,
         )  # fmt: skip
-        evidence = asyncio.run(_until_stopped(demo_run))
+        evidence = asyncio.run(demo_run)
     verdict = judge(evidence)
     counted = figures(evidence, verdict, report.seconds, naive)
     report.result(evidence, verdict, counted)
     return counted
-
-
-async def _until_stopped(demo_run: Coroutine[None, None, Evidence]) -> Evidence:
-    """Await the run; a SIGTERM ends it like Ctrl-C, so that nothing is left behind."""
-    task = asyncio.ensure_future(demo_run)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 @contextmanager

@@ -12,26 +12,32 @@ from streams.settings import load_settings
 
 def dev(
     port: Annotated[
-        int | None, typer.Option(help="Port of everything; 0 picks a free one. (8080 by default)")
+        int | None,
+        typer.Option(
+            help="Port of everything; 0 picks a free one. (8080 by default)", metavar="PORT"
+        ),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Kafka's data, keys, logs. (.tidegate by default)")
+        Path | None,
+        typer.Option(help="Kafka's data, keys, logs. (.tidegate by default)", metavar="DIR"),
     ] = None,
     bootstrap: Annotated[
-        str | None, typer.Option(help="Use this Kafka instead of an embedded one.")
+        str | None, typer.Option(help="Use this Kafka instead of an embedded one.", metavar="HOSTS")
     ] = None,
     app: Annotated[
-        str | None, typer.Option(help="Your application, module:attribute, instead of a sample.")
+        str | None,
+        typer.Option(help="Your application instead of a sample.", metavar="MODULE:ATTR"),
     ] = None,
     topology: Annotated[
-        Path | None, typer.Option(help="File that overlays the built-in topology.")
+        Path | None, typer.Option(help="File that overlays the built-in topology.", metavar="FILE")
     ] = None,
     allow_unsafe: Annotated[
         bool, typer.Option(help="Take a --bootstrap of fewer than three brokers.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.", metavar="N")] = 1,
     slots: Annotated[
-        int | None, typer.Option(min=1, help="Handlers that each runs at once. (20 by default)")
+        int | None,
+        typer.Option(min=1, help="Handlers that each runs at once. (20 by default)", metavar="N"),
     ] = None,
     apart: Annotated[
         bool,

@@ -29,6 +29,7 @@ class Layout:
     scheduler: int = 0
     dispatcher: int = 0
     pipeline: int = 1
+    delivery: int = 1
     worker: int = 1
     operator: int = 1
     pools: tuple[tuple[str, int], ...] = ()
@@ -82,6 +83,9 @@ def members(layout: Layout) -> tuple[Member, ...]:
     return tuple(placed)
 
 
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
 def _places(layout: Layout) -> Iterator[tuple[str, str, str]]:
     for stage in STAGES:
         for number in range(getattr(layout, stage)):
@@ -115,7 +119,10 @@ def waves(
 
 
 def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of every process: ours, the settings that no flag carries, and `given`."""
+    """The environment of every process: ours, the settings that no flag carries, and `given`.
+
+    In development outgoing requests may reach this machine, and http is allowed.
+    """
     kafka = {
         f"TIDEGATE_KAFKA_{name.upper().replace('.', '_')}": value
         for name, value in settings.kafka.items()
@@ -127,6 +134,10 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
         "TIDEGATE_LOG_FORMAT": settings.log_format,
         "TIDEGATE_LOG_LEVEL": settings.log_level,
         "TIDEGATE_SLOTS": str(settings.slots),
+        "TIDEGATE_EGRESS_ALLOW_NETWORKS": ",".join(
+            map(str, (*LOOPBACK, *settings.egress_allow_networks))
+        ),
+        "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
         **given,
     }
 

@@ -38,7 +38,8 @@ class Pipeline:
 
     With `settings.bootstrap` left at its default it starts its own broker. `app` is the workers'
     application, `env` is added to every process's environment, and `ingress_env` to the
-    ingresses' alone. `console` gets every line that they write, `progress` each step of the start.
+    ingresses' alone. `console` gets every line that they write, `progress` each step of the start
+    and of the end.
     `allow_unsafe` accepts a given cluster of fewer than three brokers. While it runs,
     `<data_dir>/dev.json` has pids and ports (`data_dir_lock.py`).
 
@@ -128,6 +129,7 @@ class Pipeline:
         kafka = EmbeddedKafka(self.settings.data_dir)
         self.broker = SupervisedBroker(kafka, self._say, self._tell_state)
         self._stack.push_async_callback(self.broker.stop)
+        self._stack.callback(self._progress, "stopping Kafka")
         await self.broker.start()
         self.settings = self.settings.model_copy(update={"bootstrap": self.broker.bootstrap})
 
@@ -160,6 +162,7 @@ class Pipeline:
             waves(self.members, self.settings, self._app, env, self._ingress_env),
             self._output,
             changed=self._tell_state,
+            progress=self._progress,
         )
         self._stack.push_async_callback(self.supervisor.stop)
         self.supervisor.start()

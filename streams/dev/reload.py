@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import typer
 from watchfiles import Change, awatch
+from watchfiles.main import FileChange
 
 from streams.dev.app_check import check
 from streams.dev.console.screen import Screen
@@ -19,6 +23,8 @@ _NOT_CODE = {"__pycache__", "node_modules", "venv", "site-packages"}
 _MARKS = ("pyvenv.cfg", "dev.lock")
 """Files in folders without code: a virtual environment's, and a data directory's."""
 _GATHER_MS = 200
+_LOOK_AGAIN_MS = 2_000
+"""How often to look without a notice: a change just before a watch begins causes none."""
 
 
 async def reload_workers(
@@ -35,7 +41,7 @@ async def reload_workers(
     """
     restart: asyncio.Task[None] | None = None
     try:
-        async for changed in changes(root, topology):
+        async for changed in changes(root, topology, partial(screen.say, level="warning")):
             if topology and topology in changed:
                 screen.say(
                     f"{topology.name} has changed: stop dev and start it again to use it", "warning"
@@ -72,12 +78,46 @@ async def _restart(
     screen.say(f"{', '.join(workers)} restarted in {time.monotonic() - began:.1f} s")
 
 
-async def changes(root: Path, topology: Path | None = None) -> AsyncIterator[set[Path]]:
+async def changes(
+    root: Path, topology: Path | None = None, tell: Callable[[str], None] = lambda _text: None
+) -> AsyncIterator[set[Path]]:
     """Sets of changed files of code below `root`, and `topology` if it is one.
 
     Folders with a dot or without code are not watched: a broker writes all the time to its own.
-    A new folder is watched from the next change on.
+    A notice only says when to look. Each look compares with the one before, so no change is lost
+    while the caller works or between two watches. `tell` gets why folders cannot be watched.
     """
+    known = _stamps(root, topology)
+    async for _ in _notices(root, topology, tell):
+        found = _stamps(root, topology)
+        changed = {path for path, _ in known.items() ^ found.items()}
+        known = found
+        if changed:
+            yield changed
+
+
+async def _notices(
+    root: Path, topology: Path | None, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """One before each watch begins, one for each change that it sees, and one every 2 s."""
+    told = ""
+    while True:
+        yield
+        folders = list(code_folders(root))
+        try:
+            async with aclosing(_watch(folders, topology)) as watch:
+                async for _ in watch:
+                    yield
+                    if list(code_folders(root)) != folders:
+                        break
+        except OSError as error:  # a folder is gone, or the system has no more watches
+            if str(error) != told:
+                told = str(error)
+                tell(f"a watch of the code ended ({error}); changes are seen within 2 s")
+            await asyncio.sleep(_LOOK_AGAIN_MS / 1000)
+
+
+def _watch(folders: list[Path], topology: Path | None) -> AsyncGenerator[set[FileChange], None]:
     watched = {topology} if topology else set()
 
     def wanted(_: Change, name: str) -> bool:
@@ -86,18 +126,27 @@ async def changes(root: Path, topology: Path | None = None) -> AsyncIterator[set
         code = path.suffix == ".py" or path.is_dir()
         return path in watched or (code and not path.name.startswith("."))
 
-    while True:
-        folders = list(code_folders(root))
-        beside = {path.parent for path in watched} - set(folders)
-        watch = awatch(
-            *folders, *beside, recursive=False, watch_filter=wanted, step=_GATHER_MS,
-            ignore_permission_denied=True,
-        )  # fmt: skip
-        async for found in watch:
-            if files := {path for _, name in found if not (path := Path(name)).is_dir()}:
-                yield files
-            if list(code_folders(root)) != folders:
-                break
+    beside = {path.parent for path in watched} - set(folders)
+    return awatch(
+        *folders, *beside, recursive=False, watch_filter=wanted, step=_GATHER_MS,
+        rust_timeout=_LOOK_AGAIN_MS, yield_on_timeout=True, ignore_permission_denied=True,
+    )  # fmt: skip
+
+
+def _stamps(root: Path, topology: Path | None) -> dict[Path, tuple[int, int, int]]:
+    """Each file of code, and the topology, with its inode, size and time of change."""
+    found: dict[Path, tuple[int, int, int]] = {}
+    for path in (*_code(root), *([topology] if topology else [])):
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            found[path] = state.st_ino, state.st_size, state.st_mtime_ns
+    return found
+
+
+def _code(root: Path) -> Iterator[Path]:
+    for folder in code_folders(root):
+        with contextlib.suppress(OSError):
+            yield from (p for p in folder.glob("*.py") if not p.name.startswith("."))
 
 
 def code_folders(root: Path) -> Iterator[Path]:
@@ -108,13 +157,18 @@ def code_folders(root: Path) -> Iterator[Path]:
         return
     yield root
     for path in below:
-        if path.is_dir() and not path.is_symlink() and not _without_code(path):
+        if _has_code(path):
             yield from code_folders(path)
 
 
-def _without_code(folder: Path) -> bool:
-    named = folder.name.startswith(".") or folder.name in _NOT_CODE
-    return named or any((folder / mark).exists() for mark in _MARKS)
+def _has_code(path: Path) -> bool:
+    if path.name.startswith(".") or path.name in _NOT_CODE:
+        return False
+    try:
+        folder = path.is_dir() and not path.is_symlink()
+        return folder and not any((path / mark).exists() for mark in _MARKS)
+    except OSError:  # a folder that may not be entered, such as a database's
+        return False
 
 
 def _shown(paths: Collection[Path]) -> str:

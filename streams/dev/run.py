@@ -20,8 +20,8 @@ from streams.dev.console.screen import Screen, wants_colour
 from streams.dev.console.topic_follower import TopicFollower
 from streams.dev.layout import DEFAULT_POOL, Layout
 from streams.dev.pipeline import Pipeline
+from streams.dev.sample_event import TENANT
 from streams.dev.welcome import (
-    TENANT,
     create_sample_tenant,
     hook_text,
     list_text,
@@ -109,12 +109,12 @@ async def _run(settings: Settings, layout: Layout, wanted: Wanted, screen: Scree
 
 async def _serve(pipeline: Pipeline, wanted: Wanted, screen: Screen, lines: ProcessLines) -> None:
     screen.say(f"starting; logs and data in {pipeline.settings.data_dir}")
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(pipeline)
+    async with AsyncExitStack() as after_the_pipeline, pipeline:
         topics = ALARMS if wanted.quiet else CODECS
         follower = TopicFollower(pipeline.settings, topics, screen.show)
         await asyncio.to_thread(follower.start)
-        stack.push_async_callback(asyncio.to_thread, follower.stop)
+        # Jobs also end while the stages stop: their lines are shown too.
+        after_the_pipeline.push_async_callback(asyncio.to_thread, follower.stop)
         print(await _banner(pipeline, wanted), flush=True)
         lines.started = True
         if wanted.reload and pipeline.supervisor:

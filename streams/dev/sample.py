@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import structlog
 
 from streams import App, Context
@@ -16,7 +15,7 @@ app = App("sample")
 @app.job("draft_reply", timeout=60)
 async def draft_reply(ctx: Context) -> dict[str, Any]:
     """Draft an answer to a ticket, and send it: here into the log."""
-    ticket = orjson.loads(await ctx.payload())
+    ticket = await ctx.json()
     draft = await ctx.step("draft", write_draft, ticket["detail"]["subject"])
     await ctx.progress({"pct": 50})
     await ctx.effect("email:send", send_email, key="reply", text=draft)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -38,6 +38,20 @@ def merge(pages: Iterable[tuple[Member, str | None]]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Merged(families.values()))
     return generate_latest(registry)
+
+
+async def sampled(
+    members: Sequence[Member], name: str, labels: Mapping[str, str]
+) -> list[float | None]:
+    """A metric of each process; None where it has no such sample, or does not answer."""
+    async with ClientSession(timeout=_TIMEOUT) as session:
+        pages = await asyncio.gather(*(_page(session, member) for member in members))
+    return [_value(page or "", name, labels) for page in pages]
+
+
+def _value(page: str, name: str, labels: Mapping[str, str]) -> float | None:
+    samples = (s for family in text_string_to_metric_families(page) for s in family.samples)
+    return next((s.value for s in samples if (s.name, s.labels) == (name, labels)), None)
 
 
 async def _page(session: ClientSession, member: Member) -> str | None:

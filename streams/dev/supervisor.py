@@ -48,7 +48,8 @@ class _Kept:
 class Supervisor:
     """Runs the processes of `waves`; `changed` is called after every start and end of one.
 
-    `grace_seconds` limits `stop` as a whole: children that are not gone by then are killed.
+    `progress` gets each step of `stop` as text. `grace_seconds` limits `stop` as a whole:
+    children that are not gone by then are killed.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class Supervisor:
         *,
         grace_seconds: float = 30.0,
         changed: Callable[[], None] = lambda: None,
+        progress: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._waves = [[_Kept(spec) for spec in wave] for wave in waves]
         self._output = output
         self._grace = grace_seconds
         self._changed = changed
+        self._progress = progress
         self._parent_fds: tuple[int, int] | None = None
         self._all_ready = False
 
@@ -141,6 +144,7 @@ class Supervisor:
         tasks = [kept.task for kept in wave if kept.task]
         if not tasks:
             return
+        self._progress(f"stopping {', '.join(kept.spec.name for kept in wave)}")
         await asyncio.wait(tasks, timeout=max(0.0, deadline - _now()))
         for kept in wave:
             if kept.child:

@@ -9,7 +9,6 @@ import hmac
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,12 +18,19 @@ from aiohttp import ClientSession
 
 from streams.dev.credentials import signing_secret
 from streams.dev.pipeline import Pipeline
+from streams.dev.sample_event import SOURCE, TENANT, advice, sample_event
+from streams.dev.scrape import sampled
 from streams.errors import TidegateError
-from streams.serde.ids import event_job_id
+from streams.kafka.offsets import latest, read_offsets
+from streams.serde.ids import event_job_id, partition_for
 from streams.settings import Settings
+from streams.tenants.follower import TOPIC
+from streams.topology.cluster import admin_client
+from streams.topology.load import load
 
-TENANT, SOURCE = "demo", "zendesk"
-_KNOCKS, _BETWEEN_KNOCKS_SECONDS = 150, 0.1
+_POSITION = "tidegate_tenants_position"
+_KAFKA_SECONDS = 5.0
+_LOOKS, _BETWEEN_LOOKS_SECONDS = 150, 0.1
 # A signature is usually valid for minutes; the printed one may be used later.
 _TOLERANCE_SECONDS = 7 * 24 * 3600
 
@@ -52,7 +58,7 @@ async def create_sample_tenant(pipeline: Pipeline) -> str:
                 "options": {"tolerance_seconds": _TOLERANCE_SECONDS},
             },
         )
-        await _source_live(api, secret)
+    await _source_live(pipeline)
     return secret
 
 
@@ -65,18 +71,29 @@ async def _put(api: ClientSession, path: str, body: Mapping[str, Any]) -> None:
             )
 
 
-async def _source_live(api: ClientSession, secret: str) -> None:
-    """Send a signed body that is no JSON: a live source refuses just that, and writes nothing."""
-    body, stamp = b"knock", _stamp(datetime.now(UTC))
-    headers = _signed(secret, stamp, body)
-    for _ in range(_KNOCKS):
-        async with api.post(f"/v1/hooks/{TENANT}/{SOURCE}", data=body, headers=headers) as answer:
-            if answer.status == HTTPStatus.BAD_REQUEST:
-                return
-        await asyncio.sleep(_BETWEEN_KNOCKS_SECONDS)
+async def _source_live(pipeline: Pipeline) -> None:
+    """Return once every ingress has read the tenant's records, as its metric says.
+
+    A delivery that asks for this would be counted as a refused one until the source is known.
+    """
+    partition = partition_for(TENANT, load(pipeline.settings.topology).partitions)
+    written = await asyncio.to_thread(_written, pipeline.settings, partition)
+    ingresses = [member for member in pipeline.members if member.stage == "ingress"]
+    for _ in range(_LOOKS):
+        read = await sampled(ingresses, _POSITION, {"partition": str(partition)})
+        if all(position is not None and position >= written for position in read):
+            return
+        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
     raise TidegateError(
-        "the ingress does not take what the sample tenant signs: see ingress-0.log in logs/"
+        "an ingress does not learn of the sample tenant: see the logs of each ingress in logs/"
     )
+
+
+def _written(settings: Settings, partition: int) -> int:
+    """The end of a partition of `tenants`."""
+    place = (TOPIC, partition)
+    admin, prefix = admin_client(settings), settings.topic_prefix
+    return read_offsets(admin, prefix, [place], latest(), _KAFKA_SECONDS)[place]
 
 
 def ready_text(pipeline: Pipeline, *, on_terminal: bool) -> str:
@@ -87,15 +104,22 @@ def ready_text(pipeline: Pipeline, *, on_terminal: bool) -> str:
 
 
 def next_text(settings: Settings, *, sample: bool) -> str:
-    """Commands for a second terminal; with `sample`, one that delivers to the sample tenant."""
+    """Commands for a second terminal; with `sample`, those that deliver to the sample tenant.
+
+    They deliver an event that the topology has a route for, or say what is missing for that.
+    """
     directory = settings.data_dir
     where = "" if directory == Path(".tidegate") else f" --data-dir {shlex.quote(str(directory))}"
-    send = f"send --tenant {TENANT} --source {SOURCE} --sample ticket.created --times 3"
-    commands = [*([send] if sample else []), "jobs list", "jobs watch JOB_ID"]
+    topology = load(settings.topology)
+    event = sample_event(topology) if sample else None
+    missing = advice(topology, where) if sample and event is None else []
+    commands = [*(event.commands if event else []), "jobs list", "jobs watch JOB_ID"]
     return "\n".join((
         f"logs of every process: {directory / 'logs'}",
+        "Only here may outgoing webhooks and callbacks reach this machine and use http.",
         "In a second terminal:",
         *(f"  tidegate {command}{where}" for command in commands),
+        *missing,
     ))  # fmt: skip
 
 
@@ -161,5 +185,5 @@ def _stamp(at: datetime) -> str:
 
 
 def _get(pipeline: Pipeline, path: str) -> str:
-    token = pipeline.credentials.admin_token
-    return f"curl -s {pipeline.url}{path} \\\n  -H 'Authorization: Bearer {token}'"
+    file = shlex.quote(str((pipeline.settings.data_dir / "admin.token").resolve()))
+    return f'curl -s {pipeline.url}{path} \\\n  -H "Authorization: Bearer $(cat {file})"'

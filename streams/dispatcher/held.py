@@ -148,8 +148,8 @@ class HeldJobs:
         if before is not None and before.held.reason == held.reason:
             held = replace(held, since=before.held.since)
             return replace(before, held=held, found_at=monotonic)
-        if before is not None and held.reason == "no_slot":
-            self._over(key, life)  # what was missing is there
+        if before is not None and held.reason in _AFTER_GRACE:
+            self._over(key, life)  # The old reason is wrong, and the new one is not told yet.
         return _Seen(held, monotonic, monotonic)
 
     def _told(self, key: bytes, seen: _Seen, life: Lifecycle) -> _Seen:
@@ -171,7 +171,7 @@ class HeldJobs:
         return replace(seen, told_at=now)
 
     def _over(self, key: bytes, life: Lifecycle) -> None:
-        """End a report, also if another reason than the last one seen was reported."""
+        """Forget jobs that were held, and end their report if there is one."""
         seen, store = self._seen.pop(key), life.ctx.store("jobs")
         if store.get(_HELD + key) is not None:
             store.delete(_HELD + key)

@@ -18,12 +18,12 @@ import struct
 from itertools import islice
 
 from streams.dispatcher import unhandled_store
-from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.jobs import is_live
 from streams.dispatcher.live_index import encode as live_entry
 from streams.dispatcher.live_index import live_key
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND
+from streams.serde.decoded_cache import DecodedCache
 from streams.serde.ids import scope_owner
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, split
 from streams.serde.records import Command, Job
@@ -39,7 +39,7 @@ class JobStore:
     A job that changes several times in a step is written once, by `flush`.
     """
 
-    def __init__(self, ctx: Context, keep_ms: int, cache: JobCache) -> None:
+    def __init__(self, ctx: Context, keep_ms: int, cache: DecodedCache[Job]) -> None:
         self._ctx = ctx
         self._cache = cache
         self._jobs: KeyValueStore = ctx.store("jobs")
@@ -149,7 +149,7 @@ class JobStore:
         return awaited, behind
 
     def _write(self, job: Job) -> None:
-        key, value = job.job_id.encode(), self._cache.encode(job)
+        key, value = job.job_id.encode(), self._cache.encode(job.job_id, job)
         entry = self._jobs.get(live_key(job.job_id))
         known_live = entry is not None
         self._jobs.put(_JOB + key, value)

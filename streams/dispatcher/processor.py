@@ -16,7 +16,6 @@ from streams.dispatcher.closed_tenants import Tenants
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
 from streams.dispatcher.held import HeldJobs
-from streams.dispatcher.job_cache import JobCache
 from streams.dispatcher.job_store import JobStore
 from streams.dispatcher.lease_granting import Leasing
 from streams.dispatcher.lifecycle import Lifecycle
@@ -28,7 +27,8 @@ from streams.dispatcher.unhandled import UnhandledTypes
 from streams.dispatcher.worker_queries import Asking
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.runtime.processor import Context, Record, Stage, declared_stage
-from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.codec import COMMAND, ENVELOPE, JOB
+from streams.serde.decoded_cache import DecodedCache
 from streams.serde.records import Command, Envelope
 from streams.topology.model import Topology
 
@@ -57,7 +57,7 @@ class Dispatcher:
         self._sweep = Sweep(topology)
         self._leasing = Leasing(topology, self._run_queue, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._run_queue, partition)
-        self._cache = JobCache()
+        self._cache = DecodedCache(JOB)
         self._parked: set[str] = set()  # jobs for which a command waits
         self._purged = self._purged_for_good = b""
         self._expiry = Expiry(topology.leases, self._registry, _ENDED_AT_ONCE)

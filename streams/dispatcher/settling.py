@@ -13,7 +13,7 @@ import orjson
 from streams import ledger
 from streams.dispatcher import metrics
 from streams.dispatcher.lifecycle import Lifecycle
-from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
+from streams.errors import PoisonRecord
 from streams.serde.records import Command, Job, LedgerEntry, Settle
 from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.topology.model import LeasePolicy
@@ -62,13 +62,16 @@ def go_on(life: Lifecycle, job: Job, *, decided: bool = False) -> None:
         elif each.end_reason is not None and not decided:
             life.dead_letter(each, "dead", each.history[-1].error)
         else:
-            life.requeue(each, uncount=True)
+            life.requeue(replace(each, last_error=_own_error(each)), uncount=True)
 
 
-def settleable_at(entry: LedgerEntry, job: Job, policy: LeasePolicy) -> int:
-    """When no call of the effect can be under way any more, in milliseconds."""
-    timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS)
-    return entry.updated_at + round(max(policy.term_seconds, timeout) * 1000)
+def _own_error(job: Job) -> str | None:
+    """The last error of a job in review that does not ask a person.
+
+    A run that asked is the newest in the history, unless its job's attempts are used up.
+    """
+    failed = job.history if job.end_reason is not None else job.history[:-1]
+    return failed[-1].error if failed else None
 
 
 def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
@@ -98,7 +101,7 @@ def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
             "not_in_review", f"{name} is {entry.status} and its job {job.status}: only the effects "
             "of a job in needs_review are settled",
         )  # fmt: skip
-    possible_at = settleable_at(entry, job, policy)
+    possible_at = ledger.settleable_at(entry, job, policy.term_seconds)
     if at < possible_at:
         when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
         raise PoisonRecord(

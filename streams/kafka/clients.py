@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
+from streams.kafka.failures import not_sent
 from streams.settings import Settings
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
@@ -116,6 +117,7 @@ class AwaitedProducer:
 
         Raises:
             KafkaUnavailable: the record was not acknowledged; it may still be written.
+            RecordTooLarge: the topic takes no record, or no batch, of this size.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
@@ -123,10 +125,11 @@ class AwaitedProducer:
                 self._prefix + topic, value, key, partition,
                 on_delivery=partial(self._delivered, topic, future), headers=list(headers),
             )  # fmt: skip
-        except (BufferError, KafkaException) as error:
-            if isinstance(error, KafkaException):
-                _end_if_fatal(error.args[0])
+        except BufferError as error:
             raise KafkaUnavailable(f"{topic}: {error}") from error
+        except KafkaException as error:
+            _end_if_fatal(error.args[0])
+            raise not_sent(topic, error.args[0]) from error
         self._pending += 1
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll())
@@ -145,7 +148,7 @@ class AwaitedProducer:
             return
         offset = message.offset()
         if error:
-            future.set_exception(KafkaUnavailable(f"{topic}: {error}"))
+            future.set_exception(not_sent(topic, error))
         elif offset is None:  # a retry of a batch that the broker has, but whose offset it forgot
             future.set_exception(KafkaUnavailable(f"{topic}: written at an unknown offset"))
         else:

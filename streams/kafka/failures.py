@@ -12,6 +12,7 @@ from enum import Enum, auto
 import structlog
 from confluent_kafka import KafkaError
 
+from streams.errors import KafkaUnavailable, RecordTooLarge
 from streams.process.boot_clock import boot_seconds
 
 log = structlog.get_logger(__name__)
@@ -52,11 +53,9 @@ MISSING = frozenset({
 })  # fmt: skip
 """Codes that say that a topic or partition does not exist."""
 
-REFUSED = MISSING | {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-}
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+REFUSED = MISSING | _TOO_LARGE | {KafkaError.INVALID_RECORD}
 """Codes of outputs that the broker will never take.
 
 A missing permission or a wrong clock is not among them: no record is at fault, and skipping records
@@ -107,6 +106,12 @@ def classify_read(error: KafkaError) -> Verdict:
     """The verdict on an error of the consumer: fenced, or librdkafka retries by itself."""
     fenced = is_fatal(error) or error.code() == KafkaError.FENCED_INSTANCE_ID
     return Verdict.FENCED if fenced else Verdict.RETRY
+
+
+def not_sent(topic: str, error: KafkaError) -> KafkaUnavailable:
+    """The error of a record that was not acknowledged."""
+    kind = RecordTooLarge if error.code() in _TOO_LARGE else KafkaUnavailable
+    return kind(f"{topic}: {error}")
 
 
 def is_fatal(error: KafkaError) -> bool:

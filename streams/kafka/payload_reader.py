@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.errors import PermanentError, TransientError
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import GONE, is_fatal
+from streams.kafka.payload_lane import READ_AHEAD, Body, Lane
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 
@@ -21,45 +21,10 @@ _TOPIC = "payloads"
 _FETCH_SECONDS = 30.0
 """How long a body waits for a partition that delivers nothing."""
 
-_READ_AHEAD = 100
-"""How many records to read past rather than seek: jobs come in about the order of their events."""
+_BATCH = 100
+"""How many more records one step reads if they are there."""
 
 _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
-
-
-@dataclass(slots=True, eq=False)
-class _Body:
-    """A body that a caller waits for, and its chunks that were read."""
-
-    ref: PayloadRef
-    future: Future[list[bytes]]
-    asked_at: float
-    chunks: list[bytes] = field(default_factory=list)
-
-    @property
-    def next_offset(self) -> int:
-        return self.ref.offsets[len(self.chunks)]
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    """One partition: its bodies, and the offset that comes next; None if a seek is needed."""
-
-    partition: int
-    moved_at: float
-    bodies: list[_Body] = field(default_factory=list)
-    current: _Body | None = None
-    position: int | None = None
-
-    def next_body(self) -> _Body | None:
-        """The next body in the order of the log from here on: each jump costs milliseconds."""
-        here = self.position or 0
-        while self.bodies:
-            body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
-            self.bodies.remove(body)
-            if body.future.set_running_or_notify_cancel():
-                return body
-        return None
 
 
 class PayloadReader:
@@ -81,12 +46,12 @@ class PayloadReader:
                 },
             )
         )
-        self._requests: queue.SimpleQueue[_Body] = queue.SimpleQueue()
-        self._lanes: dict[int, _Lane] = {}
+        self._requests: queue.SimpleQueue[Body] = queue.SimpleQueue()
+        self._lanes: dict[int, Lane] = {}
 
     def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
         """The sealed chunks of a raw body, in order."""
-        body = _Body(ref, Future(), self._clock())
+        body = Body(ref, Future(), self._clock())
         self._requests.put(body)
         return body.future
 
@@ -99,23 +64,24 @@ class PayloadReader:
             self._consumer.close()
 
     def step(self) -> None:
-        """Take in the requests, and read one record for the waiting bodies."""
+        """Take in the requests, and read some records for the waiting bodies."""
         self._take_in()
         for lane in list(self._lanes.values()):
-            self._begin(lane)
+            self._serve(lane)
         busy = [lane for lane in self._lanes.values() if lane.current]
         if not busy:
             return
-        for lane in [lane for lane in self._lanes.values() if not lane.current]:
+        for lane in [lane for lane in self._lanes.values() if not lane.current and lane.overfull]:
             self._leave(lane)
-        message = self._consumer.poll(_POLL_SECONDS)
-        if message is not None:
-            self._read(message)
+        first = self._consumer.poll(_POLL_SECONDS)
+        if first is not None:
+            for message in (first, *self._consumer.consume(_BATCH, 0)):
+                self._read(message)
         for lane in busy:
             self._give_up(lane)
 
     def _take_in(self) -> None:
-        waiting = any(lane.current for lane in self._lanes.values())
+        waiting = any(lane.current or lane.bodies for lane in self._lanes.values())
         try:
             self._add(self._requests.get(block=not waiting, timeout=_IDLE_SECONDS))
             while True:
@@ -123,62 +89,69 @@ class PayloadReader:
         except queue.Empty:
             return
 
-    def _add(self, body: _Body) -> None:
+    def _add(self, body: Body) -> None:
         if not body.ref.offsets:  # an empty body, whose caller may have stopped waiting
             if body.future.set_running_or_notify_cancel():
                 body.future.set_result([])
             return
         partition = body.ref.partition
-        lane = self._lanes.setdefault(partition, _Lane(partition, self._clock()))
+        lane = self._lanes.setdefault(partition, Lane(partition, self._clock()))
         lane.bodies.append(body)
 
-    def _begin(self, lane: _Lane) -> None:
+    def _begin(self, lane: Lane) -> None:
         """Choose the lane's next body, and seek to its next chunk."""
         lane.current = lane.current or lane.next_body()
         if lane.current is None:
             return
         offset = lane.current.next_offset
-        if lane.position is not None and 0 <= offset - lane.position <= _READ_AHEAD:
+        if lane.position is not None and 0 <= offset - lane.position <= READ_AHEAD:
             return
         try:
             self._seek(lane, offset)
         except KafkaException as error:
             self._fail(lane, TransientError(f"payloads:{lane.partition}: {error}"))
 
-    def _seek(self, lane: _Lane, offset: int) -> None:
+    def _seek(self, lane: Lane, offset: int) -> None:
         self._release(lane)
         self._consumer.incremental_assign([TopicPartition(self._topic, lane.partition, offset)])
-        lane.position = offset
+        lane.move(offset)
 
-    def _leave(self, lane: _Lane) -> None:
-        """Close a lane without waiting bodies, so that it fetches nothing ahead."""
+    def _leave(self, lane: Lane) -> None:
+        """Close a lane without waiting bodies, so that it reads no further ahead."""
         self._release(lane)
         del self._lanes[lane.partition]
 
-    def _release(self, lane: _Lane) -> None:
+    def _release(self, lane: Lane) -> None:
         assigned = {place.partition for place in self._consumer.assignment()}
         if lane.partition in assigned:
             self._consumer.incremental_unassign([TopicPartition(self._topic, lane.partition)])
-        lane.position = None
+        lane.move(None)
 
     def _read(self, message: Message) -> None:
         error, lane = message.error(), self._lanes.get(_or(message.partition(), -1))
         if error is not None and is_fatal(error):
             raise KafkaException(error)
-        if lane is None or lane.current is None:
+        if lane is None:
             return
         if error is not None:
             if error.code() in GONE:
                 self._gone(lane)
             return  # other errors may pass: the partition has its time to recover
-        offset, wanted = _or(message.offset(), -1), lane.current.next_offset
-        lane.position, lane.moved_at = offset + 1, self._clock()
-        if offset == wanted:
-            self._chunk(lane, lane.current, message.value())
-        elif offset > wanted:
-            self._gone(lane)
+        lane.moved_at = self._clock()
+        lane.hold(_or(message.offset(), -1), message.value())
 
-    def _chunk(self, lane: _Lane, body: _Body, value: object) -> None:
+    def _serve(self, lane: Lane) -> None:
+        """Give the lane's bodies what was read for them."""
+        self._begin(lane)
+        while lane.current and lane.ahead:
+            offset, value = lane.take()
+            if offset == lane.current.next_offset:
+                self._chunk(lane, lane.current, value)
+            elif offset > lane.current.next_offset:
+                self._gone(lane)
+            self._begin(lane)
+
+    def _chunk(self, lane: Lane, body: Body, value: object) -> None:
         if not isinstance(value, bytes):
             self._gone(lane)
             return
@@ -187,13 +160,13 @@ class PayloadReader:
             lane.current = None
             body.future.set_result(body.chunks)
 
-    def _gone(self, lane: _Lane) -> None:
+    def _gone(self, lane: Lane) -> None:
         offset = lane.current.next_offset if lane.current else -1
         place = f"payloads:{lane.partition}:{offset}"
         text = f"{place} is gone: it is older than the topic's retention, which topology.yaml sets"
         self._fail(lane, PermanentError(text))
 
-    def _give_up(self, lane: _Lane) -> None:
+    def _give_up(self, lane: Lane) -> None:
         """Fail bodies that waited too long; their time begins anew when the partition delivers."""
         waiting = [body for body in (lane.current, *lane.bodies) if body]
         for body in waiting:
@@ -206,13 +179,14 @@ class PayloadReader:
                 if body.future.set_running_or_notify_cancel():
                     body.future.set_exception(_late(body))
 
-    def _fail(self, lane: _Lane, error: Exception) -> None:
-        body, lane.current, lane.position = lane.current, None, None
+    def _fail(self, lane: Lane, error: Exception) -> None:
+        body, lane.current = lane.current, None
+        lane.move(None)
         if body is not None:
             body.future.set_exception(error)
 
 
-def _late(body: _Body) -> TransientError:
+def _late(body: Body) -> TransientError:
     place = f"payloads:{body.ref.partition}:{body.next_offset}"
     return TransientError(f"{place} could not be read in time: see whether it has a leader")
 

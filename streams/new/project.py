@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
@@ -12,6 +13,8 @@ from streams.errors import ConfigError
 _TEMPLATE = Path(__file__).with_name("template")
 _SUFFIX = ".in"
 """Of template files, so that no tool takes them for files of Tidegate itself."""
+_NEEDED = {"tidegate", "streams", "ingress", "pytest"}
+"""Tidegate itself, the packages that it installs, and what the template's tests need."""
 _HIDDEN = {"gitignore": ".gitignore"}
 
 
@@ -19,10 +22,11 @@ def make(directory: Path) -> list[str]:
     """Write the files; returns their names in the directory.
 
     Raises:
-        ConfigError: the directory is not empty or cannot be written. Nothing was changed if it is
-            not empty.
+        ConfigError: the directory is not empty or cannot be written, or its name is that of a
+            package that the application needs. Nothing was changed unless a write failed.
     """
     name = project_name(directory)
+    _require_free(name)
     try:
         _require_empty(directory)
         return [_write(directory, file, name) for file in _files()]
@@ -36,6 +40,17 @@ def project_name(directory: Path) -> str:
     """The directory's name as Python packages are named (PEP 503); `app` if nothing is left."""
     words = re.findall(r"[a-z0-9]+", directory.resolve().name.lower())
     return "-".join(words) or "app"
+
+
+def _require_free(name: str) -> None:
+    module = name.replace("-", "_")
+    if name in _NEEDED:
+        why = f"{name!r} is the name of a package that the application needs"
+    elif module in sys.stdlib_module_names:
+        why = f"{module!r} is a module of Python's standard library"
+    else:
+        return
+    raise ConfigError(f"{why}, and two of one name hide each other: name it {name}-app, or so")
 
 
 def _require_empty(directory: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
+from streams.operator.replay.discards import answered
 from streams.operator.resources import dead_letters
 from streams.operator.resources.table import RowKey
 from streams.operator.sent_commands import SentCommand, Subject
@@ -42,7 +43,10 @@ async def command_result(
     row: RowKey,
     shown: Callable[[sqlite3.Connection], T | None],
 ) -> T | None:
-    """Return what `run_command` returns, for a command whose dead letter has one of `letters`."""
+    """Return what `run_command` returns, for a command whose dead letter has one of `letters`.
+
+    A refusal that is answered here needs nobody any more, so its letter is discarded.
+    """
 
     def look(connection: sqlite3.Connection) -> tuple[T | None, DeadLetter | None] | None:
         found = shown(connection)
@@ -52,15 +56,18 @@ async def command_result(
     rows = [("dead_letters", (id_,)) for id_ in letters]
     found, refused = await state.wait_for(row, look, rows) or (None, None)
     if refused is not None:
+        await answered(state, refused)
         raise Refusal(409, refused.reason.replace("_", "-"), refused.detail, letter=refused.id)
     return found
 
 
-def letter_ids(state: AppState, tenant_id: str, offset: int) -> tuple[str, ...]:
+def letter_ids(
+    state: AppState, tenant_id: str, offset: int, topic: str = _COMMANDS
+) -> tuple[str, ...]:
     """Return the ids that the dead letter of a command can have."""
     home = state.home(tenant_id)
-    readers = [s.name for s in state.topology.stages.values() if _COMMANDS in s.reads]
-    return tuple(f"{name}:{_COMMANDS}:{home}:{offset}" for name in readers)
+    readers = [s.name for s in state.topology.stages.values() if topic in s.reads]
+    return tuple(f"{name}:{topic}:{home}:{offset}" for name in readers)
 
 
 async def outstanding(state: AppState, subject: Subject) -> SentCommand | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -38,6 +39,7 @@ class Erasure:
     at: int
     data_keys: int = 0
     sources: int = 0
+    endpoints: int = 0
 
 
 async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
@@ -51,12 +53,13 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
         erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
         await _mark(state, tenant_id, erasure)
         await _forget_settings(state, tenant_id)
-        gone = [key for key in await destroy_erased(state) if key[0] == tenant_id]
+        gone = Counter(kind for of, kind, _ in await destroy_erased(state) if of == tenant_id)
         await asyncio.sleep(_SEGMENT_SECONDS)
         erasure = replace(
             erasure,
-            data_keys=erasure.data_keys + sum(kind == "data_key" for _, kind, _ in gone),
-            sources=erasure.sources + sum(kind == "source" for _, kind, _ in gone),
+            data_keys=erasure.data_keys + gone["data_key"],
+            sources=erasure.sources + gone["source"],
+            endpoints=erasure.endpoints + gone["endpoint"],
         )
         await _mark(state, tenant_id, erasure)
     log.warning("tenant erased", tenant_id=tenant_id, data_keys=erasure.data_keys)

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.resources import jobs
+from streams.serde.delivery_records import DeliveryStatus
 from streams.serde.records import JobStatus
 
 _COUNTED_EVERY_SECONDS = 1.0
@@ -65,12 +66,25 @@ def _of_counts(found: jobs.Counts) -> Iterable[GaugeMetricFamily]:
     yield _gauge(
         "tidegate_queue_depth", "Jobs that wait for a worker", found.jobs.get("pending", 0)
     )
-    oldest = found.oldest_ready_at
-    age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
     yield _gauge(
-        "tidegate_oldest_ready_job_age_seconds", "How long the oldest of them has waited", age
-    )
+        "tidegate_oldest_ready_job_age_seconds", "How long the oldest of them has waited",
+        _age_seconds(found.oldest_ready_at),
+    )  # fmt: skip
     yield _gauge("tidegate_dead_letters", "Dead letters within their retention", found.dead_letters)
+    deliveries = GaugeMetricFamily(
+        "tidegate_deliveries", "Outgoing deliveries by state", labels=["status"]
+    )
+    for each in get_args(DeliveryStatus):
+        deliveries.add_metric([each], found.deliveries.get(each, 0))
+    yield deliveries
+    yield _gauge(
+        "tidegate_oldest_due_delivery_age_seconds", "How long the oldest due delivery has waited",
+        _age_seconds(found.oldest_due_at),
+    )  # fmt: skip
+
+
+def _age_seconds(at: int | None) -> float:
+    return 0.0 if at is None else max(0.0, time.time() - at / 1000)
 
 
 def _gauge(name: str, help_: str, value: float) -> GaugeMetricFamily:

@@ -17,7 +17,7 @@ from streams.operator.http.app_state import AppState, replacing
 from streams.operator.resources import tenants
 from streams.operator.resources.table import Row
 from streams.serde.records import TenantRecord
-from streams.tenants.settings import resealed
+from streams.tenants.resealing import resealed
 
 _PAGE = 100
 
@@ -29,6 +29,7 @@ class Rewrapped:
     key_id: str
     data_keys: int = 0
     sources: int = 0
+    endpoints: int = 0
     unchanged: int = 0
     unreadable: list[str] = field(default_factory=list)
 
@@ -40,6 +41,8 @@ class Rewrapped:
             self.unchanged += 1
         elif after.kind == "data_key":
             self.data_keys += 1
+        elif after.kind == "endpoint":
+            self.endpoints += 1
         else:
             self.sources += 1
 

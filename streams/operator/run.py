@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import structlog
 import uvloop
@@ -12,10 +11,12 @@ from aiohttp import web
 from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
-from streams.errors import ConfigError, PoisonRecord, StageFailed
+from streams.delivery.egress.configured import egress_policy
+from streams.errors import ConfigError, PoisonRecord
 from streams.event_admission import Admissions
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
+from streams.kafka.payload_thread import payload_thread
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
@@ -26,7 +27,6 @@ from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
-from streams.process.daemon_thread import DaemonThread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.telemetry import readiness
@@ -102,7 +102,7 @@ async def _state(
     producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
     REGISTRY.register(collector)
     payloads = PayloadReader(settings)
-    reader = _payload_thread(payloads, failed)
+    reader = payload_thread(payloads, failed)
     follower.start()
     book = DataKeyring(vault)
     tenants = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
@@ -111,7 +111,7 @@ async def _state(
     yield AppState(
         topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
-        ReadBarrier(settings, follower, notifier), RecordReplays(settings),
+        ReadBarrier(settings, follower, notifier), RecordReplays(settings), egress_policy(settings),
     )  # fmt: skip
     reader.stopping.set()
     await asyncio.to_thread(tenants.stop)
@@ -119,24 +119,6 @@ async def _state(
     REGISTRY.unregister(collector)
     await producer.close()
     database.close()
-
-
-def _payload_thread(payloads: PayloadReader, failed: Failed) -> DaemonThread:
-    thread = DaemonThread(
-        "payloads", lambda: payloads.run(thread.stopping), partial(_no_bodies, failed)
-    )
-    return thread
-
-
-def _no_bodies(failed: Failed, error: Exception) -> None:
-    """End the process: without the reader, requests for bodies would never end."""
-    log.exception("the reader of payloads failed")
-    failed(
-        StageFailed(
-            f"no body can be read any more ({type(error).__name__}: {error}): the process "
-            "ends, and its supervisor must start it again"
-        )
-    )
 
 
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:

@@ -52,6 +52,12 @@ class SentCommands:
         if len(self._sent) > _MOST:
             self._sent.popitem(last=False)
 
+    def shown(self, subject: Subject, job_id: str) -> None:
+        """Forget the command that made a job, unless a later one makes another job."""
+        last = self._sent.get(subject)
+        if last is not None and last.job_id == job_id:
+            self.forget(subject)
+
     def forget(self, subject: Subject) -> None:
         """Forget a command whose result the read model shows."""
         self._sent.pop(subject, None)

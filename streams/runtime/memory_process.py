@@ -59,6 +59,8 @@ class StageRun:
         self.tasks: dict[int, PartitionTask] = {}
         self.due_ms = 0.0
         self._failed = False
+        self._logs: list[tuple[str, int, list[Record]]] = []
+        self._logs_known = 0
         self.start()
 
     def start(self) -> None:
@@ -80,14 +82,24 @@ class StageRun:
         self._close_tables()
 
     def unprocessed(self) -> list[Record]:
-        found: list[Record] = []
-        inputs = frozenset(self.stage.inputs)
         positions = {partition: task.positions for partition, task in self.tasks.items()}
-        for (topic, partition), log in self._broker.records.items():
-            if topic in inputs and partition in positions:
-                position = positions[partition][topic]
-                found += log[position : position + _BATCH]
-        return found
+        return [
+            record
+            for topic, partition, log in self._input_logs()
+            if len(log) > (position := positions[partition][topic])
+            for record in log[position : position + _BATCH]
+        ]
+
+    def _input_logs(self) -> list[tuple[str, int, list[Record]]]:
+        """Every log that the tasks read, in the order in which the logs were begun."""
+        if self._logs_known != len(self._broker.records):
+            self._logs_known = len(self._broker.records)
+            self._logs = [
+                (topic, partition, log)
+                for (topic, partition), log in self._broker.records.items()
+                if topic in self.stage.inputs and partition in self.tasks
+            ]
+        return self._logs
 
     def step(self, *, punctuate: bool) -> bool:
         """Process and punctuate once; whether there was anything to process."""

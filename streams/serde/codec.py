@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from fastavro import schemaless_reader, schemaless_writer
 
 from streams.errors import DecodeError
-from streams.serde import conversion, records, schemas
+from streams.serde import conversion, delivery_records, records, schemas
 
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
@@ -122,3 +122,8 @@ QUARANTINED = Codec("quarantine", records.Quarantined)
 REJECTION = Codec("rejection", records.Rejection)
 RATE_REPORT = Codec("rate_report", records.RateReport)
 DUPLICATE = Codec("duplicate", records.Duplicate)
+DELIVERY = Codec("delivery", delivery_records.Delivery)
+OUTGOING = Codec("outgoing", delivery_records.Outgoing)
+DELIVERY_ATTEMPT = Codec("delivery_attempt", delivery_records.DeliveryAttempt)
+DELIVERY_COMMAND = Codec("delivery_command", delivery_records.DeliveryCommand)
+ENDPOINT_STATE = Codec("endpoint_state", delivery_records.EndpointState)

@@ -54,6 +54,13 @@ def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
     return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
 
 
+def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> str:
+    """The command that recovers an endpoint: by its idempotency key, otherwise random."""
+    if key is None:
+        return new_id("cmd")
+    return "cmd_" + _encode(_hash("recover", tenant_id, endpoint_id, key))
+
+
 def scope_of(job_id: str, incarnation: int, born_ms: int) -> str:
     """The idempotency scope of a job's own effects; `born_ms` is its event time, milliseconds.
 
@@ -74,6 +81,11 @@ def scope_owner(scope: str) -> str:
 def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
     """The `Idempotency-Key` that a tool gets: equal for every repetition of one effect."""
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
+
+
+def delivery_id(tenant_id: str, endpoint_id: str, message_id: str) -> str:
+    """The one delivery of a message to an endpoint."""
+    return "dlv_" + _encode(_hash("delivery", tenant_id, endpoint_id, message_id))
 
 
 def new_id(prefix: str) -> str:

@@ -380,6 +380,9 @@ class DeadLetter:
     replayed_as: str | None = None
     replayed_by: str | None = None
     note: str | None = None
+    discarded_at: int | None = None
+    discarded_by: str | None = None
+    discard_note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +420,7 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
-    kind: Literal["tenant", "source", "data_key", "erasure"]
+    kind: Literal["tenant", "source", "endpoint", "data_key", "erasure"]
     id: str
     disabled: bool
     body: str

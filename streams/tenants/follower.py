@@ -19,6 +19,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from prometheus_client import Gauge
 
 from streams.errors import PoisonRecord, StageFailed
 from streams.kafka.clients import consumer_config
@@ -28,6 +29,11 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 
 TOPIC = "tenants"
+POSITION = Gauge(
+    "tidegate_tenants_position",
+    "Offset before which this process knows every record of the topic `tenants`",
+    ["partition"],
+)
 _POLL_SECONDS = 0.2
 _CONTACT_SECONDS = 2.0
 
@@ -109,6 +115,7 @@ class TenantsFollower:
         if error is None:
             self._told.clear()
             self._apply(message)
+            POSITION.labels(message.partition()).set((message.offset() or 0) + 1)
         elif error.code() != KafkaError._PARTITION_EOF:
             self._tell(error)
         elif not self.ready:

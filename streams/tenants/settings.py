@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
-from streams.tenants.source_keys import Secret, secret_purpose, signing_key
-from streams.vault.data_key import key_purpose
+from streams.tenants.source_keys import Secret, signing_key
 from streams.vault.key_encryption import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -89,20 +87,3 @@ def source_settings(record: TenantRecord) -> SourceSettings:
 def tenant_settings(record: TenantRecord) -> TenantSettings:
     """The settings in a tenant's record."""
     return TenantSettings.model_validate(orjson.loads(record.body))
-
-
-def resealed(vault: Vault, record: TenantRecord) -> TenantRecord:
-    """The record with every secret sealed under the vault's first key; equal if all were already.
-
-    Raises:
-        VaultError: a secret is sealed under none of the vault's keys.
-    """
-    purpose = key_purpose(record.id) if record.kind == "data_key" else secret_purpose(record.id)
-
-    def again(sealed: bytes) -> bytes:
-        return vault.reseal(record.tenant_id, purpose, sealed)
-
-    keys = (
-        key if key.sealed is None else replace(key, sealed=again(key.sealed)) for key in record.keys
-    )
-    return replace(record, secrets=tuple(map(again, record.secrets)), keys=tuple(keys))

@@ -7,8 +7,7 @@ from typing import Self
 
 import orjson
 
-from streams.dispatcher.settling import settleable_at
-from streams.ledger import UNSETTLED
+from streams.ledger import UNSETTLED, settleable_at
 from streams.serde import records
 from streams.serde.ids import replay_job_id
 from streams.serde.records import TERMINAL, Cancel, Replay, Settle
@@ -151,7 +150,7 @@ class Job(JobView):
         found = [entry for entry in pipeline.entries(record) if entry.action == action]
         if record.status != "needs_review" or not found or found[0].status not in UNSETTLED:
             return 0
-        due = settleable_at(found[0], record, self._behind.leases)
+        due = settleable_at(found[0], record, self._behind.leases.term_seconds)
         return max(0, due - pipeline.now) / 1000
 
     def _ask(self, body: Cancel | Settle | Replay, job_id: str) -> None:

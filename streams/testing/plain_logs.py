@@ -1,4 +1,4 @@
-"""Log lines of a bench: as the product's processes print them, where nobody configured others."""
+"""Tracebacks of a bench, where the application did not configure structlog itself."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 
 @contextmanager
 def plain_logs() -> Iterator[None]:
-    """Print tracebacks plainly meanwhile; a structlog that the application configured stays.
+    """Print tracebacks plainly meanwhile; what the application configures, also later, stays.
 
-    Its own default renders the local variables of every frame, which may be secret and takes a
-    tenth of a second for each error.
+    structlog's default renders the local variables of every frame, which may be secret and takes a
+    tenth of a second for each error. Only its renderer is changed: `structlog.configure` would
+    hide from the application's own `configure_once` that nobody has configured structlog yet.
     """
-    if structlog.is_configured():
+    renderer = None if structlog.is_configured() else ConsoleRenderer.get_active()
+    if renderer is None or renderer.exception_formatter is plain_traceback:
         yield
         return
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=False),
-        ]
-    )
+    before, renderer.exception_formatter = renderer.exception_formatter, plain_traceback
     try:
         yield
     finally:
-        structlog.reset_defaults()
+        renderer.exception_formatter = before

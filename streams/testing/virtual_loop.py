@@ -75,7 +75,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Whoever is in here may wait for a thread."""
+        """Let the code in this block wait for a thread."""
         self._outside += 1
         try:
             yield

@@ -96,6 +96,7 @@ def _times(topology: Topology) -> Table:
     _row(table, "`tidegate pipeline` runs as one", ", ".join(topology.fused) or "nothing")
     _row(table, "deduplication window", _days(topology.window_ms))
     _row(table, "finished jobs kept", _days(topology.finished_jobs_ms))
+    _row(table, "deliveries kept", _days(topology.deliveries_ms))
     _row(table, "a job without a worker waits", f"{topology.unhandled_ms / 3_600_000:g} h")
     leases = topology.leases
     _row(table, "lease term", f"{leases.term_seconds:g} s")

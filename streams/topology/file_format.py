@@ -49,6 +49,7 @@ class RouteShape(Declared):
 class RetentionShape(Declared):
     finished_jobs_days: Positive
     unhandled_hours: Positive
+    deliveries_days: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ def build(shape: TopologyShape) -> model.Topology:
         leases=shape.leases,
         fused=shape.fused,
         unhandled_ms=_days(shape.retention.unhandled_hours / 24),
+        deliveries_ms=_days(shape.retention.deliveries_days),
     )
 
 

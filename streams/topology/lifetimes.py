@@ -36,6 +36,10 @@ def lifetimes(topology: Topology) -> Found:
                 topology, "payloads", topology.topics[topic].retention_ms or 0, _days_of(topic),
                 f"the retention of {topic}, whose records refer to payloads",
             )  # fmt: skip
+    yield from outlives(
+        topology, "payloads", topology.deliveries_ms, ("retention", "deliveries_days"),
+        f"the {days(topology.deliveries_ms)} days for which outgoing deliveries refer to payloads",
+    )  # fmt: skip
     if topology.finished_jobs_ms < topology.window_ms:
         yield problem(
             f"finished jobs are kept {days(topology.finished_jobs_ms)} days, less than the window "

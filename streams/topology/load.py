@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,11 +55,18 @@ def checked(overlay: Path | None = None) -> Checked:
 
 
 def _read_files(overlay: Path | None) -> tuple[Node, list[str]]:
-    base, problems = read(resource("topology.yaml"))
+    base, problems = _shipped(resource("topology.yaml"))
     if overlay is None:
-        return base, problems
+        return base, list(problems)
     over, more = read(overlay)
-    return merge(base, over), problems + more
+    return merge(base, over), [*problems, *more]
+
+
+@cache
+def _shipped(path: Path) -> tuple[Node, tuple[str, ...]]:
+    """The shipped file's tree: no process outlives a change of it."""
+    tree, problems = read(path)
+    return tree, tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)

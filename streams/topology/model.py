@@ -159,6 +159,9 @@ class Topology:
     """Stages that `tidegate pipeline` runs as one, in the order of the flow."""
     unhandled_ms: int = 86_400_000
     """How long a job waits, visibly, for the first worker that handles its type."""
+    deliveries_ms: int = 14 * 86_400_000
+    """How long an outgoing delivery waits or is parked before it is dead; then it is kept as long
+    again."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

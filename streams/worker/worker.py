@@ -41,6 +41,7 @@ log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
 LEAVE_SECONDS = 3.0
+_NAMED = 5
 """How long the last heartbeats may take to be acknowledged."""
 
 _FULL_STOP_SECONDS = 0.5
@@ -141,12 +142,20 @@ class Worker:
         self.held_leases.changed()
         await asyncio.sleep(0)  # let the leases begin that the readers took before
         if self._runs:
-            log.info("draining", running=len(self._runs), seconds=seconds)
+            log.info(
+                "draining", running=len(self._runs), seconds=round(seconds), jobs=self._named()
+            )
             await asyncio.wait(self._runs, timeout=seconds)
         for session in self._replies.sessions():
             session.stop(RunResult("released", error="the worker shut down"))
         if self._runs:
             await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
+
+    def _named(self) -> str:
+        """The jobs that run, the first few of them by name."""
+        jobs = [f"{held.lease.job_id} {held.lease.type}" for held in self.held_leases.running()]
+        more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+        return ", ".join(jobs[:_NAMED]) + more
 
     @property
     def unready(self) -> str | None:

@@ -19,7 +19,7 @@ from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
 from streams.broker.ports import pick_free
 
 GONE_SECONDS = 25.0  # the JVM's reaper gives the JVM 20 s to stop before it kills it
-STAGES = ["ingress", "pipeline", "worker", "operator"]
+STAGES = ["ingress", "pipeline", "delivery", "worker", "operator"]
 pytestmark = pytest.mark.broker
 
 
@@ -61,7 +61,10 @@ def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev
 def test_an_event_its_job_and_its_effect_have_a_line_each(dev: Dev) -> None:
     deliver, show = dev.printed_curls()
     curl(deliver)
-    job = curl(show)[1]
+    curl(deliver)
+    job = eventually(
+        lambda: found if "event_id" in (found := curl(show)[1]) else None, what="a job"
+    )
     job_id, event_id = job["job_id"], job["event_id"]
     dev.told(f"event        | accepted   {event_id} demo/zendesk ticket.created")
     dev.told(f"event        | duplicate  {event_id} demo/zendesk")
@@ -69,6 +72,7 @@ def test_an_event_its_job_and_its_effect_have_a_line_each(dev: Dev) -> None:
     dev.told(f"effect       | done       email:send/reply of {job_id}")
     dev.told(f"job          | succeeded  {job_id} draft_reply in ")
     assert not [line for line in dev.errors if dev.token in line]
+    assert len([line for line in dev.lines if dev.token in line]) == 1, "printed once"
 
 
 def test_a_start_fits_a_screen_and_a_pool_has_its_worker(tmp_path: Path) -> None:
@@ -80,12 +84,14 @@ def test_a_start_fits_a_screen_and_a_pool_has_its_worker(tmp_path: Path) -> None
     )
     dev = start(tmp_path, "--pool", "slow=1", "--topology", str(file))
     pid = dev.pids["worker-slow-0"]
-    shown = command_line(pid)
+    shown, told = command_line(pid), len(dev.errors)
+    metrics = get(f"{dev.url}/metrics")[1]
     stop(dev)
     of_programs = ("curl", "  -H", "  --data-raw", "See ", "Deliver a signed")
     own = [line for line in dev.lines if not line.startswith(of_programs)]
     assert "--pool slow" in shown
-    assert len(own) + len(dev.errors) <= 24
+    assert len(own) + told <= 24
+    assert "tidegate_ingress_requests_total{" not in metrics, "dev delivers nothing by itself"
 
 
 def test_each_stage_is_a_process_that_ps_shows_by_name_and_without_secrets(dev: Dev) -> None:
@@ -229,6 +235,40 @@ def test_a_killed_broker_comes_back_and_the_flow_goes_on(dev: Dev) -> None:
     eventually(lambda: curl(deliver)[0] in (200, 202), 60, what="a delivery is answered 2xx")
     eventually(lambda: curl(show)[1].get("status") == "succeeded", 60, what="its job succeeded")
     assert dev.state["bootstrap"] == bootstrap
+
+
+SLOW = """
+import asyncio
+from streams import App, Context
+
+app = App("slow")
+
+
+@app.job("draft_reply")
+async def draft_reply(ctx: Context) -> str:
+    await ctx.progress({"pct": 1})
+    await asyncio.sleep(3)
+    return "done"
+"""
+
+
+def test_a_job_that_ends_while_dev_stops_has_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.yaml").write_text(
+        "routes:\n  - match: {source: zendesk, event_type: ticket.created}\n    job: draft_reply\n"
+    )
+    monkeypatch.delenv("TIDEGATE_ADMIN_TOKEN", raising=False)
+    data = tmp_path / "data"
+    dev = start(data, "--app", "slow:app", "--topology", "slow.yaml", folder=tmp_path)
+    submitted = AtTheTerminal(data).run("jobs submit draft_reply --tenant demo --json")
+    job_id = submitted.json["job_id"]
+    dev.told(f"job          | started    {job_id}")
+    assert stop(dev) == 0
+    dev.told("stopped; what it did is kept")
+    succeeded = f"job          | succeeded  {job_id}"
+    assert [line for line in dev.errors if succeeded in line], "\n".join(dev.errors)
 
 
 def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again(

@@ -122,4 +122,4 @@ def test_everything_at_once(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> Non
     assert members.struck, "no kill met records in flight"
     assert dedup.verdict() == []
     ended = [process.lines for process in dedup.processes if process.exit_code() > 0]
-    assert not ended, "a process gave up by itself"
+    assert not ended, "a process gave up by itself:\n" + "\n".join(ended[0][-20:])

@@ -14,6 +14,7 @@ FAULTS = {
     "scheduler_early": "G4",
     "job_dropped": "G1",
     "store_edited": "G6",
+    "seen_before_delivery": "G7",
 }
 
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed in from its first command to its last, in an empty directory."""
+"""docs/tutorial.md, typed in from its first command to its last, in a new application."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from support.conditions import eventually
 from support.console_page import INTERRUPT, Command, File, Reader, steps
 
 from streams.broker.ports import pick_free
+from streams.new.project import make
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tutorial.md").read_text()
@@ -156,7 +157,9 @@ def port() -> int:
 
 @pytest.fixture
 def desk(tmp_path: Path, port: int) -> Iterator[Desk]:
-    at_work = Desk(tmp_path, environment(port))
+    assert "\n$ tidegate new ../helpdesk\n$ cd ../helpdesk\n" in PAGE
+    make(tmp_path / "helpdesk")
+    at_work = Desk(tmp_path / "helpdesk", environment(port))
     yield at_work
     at_work.close()
 

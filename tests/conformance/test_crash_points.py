@@ -94,6 +94,7 @@ def assert_all_once(driver: TopologyTestDriver) -> None:
             assert {r.key: r.value for r in log if r.partition == partition} == dict(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep_state", [True, False])
 @pytest.mark.parametrize(("at", "times"), CRASHES)
 def test_a_crash_between_any_two_steps_neither_loses_nor_repeats(

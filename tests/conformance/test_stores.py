@@ -273,6 +273,7 @@ KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"\xff\x01"])
 WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2)), max_size=12)
 
 
+@pytest.mark.long
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -407,3 +407,69 @@ def eventually_held(operator: RunningOperator, reason: str) -> None:
         lambda: (operator.get("/v1/jobs/job_a")["held"] or {}).get("reason") == reason,
         what=f"job_a is held: {reason}",
     )
+
+
+def test_dead_jobs_are_replayed_in_bulk_each_once_with_the_note(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    dead = [make_job(f"job_{n}", status="dead", type="export") for n in range(5)]
+    busy = make_job("job_busy", scope=dead[4].scope)
+    letters = [make_letter(job, at=1_700_000_000_000 + n) for n, job in enumerate(dead)]
+    other = make_letter(make_job("job_other", status="dead", type="mail"))
+    cluster.write(*dead, busy, *letters, other)
+    operator.shows("/v1/dlq/job_other", kind="job")
+    body = NOTE | {"kind": "job", "type": "export", "limit": 3}
+    _, _, dry = asked(operator, "/v1/dlq:replay", body | {"dry_run": True})
+    assert (dry["matched"], dry["replayable"], dry["jobs"], dry["replayed"]) == (5, 3, 3, 0)
+    assert commands(cluster) == []
+
+    def made(command: Command, _: Message) -> list[Any]:
+        assert isinstance(command.body, Replay)
+        old = next(job for job in dead if job.job_id == command.body.replay_of)
+        return [make_job(command.job_id, replay_of=old.job_id, scope=f"{old.scope}.replay",
+                         replay_note=command.body.note)]  # fmt: skip
+
+    with obeying(cluster, made):
+        _, _, first = asked(operator, "/v1/dlq:replay", body)
+        assert (first["replayed"], first["left_out"]) == (3, [])
+        _, _, second = asked(operator, "/v1/dlq:replay", body | {"cursor": first["next_cursor"]})
+        assert (second["replayed"], second["next_cursor"]) == (1, None)
+        assert [each["reason"] for each in second["left_out"]] == ["scope-in-use"]
+        _, _, again = asked(operator, "/v1/dlq:replay", body)
+        assert (again["matched"], again["replayed"]) == (1, 0)
+    sent = [command.body for command in commands(cluster)]
+    assert {each.replay_of for each in sent if isinstance(each, Replay)} == {
+        f"job_{n}" for n in range(4)
+    }
+    assert {each.note for each in sent if isinstance(each, Replay)} == {NOTE["incident_note"]}
+
+
+def test_an_answered_refusal_is_no_longer_listed_and_can_still_be_shown(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    cluster.write(DEAD, make_letter(DEAD))
+    operator.shows("/v1/dlq/job_dead", kind="job")
+    with obeying(cluster, refusing("scope_in_use", "job_x works in it")):
+        _, name, answer = asked(operator, REPLAY, NOTE)
+    assert name == "scope-in-use"
+    assert [each["id"] for each in operator.get("/v1/dlq")["dead_letters"]] == ["job_dead"]
+    shown = operator.get(f"/v1/dlq/{quote(answer['letter'])}")
+    assert shown["discard_note"] == "its caller was told of the refusal"
+
+
+def test_a_discarded_letter_leaves_the_list_with_a_note(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    cluster.write(DEAD, make_letter(DEAD))
+    operator.shows("/v1/dlq/job_dead", kind="job")
+    discard = "/v1/dlq/job_dead/discard"
+    assert asked(operator, discard, {})[:2] == (422, "invalid-request")
+    assert asked(operator, "/v1/dlq/none/discard", {"note": "n"})[1] == "dead-letter-unknown"
+    _, _, answer = asked(operator, discard, {"note": "the order was cancelled"})
+    assert (answer["discarded_by"], answer["discard_note"]) == (
+        "operator", "the order was cancelled",
+    )  # fmt: skip
+    assert operator.get("/v1/dlq")["dead_letters"] == []
+    assert [e["id"] for e in operator.get("/v1/dlq", discarded="true")["dead_letters"]] == [
+        "job_dead"
+    ]

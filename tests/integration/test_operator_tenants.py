@@ -159,7 +159,7 @@ def test_rotations_of_one_moment_are_all_kept_and_too_many_are_refused(
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(rotate, range(1, MOST_KEYS))) == list(range(2, MOST_KEYS + 1))
-    with pytest.raises(CallFailed, match=r"8 secrets verify already: the next one ends at 20"):
+    with pytest.raises(CallFailed, match=r"8 secrets are in use already: the next one ends at 20"):
         rotate(MOST_KEYS)
     operator.send("DELETE", path)
     with pytest.raises(CallFailed, match="a disabled source has no secret"):

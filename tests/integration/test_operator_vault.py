@@ -250,8 +250,8 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
         assert payload(operator, job.job_id)[2] == b"body"
         done = operator.send("POST", "/v1/vault/rewrap")
         key_id = local_vault(new.read_bytes()).key_id
-        assert done == {"key_id": key_id, "data_keys": 1, "sources": 1, "unchanged": 0,
-                        "unreadable": [f"bolt/data_key/{foreign.id}"]}  # fmt: skip
+        assert done == {"key_id": key_id, "data_keys": 1, "sources": 1, "endpoints": 0,
+                        "unchanged": 0, "unreadable": [f"bolt/data_key/{foreign.id}"]}  # fmt: skip
         again = operator.send("POST", "/v1/vault/rewrap")
         assert (again["data_keys"], again["sources"], again["unchanged"]) == (0, 0, 2)
     with running(_with_keys(cluster, new), cluster.topology) as operator:

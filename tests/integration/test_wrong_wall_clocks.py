@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from support.conditions import POLL_SECONDS, eventually
+from support.conditions import eventually
 from support.counting import counting_topology
 from support.dispatching import CLUSTER_KEY, DIGEST
 from support.stage_process import Cluster, StageProcess
 
 from streams.errors import ConfigError
-from streams.runtime.broker_clock import broker_clock
+from streams.runtime.broker_clock import BrokerClock, broker_clock
 from streams.serde.codec import COMMAND, JOB, REPLY, SCHEDULE
 from streams.serde.ids import new_id
 from streams.serde.lease_mac import open_lease
@@ -100,10 +100,8 @@ def machine(kafka: Any, tmp_path: Path) -> Machine:
     return Machine(cluster, tmp_path, file)
 
 
-def soon() -> bool:
-    """A pause that never says to give up."""
-    time.sleep(POLL_SECONDS)
-    return False
+def first_reading(clock: BrokerClock) -> bool:
+    return eventually(lambda: clock.awaited(lambda: True), what="the broker's time is known")
 
 
 def now_ms() -> int:
@@ -152,7 +150,7 @@ def test_a_clock_learns_the_brokers_time(kafka: Any, tmp_path: Path) -> None:
     cluster.create()
     settings = load_settings(cluster.environ(tmp_path))
     with broker_clock(settings, "counting") as clock:
-        assert clock.awaited(soon)
+        assert first_reading(clock)
         assert abs(clock.now() - now_ms()) < 2_000
         assert clock.now() <= now_ms()
 
@@ -163,7 +161,7 @@ def test_a_topic_that_carries_the_writers_time_is_refused(kafka: Any, tmp_path: 
     cluster.configure("clock", "message.timestamp.type", "CreateTime")
     settings = load_settings(cluster.environ(tmp_path))
     with broker_clock(settings, "counting") as clock, pytest.raises(ConfigError, match="apply"):
-        clock.awaited(soon)
+        first_reading(clock)
 
 
 @pytest.mark.parametrize("off", [HALF_A_DAY, -HALF_A_DAY], ids=["ahead", "behind"])

@@ -13,6 +13,7 @@ from streams.serde.records import TERMINAL
 POINTS: tuple[CrashPoint, ...] = ("before_commit", "after_commit", "between_writes", "after_write")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 async def test_effects_are_done_once_whoever_dies(seed: int) -> None:
     rng = random.Random(seed)

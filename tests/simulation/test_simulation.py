@@ -25,6 +25,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_guarantee_holds(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
@@ -36,6 +37,7 @@ def test_a_seed_is_the_same_story_each_time() -> None:
     assert _trace(7) == _trace(7) != _trace(8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", INJECTED_FAULTS)
 def test_an_injected_fault_is_found(name: str) -> None:
     failure = _injected(name)

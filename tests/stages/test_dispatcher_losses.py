@@ -333,6 +333,7 @@ def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(des
     assert not desk.dispatcher._registry.leases._taken_back
 
 
+@pytest.mark.long
 def test_a_silence_that_is_over_delays_no_later_loss(desk: Desk, worker: ScriptedWorker) -> None:
     """Heartbeats were read before the broker told how far its log reaches."""
     worker.heartbeat()

@@ -78,6 +78,7 @@ def with_work_topic(desk: Desk, **changes: Any) -> None:
     broker._topology = dataclasses.replace(broker._topology, topics=topics)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_taken_back_the_run_queue_is_what_the_stores_say(seed: int) -> None:
     desk = Desk(Limit("each", "tenant", "*", 3), Limit("refunds", "job_type", "refund", 2))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.dispatching import CLUSTER_KEY, envelope, topology
@@ -51,18 +52,21 @@ def pipe(driver: TopologyTestDriver, records: list[tuple[Any, ...]]) -> None:
         driver.pipe(topic, key, value, headers=headers, timestamp=at)
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(odd("events.received", "envelope"), max_size=6), st.booleans())
 def test_dedup(records: list[tuple[Any, ...]], together: bool) -> None:
     goes_on(dedup.stage(TOPOLOGY), records, together)
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(odd("schedule", "schedule"), max_size=6), st.booleans())
 def test_scheduler(records: list[tuple[Any, ...]], together: bool) -> None:
     goes_on(scheduler.stage(TOPOLOGY), records, together)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(

@@ -65,12 +65,14 @@ def test_a_done_effect_is_not_done_again_and_the_job_goes_on(
 ) -> None:
     run = in_review(desk, worker)
     before = desk.job(run.job_id)
+    assert before.last_error == "who knows"
     later(desk, worker)
     settle(desk, run.job_id, "done", result='{"id":7}')
     known = entry(desk)
     assert (known.status, known.result, known.settled_by, known.note) == (
         "done", '{"id":7}', "ops", "asked the vendor",
     )  # fmt: skip
+    assert desk.job(run.job_id).last_error == "TransientError: x", "nobody is asked any more"
     again = desk.lease(run.job_id)
     assert (again.epoch, again.attempt, again.scope) == (run.epoch + 1, run.attempt, run.scope)
     assert again.checkpoints == {"draft": '"hello"'}
@@ -272,7 +274,8 @@ def test_what_the_last_attempt_leaves_unknown_a_person_decides(desk: Desk, told:
     worker.end(run, "retry", error="TimeoutError: no answer")
     job = desk.job(run.job_id)
     assert (job.status, entry(desk).status) == ("needs_review", "review")
-    assert (job.last_error or "").startswith(f"TimeoutError: no answer; effect {EFFECT} was begun")
+    asks = f"the outcome of effect {EFFECT} is unknown"
+    assert job.last_error == f"TimeoutError: no answer; {asks}"
     later(desk, worker)
     settle(desk, run.job_id, "done", result='"m1"')
     worker.heartbeat()
@@ -311,10 +314,13 @@ def test_a_settled_job_whose_attempts_are_over_has_one_more(desk: Desk) -> None:
     worker.claim(run)
     worker.end(run, "retry", error="TimeoutError: no answer")
     assert desk.job(run.job_id).end_reason == "attempts_exhausted"
+    asks = f"TimeoutError: no answer; the outcome of effect {EFFECT} is unknown"
+    assert desk.job(run.job_id).last_error == asks
     later(desk, worker)
     settle(desk, run.job_id, "failed")
     again = desk.lease(run.job_id)
     assert (again.attempt, desk.job(run.job_id).end_reason) == (1, None)
+    assert desk.job(run.job_id).last_error == "TimeoutError: no answer"
     worker.claim(again)
     worker.end(again, "retry", error="TimeoutError: no answer")
     desk.cancel(run.job_id)

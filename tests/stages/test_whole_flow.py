@@ -104,6 +104,7 @@ async def test_a_retry_waits_out_its_backoff_and_repeats_neither_step_nor_effect
         assert at.outside.calls == {("draft", "acme", "2"): 1, ("email", "acme", "2"): 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", CRASH_POINTS)
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_stage_that_crashes_again_and_again_changes_nothing(
@@ -117,6 +118,7 @@ async def test_a_stage_that_crashes_again_and_again_changes_nothing(
     assert story == await undisturbed()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stage", "store"), STORES)
 async def test_a_store_that_is_deleted_again_and_again_changes_nothing(
     stage: str, store: str, undisturbed: Callable[[], Awaitable[Story]]
@@ -126,6 +128,7 @@ async def test_a_store_that_is_deleted_again_and_again_changes_nothing(
         assert await play(at) == await undisturbed()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 async def test_any_mixture_of_crashes_and_lost_stores_changes_nothing(
     seed: int, undisturbed: Callable[[], Awaitable[Story]]

@@ -135,7 +135,7 @@ class DedupUnderLoad:
         found += once_each(times, events, "events")
         told = {key for m in changelog for key, _ in changes_in(m.key() or b"", m.value())}
         found += once_each(times, list(told), "changelog")
-        arrived = [(m.value() or b"")[FINGERPRINT] for m in self.cluster.read("events.received")]
+        arrived = [m.value() or b"" for m in self.cluster.read("events.received")]
         found += duplicates_counted(times, arrived, self.cluster.read("duplicates"))
         with TemporaryDirectory() as scratch:
             stores = self._copies(Path(scratch))

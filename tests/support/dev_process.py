@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import IO, Any
 from support.conditions import eventually
 
 READY_SECONDS = 90.0
+_FILE = re.compile(r"\$\(cat ([^)]*)\)")
 
 
 @dataclass
@@ -109,13 +111,18 @@ def curl(command: str) -> tuple[int, dict[str, Any]]:
         word = words.pop(0)
         if word == "-H":
             name, _, value = words.pop(0).partition(": ")
-            headers[name] = value
+            headers[name] = _FILE.sub(lambda found: _content(found[1]), value)
         elif word == "--data-raw":
             body = words.pop(0).encode()
         elif not word.startswith("-"):
             url = word
     status, text = get(url, headers, body)
     return status, json.loads(text)
+
+
+def _content(quoted: str) -> str:
+    (path,) = shlex.split(quoted)
+    return Path(path).read_text().strip()
 
 
 def get(

@@ -61,6 +61,7 @@ class Flood:
         """Stop, and wait until the broker has it all; how often each fingerprint was sent."""
         self._finished.set()
         self._thread.join(30)
+        assert not self._thread.is_alive(), "the flood does not end: its counts are not final"
         assert self._producer.flush(60) == 0, "the flood could not be delivered"
         assert not self._refused, self._refused
         return self.times

@@ -40,6 +40,7 @@ from streams.serde.records import (
     Schedule,
     Wake,
 )
+from support.honest_deliveries import HonestDeliveries
 
 T0 = 1_000_000.0
 """Seconds since the epoch at which the run began."""
@@ -96,6 +97,7 @@ class HonestRun:
     leases: list[Seen[Lease]] = field(default_factory=list)
     high_water: Counter[str] = field(default_factory=lambda: Counter({CAPPED_TENANT: CAP}))
     kill_wanted: bool = False
+    outgoing: HonestDeliveries = field(init=False)
 
     def __post_init__(self) -> None:
         for ticket in [t for t in self.scenario.tickets if t.tenant_id == CAPPED_TENANT][:CAP]:
@@ -103,18 +105,21 @@ class HonestRun:
         for ticket in self.scenario.tickets:
             self._play(ticket)
         self._play_delayed()
+        called_back = {each.job_id for each in self.submitted}
+        self.outgoing = HonestDeliveries(self.scenario, self.events, self.jobs, called_back)
         self.stores.append(StoreFinding("jobs", "dispatcher-0/jobs/0", 31, (), True))
 
     def evidence(self) -> Evidence:
         records = Records(
             tuple(self.received), tuple(self.events), tuple(self.jobs), tuple(self.commands),
             tuple(self.schedule), tuple(self.ledger), tuple(self.dead), tuple(self.leases),
+            tuple(self.outgoing.rows), tuple(self.outgoing.attempts),
         )  # fmt: skip
         return Evidence(
             scenario=self.scenario, answers=tuple(self.answers), submitted=tuple(self.submitted),
             starts=tuple(self.starts), calls=tuple(self.calls), high_water=self.high_water,
-            records=records, kills=tuple(self.kills), kill_wanted=self.kill_wanted,
-            listed=tuple(self.listed), stores=tuple(self.stores),
+            hooks=tuple(self.outgoing.hooks), records=records, kills=tuple(self.kills),
+            kill_wanted=self.kill_wanted, listed=tuple(self.listed), stores=tuple(self.stores),
         )  # fmt: skip
 
     def ticket(self, **wanted: Any) -> Ticket:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typer.testing import CliRunner, Result
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -25,7 +27,10 @@ class Asked:
 
 @dataclass
 class OperatorApi:
-    """A call without an answer is answered 404; the last answer to a call is repeated."""
+    """A call without an answer is answered 404; the last answer to a call is repeated.
+
+    An answer of bytes is sent as it is, any other as JSON.
+    """
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -45,6 +50,7 @@ class OperatorApi:
         waiting = self._answers.get((asked.method, asked.path.partition("?")[0]))
         if not waiting:
             what = "source" if "/sources/" in asked.path else "tenant"
+            what = "endpoint" if "/endpoints/" in asked.path else what
             what = "job" if "/jobs/" in asked.path else what
             return problem(404, f"{what}-unknown")
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
@@ -53,6 +59,11 @@ class OperatorApi:
 def problem(status: int, name: str, detail: str = "told by the API") -> tuple[int, Any]:
     """A problem as the API answers it."""
     return status, {"type": f"urn:tidegate:problem:{name}", "detail": detail}
+
+
+def invoke(api: OperatorApi, group: Any, *arguments: str) -> Result:
+    """Run a command of `group` against the API."""
+    return CliRunner().invoke(group, [*arguments, "--url", api.url])
 
 
 @contextmanager
@@ -66,7 +77,7 @@ def running() -> Iterator[OperatorApi]:
             status, found = api.answer(Asked(self.command, self.path, dict(self.headers), raw))
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
+            self.wfile.write(found if isinstance(found, bytes) else json.dumps(found).encode())
 
         do_GET = do_POST = do_PUT = do_DELETE = answer
 

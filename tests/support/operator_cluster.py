@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -31,6 +31,9 @@ from streams.serde import ids, keys
 from streams.serde.codec import (
     COMMAND,
     DEAD_LETTER,
+    DELIVERY,
+    DELIVERY_ATTEMPT,
+    ENDPOINT_STATE,
     ENVELOPE,
     HELD,
     JOB,
@@ -38,9 +41,11 @@ from streams.serde.codec import (
     PROGRESS,
     QUARANTINED,
     REJECTION,
+    TENANT,
+    Codec,
 )
+from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
 from streams.serde.records import (
-    Command,
     DeadLetter,
     Envelope,
     EventInfo,
@@ -51,6 +56,7 @@ from streams.serde.records import (
     Progress,
     Quarantined,
     Rejection,
+    TenantRecord,
 )
 from streams.settings import Settings
 from streams.topology.cluster import admin_client, topic_config
@@ -59,10 +65,12 @@ from streams.topology.model import Topology
 from support.conditions import eventually
 from support.topics import create_topics
 
+C = TypeVar("C")
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
     "events", "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine",
-    "rejections", "duplicates", "dispatcher.checkpoints.changelog",
+    "rejections", "duplicates", "dispatcher.checkpoints.changelog", "deliveries",
+    "deliveries.attempts", "deliveries.endpoints",
 )  # fmt: skip
 
 
@@ -220,6 +228,17 @@ class Cluster:
             case Held():
                 key = keys.held_key(record.partition, record.pool, record.type, record.tenant_id)
                 return "jobs.held", record.partition, key, HELD.encode(record)
+            case Delivery():
+                address = ("deliveries", record.delivery_id.encode(), DELIVERY.encode(record))
+            case DeliveryAttempt():
+                value = DELIVERY_ATTEMPT.encode(record)
+                address = ("deliveries.attempts", record.delivery_id.encode(), value)
+            case EndpointState():
+                key = keys.join(record.tenant_id, record.endpoint_id)
+                address = ("deliveries.endpoints", key, ENDPOINT_STATE.encode(record))
+            case TenantRecord():
+                key = keys.tenant_key(record.tenant_id, record.kind, record.id)
+                address = ("tenants", key, TENANT.encode(record))
             case Progress():
                 address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
             case Quarantined():
@@ -234,18 +253,23 @@ class Cluster:
 
 
 @contextmanager
-def obeying(cluster: Cluster, obey: Callable[[Command, Message], list[Any]]) -> Iterator[None]:
-    """Take commands in a dispatcher's place, and write what `obey` makes of each."""
+def obeying(
+    cluster: Cluster,
+    obey: Callable[[C, Message], list[Any]],
+    codec: Codec[C] = COMMAND,  # type: ignore[assignment]
+    topic: str = "jobs.commands",
+) -> Iterator[None]:
+    """Take a topic's commands in a stage's place, and write what `obey` makes of each."""
     stop = threading.Event()
     consumer = Consumer(cluster.settings.client(**{"group.id": "d", "enable.auto.commit": False}))
-    topic = cluster.settings.topic_prefix + "jobs.commands"
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.topology.partitions)])
+    name = cluster.settings.topic_prefix + topic
+    consumer.assign([TopicPartition(name, p, 0) for p in range(cluster.topology.partitions)])
 
     def live() -> None:
         while not stop.is_set():
             message = consumer.poll(0.05)
             if message is not None and message.error() is None:
-                made = obey(COMMAND.decode(message.value()), message)
+                made = obey(codec.decode(message.value()), message)
                 if made:
                     cluster.write(*made)
 
@@ -366,7 +390,13 @@ def make_cluster(
     )  # fmt: skip
     wanted = [
         topology.topics[name]
-        for name in (*FOLLOWED, "jobs.commands", "payloads", "events.received")
+        for name in (
+            *FOLLOWED,
+            "jobs.commands",
+            "deliveries.commands",
+            "payloads",
+            "events.received",
+        )
     ]
     lag = round(compaction_minutes * 60_000)
     wanted = [replace(t, compaction_lag_ms=lag) if t.name == "tenants" else t for t in wanted]

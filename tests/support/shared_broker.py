@@ -2,7 +2,7 @@
 
 The first worker that asks starts the broker as its own child. At its end it waits until the other
 users have left, then stops the broker. File locks carry this, because the kernel releases them
-when a process ends, however it ends; so does the broker when its owner is killed.
+when a process ends, however it ends. The broker ends too when its owner is killed.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ LAYERS = (
     {"ingress.schemes", "streams.broker", "streams.dead_letter", "streams.ledger",
      "streams.schemas",
      "streams.telemetry", "streams.topology", "streams.vault"},
-    {"ingress.samples", "ingress.signatures", "streams.fairness", "streams.kafka",
-     "streams.retry_policy"},
+    {"ingress.samples", "ingress.signatures", "streams.delivery.egress",
+     "streams.delivery.message", "streams.fairness", "streams.kafka", "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
     {"streams.event_admission"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
-    {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.dispatcher",
-     "streams.operator", "streams.scheduler", "streams.worker"},
+    {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.delivery",
+     "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},
     {"ingress.receive", "streams"},
     {"ingress.http", "streams.stages"},
     {"streams.pipeline"},
@@ -34,6 +34,7 @@ LAYERS = (
 PROCESSORS = (
     "streams.dead_letter",
     "streams.dedup",
+    "streams.delivery.message",
     "streams.dispatcher",
     "streams.fairness",
     "streams.ledger",
@@ -64,7 +65,10 @@ def imports(module: str) -> Iterator[str]:
 
 
 def room(module: str) -> str:
-    return ".".join(module.split(".")[:2])
+    """The package or module that has a layer; one of a stage that others may use has its own."""
+    parts = module.split(".")
+    inner = ".".join(parts[:3])
+    return inner if any(inner in rooms for rooms in LAYERS) else ".".join(parts[:2])
 
 
 def layer(name: str) -> int:

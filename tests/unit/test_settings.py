@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from streams.delivery.egress.configured import egress_policy
+from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import ConfigError
 from streams.kafka.clients import consumer_config
 from streams.settings import Settings, load_settings
@@ -36,3 +39,20 @@ def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
     for wrong in ("0.5", "301"):  # above 300 the client's own limits no longer fit together
         with pytest.raises(ConfigError, match="TIDEGATE_SESSION_SECONDS"):
             load_settings({"TIDEGATE_SESSION_SECONDS": wrong})
+
+
+def test_where_outgoing_requests_may_go_is_a_matter_of_settings() -> None:
+    given = {
+        "TIDEGATE_EGRESS_ALLOW_NETWORKS": "10.0.0.0/8, fd00::/8",
+        "TIDEGATE_EGRESS_DENY_PORTS": "8443",
+        "TIDEGATE_EGRESS_OWN_HOSTS": "Hooks.example.com", "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
+    }  # fmt: skip
+    policy = egress_policy(load_settings(given))
+    reached = ("10.1.2.3", "fd00::1", "192.168.0.1")
+    assert [policy.permits(ip_address(each)) for each in reached] == [True, True, False]
+    assert {8443, 5432} <= policy.denied_ports
+    assert policy.is_own("hooks.example.com", 443)
+    assert policy.allow_http
+    assert egress_policy(load_settings({})) == EgressPolicy()
+    with pytest.raises(ConfigError, match="TIDEGATE_EGRESS_ALLOW_NETWORKS"):
+        load_settings({"TIDEGATE_EGRESS_ALLOW_NETWORKS": "10.0.0.1/8"})

@@ -7,20 +7,20 @@ outside before its successor is up. A kill that hit an idle process is tried aga
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 from streams.demo.run.kill import RECOVERY_SECONDS, Kill
+from streams.demo.run.strikes import Strikes
 from streams.demo.run.waiting import until
 from streams.demo.verdict.groups import Groups
 from streams.demo.verdict.topic_recorder import Seen, TopicRecorder
 from streams.demo.world.delivery import Vendor
+from streams.demo.world.receiver import Hook, Receiver
 from streams.demo.world.recorder import Call, Recorder
 from streams.demo.world.scenario import CAPPED_TENANT, TENANTS
+from streams.demo.world.subscribers import STRUCK_ENDPOINT
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
 from streams.kafka.offsets import Place
@@ -42,7 +42,7 @@ _INPUTS = {
 }
 
 
-class Faults:
+class Faults(Strikes):
     """Strikes the processes of one pipeline; each strike returns whether it landed."""
 
     def __init__(
@@ -52,14 +52,14 @@ class Faults:
         recorder: Recorder,
         topics: TopicRecorder,
         groups: Groups,
+        receiver: Receiver,
     ) -> None:
-        self._pipeline = pipeline
+        super().__init__(pipeline)
         self._vendor = vendor
         self._recorder = recorder
         self._topics = topics
         self._groups = groups
-        self._watched: list[asyncio.Task[Kill]] = []
-        self.kills: list[Kill] = []
+        self._receiver = receiver
 
     def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
         """The strikes of a run in their order, each with the stage that it strikes.
@@ -69,6 +69,7 @@ class Faults:
         return [
             ("ingress", self.ingress),
             ("worker", lambda: self.worker("email:send")),
+            ("delivery", self.delivery),
             ("dedup", lambda: self.stage("dedup")),
             ("worker", lambda: self.worker("payment:refund")),
             ("scheduler", self.scheduler),
@@ -83,10 +84,6 @@ class Faults:
             if not await unready(urls):
                 return
             await asyncio.sleep(0.1)
-
-    async def recovered(self) -> list[Kill]:
-        """Every kill that landed, once its outcome is known."""
-        return list(await asyncio.gather(*self._watched))
 
     async def ingress(self) -> bool:
         """Strike an ingress that holds requests; the proof is that their connections broke."""
@@ -123,6 +120,32 @@ class Faults:
         what = f"{call.action} of {call.caller.tenant_id}/{call.external_id}, epoch {epoch}"
         kill = Kill("worker", name, pid, at, what, call.caller.job_id, epoch)
         self._watch(kill, until(lambda: self._taken_back(kill), RECOVERY_SECONDS))
+        return True
+
+    async def delivery(self) -> bool:
+        """Strike the delivery stage while a receiver has a message and has not answered."""
+        hold = self._receiver.hold(STRUCK_ENDPOINT)
+        try:
+            hook = await asyncio.wait_for(hold.hook, _CHANCE_SECONDS)
+            return await self._strike_sender(hook)
+        except TimeoutError:
+            return False
+        finally:
+            hold.release()
+
+    async def _strike_sender(self, hook: Hook) -> bool:
+        owners = await asyncio.to_thread(self._groups.owners, "delivery")
+        await until(lambda: hook.place in self._topics.rows, _CHANCE_SECONDS)
+        rows = (s for s in self._topics.deliveries if s.value.message_id == hook.message_id)
+        name = next((owners.get(row.partition, "") for row in rows), "")
+        pid, at = self._strike(name)
+        await self._topics.to_end()
+        row = self._topics.rows.get(hook.place)
+        if not pid or row is None or row.status != "pending":
+            return False
+        what = f"an attempt for {hook.tenant_id}/{hook.endpoint_id}"
+        kill = Kill("delivery", name, pid, at, what)
+        self._watch(kill, until(lambda: self._is_delivered(hook), RECOVERY_SECONDS))
         return True
 
     async def stage(self, stage: str) -> bool:
@@ -178,28 +201,6 @@ class Faults:
         fused = any(member.stage == FUSED for member in self._pipeline.members)
         return FUSED if fused and stage in _INPUTS else stage
 
-    def _strike(self, name: str) -> tuple[int, float]:
-        """The killed pid, 0 if no process runs, and the time just before the kill."""
-        pid, at = self._pipeline.pid(name), time.time()
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-        return pid or 0, at
-
-    def _watch(self, kill: Kill, recovery: Awaitable[bool]) -> None:
-        async def watch() -> Kill:
-            try:
-                back = await asyncio.wait_for(recovery, RECOVERY_SECONDS)
-            except TimeoutError:
-                back = False
-            return replace(kill, recovered_after=time.time() - kill.at if back else None)
-
-        self.kills.append(kill)
-        self._watched.append(asyncio.create_task(watch()))
-
-    def _process_of(self, pid: int) -> str | None:
-        names = (member.name for member in self._pipeline.members)
-        return next((name for name in names if self._pipeline.pid(name) == pid), None)
-
     async def _takes_requests(self, url: str) -> bool:
         while True:
             if await self._vendor.knock(url, TENANTS[0]) == 400:
@@ -233,6 +234,10 @@ class Faults:
     def _epoch_of(self, call: Call) -> int | None:
         leases = (s.value for s in self._topics.leases)
         return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
+
+    def _is_delivered(self, hook: Hook) -> bool:
+        row = self._topics.rows.get(hook.place)
+        return row is not None and row.status == "delivered"
 
     def _taken_back(self, kill: Kill) -> bool:
         """Whether the job was taken from the dead worker."""

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streams.demo.run.signals import once_more_to_interrupt
 from streams.errors import TidegateError
 from streams.kafka.clients import wait_for_broker
 from streams.settings import Settings
@@ -34,9 +35,12 @@ def prefixed(settings: Settings) -> Settings:
 def removed_afterwards(settings: Settings, tell: Callable[[str], None]) -> Iterator[None]:
     """Remove every topic and consumer group of the settings' prefix on leaving.
 
+    SIGTERM or Ctrl-C during the removal does not end it; a second one does.
+
     Raises:
         KafkaUnavailable: no broker answers.
-        TidegateError: the cluster refuses to remove something; it names what is left.
+        TidegateError: the cluster refuses to remove something, or the removal was interrupted; it
+            names what is left.
     """
     wait_for_broker(settings, _ANSWER_SECONDS)
     tell(f"on {settings.bootstrap}: topics and groups of this run begin with "
@@ -44,8 +48,24 @@ def removed_afterwards(settings: Settings, tell: Callable[[str], None]) -> Itera
     try:
         yield
     finally:
-        topics, groups = remove(settings)
+        topics, groups = _removed_in_any_case(settings, tell)
         tell(f"removed {topics} topics and {groups} consumer groups from {settings.bootstrap}")
+
+
+def _removed_in_any_case(settings: Settings, tell: Callable[[str], None]) -> tuple[int, int]:
+    ours = f"what begins with {settings.topic_prefix}"
+
+    def explain() -> None:
+        tell(f"still removing {ours} from {settings.bootstrap}; once more leaves the rest there")
+
+    try:
+        with once_more_to_interrupt(explain):
+            return remove(settings)
+    except KeyboardInterrupt:
+        raise TidegateError(
+            f"the removal was interrupted: {ours} may be left on {settings.bootstrap}; delete "
+            "those topics and consumer groups with the cluster's own tools"
+        ) from None
 
 
 def remove(settings: Settings) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The operator's API as the demo uses it: tenants, sources, one delayed job, the list of jobs."""
+"""The operator's API as the demo uses it: tenants, sources, endpoints, one job, lists of jobs."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ class OperatorApi:
         await self._call("PUT", f"/v1/tenants/{tenant_id}", {})
         source = {"scheme": "zendesk", "secret": secret.decode()}
         await self._call("PUT", f"/v1/tenants/{tenant_id}/sources/{SOURCE}", source)
+
+    async def set_endpoint(self, tenant_id: str, endpoint_id: str, body: dict[str, Any]) -> None:
+        """Create or replace an outgoing endpoint."""
+        await self._call("PUT", f"/v1/tenants/{tenant_id}/endpoints/{endpoint_id}", body)
 
     async def submit(self, tenant_id: str, body: dict[str, Any], key: str) -> dict[str, Any]:
         """Submit a job directly; returns the job."""

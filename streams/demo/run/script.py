@@ -9,6 +9,7 @@ from typing import Self
 
 from streams.demo.run.faults import Faults
 from streams.demo.run.operator_api import Listed, OperatorApi
+from streams.demo.run.outgoing import Outgoing
 from streams.demo.verdict.evidence import Evidence, Records, Submitted
 from streams.demo.verdict.fold import StoreFinding, examine
 from streams.demo.verdict.groups import Groups
@@ -53,25 +54,32 @@ class Script:
         operator = next(m.url for m in pipeline.members if m.stage == "operator")
         self._api = OperatorApi(operator, pipeline.credentials.admin_token)
         groups = Groups(pipeline.settings)
-        self._faults = Faults(pipeline, self._vendor, recorder, self._topics, groups)
+        self._outgoing = Outgoing(scenario, self._api, self._topics, report)
+        self._faults = Faults(
+            pipeline, self._vendor, recorder, self._topics, groups, self._outgoing.receiver
+        )
 
     async def __aenter__(self) -> Self:
         await self._vendor.open()
+        await self._outgoing.open()
         self._topics.start()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self._vendor.close()
+        await self._outgoing.close()
         await self._api.close()
         await self._topics.close()
 
     async def evidence(self, *, kill: bool) -> Evidence:
         """Run the script."""
         await self._create_tenants()
+        await self._outgoing.set_endpoints()
         submitted = await self._submit_delayed()
         await self._deliver(kill=kill)
         self._report.phase("all deliveries answered 2xx; waiting for every job's end")
         unfinished = await self._all_ended(submitted)
+        unfinished += await self._outgoing.all_ended({each.job_id for each in submitted})
         kills = await self._faults.recovered()
         listed = await self._list_jobs()
         stores = await self._stop_and_examine()
@@ -84,6 +92,7 @@ class Script:
             calls=self._recorder.calls,
             texts=tuple(self._recorder.texts),
             high_water=self._recorder.high_water,
+            hooks=self._outgoing.hooks,
             records=self._records(),
             kills=tuple(kills),
             kill_wanted=kill,
@@ -110,6 +119,7 @@ class Script:
         body = {
             "type": DELAYED_TYPE,
             "delay_seconds": DELAY_SECONDS,
+            "callback_url": self._outgoing.callback_url,
             "input": {
                 "ticket": DELAYED_TICKET,
                 "to": "customer-0@example.com",
@@ -127,6 +137,7 @@ class Script:
     async def _deliver(self, *, kill: bool) -> None:
         """Make all deliveries; with `kill`, in as many parts as the faults may need attempts."""
         telling = asyncio.create_task(self._tell())
+        disturbing = asyncio.create_task(self._outgoing.disturb())
         faults = self._faults.plan() if kill else []
         for part in split(self._scenario.volleys, max(1, len(faults) * _ATTEMPTS_A_FAULT)):
             if not faults:
@@ -139,6 +150,7 @@ class Script:
                 faults.pop(0)
                 struck = self._faults.kills[-1]
                 self._report.phase(f"killed {struck.process} with {struck.in_flight} in flight")
+        await disturbing
         telling.cancel()
 
     async def _tell(self) -> None:
@@ -151,7 +163,8 @@ class Script:
         return (
             f"{len(self._vendor.answers):,} of {self._scenario.deliveries:,} deliveries answered, "
             f"{len(self._topics.newest):,} jobs, {ended:,} ended, "
-            f"{len(self._recorder.calls):,} side effects"
+            f"{len(self._recorder.calls):,} side effects, "
+            f"{len(self._outgoing.hooks):,} webhooks out"
         )
 
     async def _all_ended(self, submitted: Sequence[Submitted]) -> list[str]:
@@ -214,6 +227,8 @@ class Script:
             ledger=tuple(topics.ledger),
             dead=tuple(topics.dead),
             leases=tuple(topics.leases),
+            deliveries=tuple(topics.deliveries),
+            attempts=tuple(topics.attempts),
         )
 
 

@@ -13,8 +13,10 @@ from streams.demo.run.operator_api import Listed
 from streams.demo.verdict.fold import StoreFinding
 from streams.demo.verdict.topic_recorder import Seen
 from streams.demo.world.delivery import Answer
+from streams.demo.world.receiver import Hook
 from streams.demo.world.recorder import Call, Start
 from streams.demo.world.scenario import Scenario
+from streams.serde.delivery_records import Delivery, DeliveryAttempt
 from streams.serde.records import Command, DeadLetter, Envelope, Job, Lease, LedgerEntry, Schedule
 
 
@@ -39,6 +41,8 @@ class Records:
     ledger: tuple[Seen[LedgerEntry], ...] = ()
     dead: tuple[Seen[DeadLetter], ...] = ()
     leases: tuple[Seen[Lease], ...] = ()
+    deliveries: tuple[Seen[Delivery], ...] = ()
+    attempts: tuple[Seen[DeliveryAttempt], ...] = ()
 
     @property
     def newest(self) -> dict[str, Job]:
@@ -51,7 +55,7 @@ class Evidence:
     """Everything on which the judge decides.
 
     `texts` are (tenant, text) that handlers showed to the outside; `high_water` is the most calls
-    that a tenant had in progress at once.
+    that a tenant had in progress at once; `hooks` are the requests that the receivers got.
     """
 
     scenario: Scenario
@@ -62,6 +66,7 @@ class Evidence:
     calls: tuple[Call, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
     high_water: Counter[str] = field(default_factory=Counter)
+    hooks: tuple[Hook, ...] = ()
     records: Records = Records()
     kills: tuple[Kill, ...] = ()
     kill_wanted: bool = False

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from streams.demo.verdict.deliveries import repeats
 from streams.demo.verdict.effects import count_repeats
 from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.judge import Verdict
@@ -21,6 +22,7 @@ def figures(
     its answer; `start` from an event's first answer to its handler's first line.
     """
     jobs = evidence.records.newest.values()
+    rows = {s.value.delivery_id: s.value for s in evidence.records.deliveries}.values()
     acks = [1000 * (answer.answered_at - answer.sent_at) for answer in evidence.answers]
     starts = _start_latencies(evidence)
     return {
@@ -35,6 +37,11 @@ def figures(
         "same_key_repeats": verdict.repeats.same_key,
         "lost_events": len(verdict.lost),
         "cross_tenant_reads": len(verdict.findings["G3"].violations),
+        "outgoing": len(rows),
+        "outgoing_delivered": sum(row.status == "delivered" for row in rows),
+        "outgoing_parked": sum(row.status in {"parked", "dead"} for row in rows),
+        "outgoing_attempts": len(evidence.records.attempts),
+        "outgoing_repeats": repeats(evidence.hooks),
         "kills": len(evidence.kills),
         "ack_p50_ms": percentile(acks, 50),
         "ack_p99_ms": percentile(acks, 99),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from streams.demo.run.kill import RECOVERY_SECONDS
+from streams.demo.verdict.deliveries import deliveries_end
 from streams.demo.verdict.effects import by_effect, count_repeats
 from streams.demo.verdict.evidence import Evidence
+from streams.demo.verdict.finding import Finding
 from streams.demo.world.scenario import SOURCE
 from streams.serde.codec import COMMAND
 from streams.serde.records import TERMINAL, Wake
@@ -17,20 +18,6 @@ _CLOCK_GRAIN = 0.001
 """Kafka's timestamps are whole milliseconds."""
 
 VISIBLY_WAITING = frozenset({"waiting", "needs_review"})
-
-
-@dataclass
-class Finding:
-    """How many things were checked, and a sentence for each violation."""
-
-    checked: int = 0
-    violations: list[str] = field(default_factory=list)
-
-    def check(self, holds: bool, violation: str) -> None:
-        """Count one more thing checked."""
-        self.checked += 1
-        if not holds:
-            self.violations.append(violation)
 
 
 def one_job_per_event(evidence: Evidence) -> Finding:
@@ -136,6 +123,8 @@ def _shown(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
         yield tenant, text, "draft"
     for item in evidence.listed:
         yield item.asked_for, item.text, item.job_id
+    for hook in evidence.hooks:
+        yield hook.tenant_id, hook.text, f"the message {hook.message_id}"
     for job in evidence.records.newest.values():
         yield job.tenant_id, f"{job.input}{job.result}{job.last_error}", job.job_id
 
@@ -214,11 +203,6 @@ def state_is_the_fold(evidence: Evidence) -> Finding:
     for (name, partition), is_current in current.items():
         found.check(is_current, f"{name}/{partition}: no process has folded its changelog in")
     return found
-
-
-def deliveries_end(evidence: Evidence) -> Finding:
-    """G7: there is nothing to check before there are outgoing webhooks."""
-    return Finding()
 
 
 def moves_again(evidence: Evidence) -> Finding:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streams.demo.verdict.deliveries import not_shown
 from streams.demo.verdict.effects import Repeats, count_repeats
 from streams.demo.verdict.evidence import Evidence
-from streams.demo.verdict.guarantees import GUARANTEES, Finding, lost_events
+from streams.demo.verdict.finding import Finding
+from streams.demo.verdict.guarantees import GUARANTEES, lost_events
 from streams.demo.world.scenario import CAP, CAPPED_TENANT, DELAYED_TYPE
 from streams.serde.records import Job
 
-STRUCK = frozenset({"ingress", "dedup", "scheduler", "dispatcher", "worker"})
+STRUCK = frozenset({"ingress", "dedup", "scheduler", "dispatcher", "worker", "delivery"})
 """The stages that `--kill` must strike, each at least once, with work in flight."""
 
 
@@ -48,6 +50,7 @@ def _shortcomings(evidence: Evidence) -> Iterator[str]:
     yield from _answers(evidence)
     yield from _kinds_of_job(evidence)
     yield from _cap(evidence)
+    yield from not_shown(evidence)
     if evidence.kill_wanted:
         yield from _kills(evidence)
 

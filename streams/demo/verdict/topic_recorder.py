@@ -14,8 +14,20 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Message
 
 from streams.demo.verdict.committed import CommittedReader
+from streams.demo.world.subscribers import Place
 from streams.errors import DecodeError
-from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEASE, LEDGER_ENTRY, SCHEDULE
+from streams.serde.codec import (
+    COMMAND,
+    DEAD_LETTER,
+    DELIVERY,
+    DELIVERY_ATTEMPT,
+    ENVELOPE,
+    JOB,
+    LEASE,
+    LEDGER_ENTRY,
+    SCHEDULE,
+)
+from streams.serde.delivery_records import Delivery, DeliveryAttempt
 from streams.serde.records import (
     Command,
     DeadLetter,
@@ -41,6 +53,8 @@ _CODECS: dict[str, Any] = {
     "ledger": LEDGER_ENTRY,
     "dlq": DEAD_LETTER,
     _WORK: LEASE,
+    "deliveries": DELIVERY,
+    "deliveries.attempts": DELIVERY_ATTEMPT,
 }
 
 
@@ -64,7 +78,8 @@ class Seen(Generic[T]):
 class TopicRecorder:
     """Records by topic in the order of reading; runs as one task from `start` to `close`.
 
-    `newest` is the newest record of each job, `commanded` when each command was first written.
+    `newest` is the newest record of each job, `rows` that of each delivery, and `commanded` when
+    each command was first written.
     Heartbeats are left out: they are no work.
     """
 
@@ -75,6 +90,7 @@ class TopicRecorder:
         self._waiting: list[tuple[Callable[[Seen[Any]], bool], asyncio.Future[Seen[Any]]]] = []
         self._seen: dict[str, list[Seen[Any]]] = {topic: [] for topic in _CODECS}
         self.newest: dict[str, Job] = {}
+        self.rows: dict[Place, Delivery] = {}
         self.commanded: dict[bytes, float] = {}
         self.undecodable: list[str] = []
 
@@ -109,6 +125,14 @@ class TopicRecorder:
     @property
     def leases(self) -> list[Seen[Lease]]:
         return self._seen[_WORK]
+
+    @property
+    def deliveries(self) -> list[Seen[Delivery]]:
+        return self._seen["deliveries"]
+
+    @property
+    def attempts(self) -> list[Seen[DeliveryAttempt]]:
+        return self._seen["deliveries.attempts"]
 
     def of(self, topic: str) -> list[Seen[Any]]:
         """Everything seen on one topic so far."""
@@ -155,6 +179,8 @@ class TopicRecorder:
             return
         if isinstance(value, Job):
             self.newest[value.job_id] = value
+        if isinstance(value, Delivery):
+            self.rows[value.tenant_id, value.endpoint_id, value.message_id] = value
         seen = Seen(
             topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1] / 1000,
             raw, value, time.time(), _is_taken(message),

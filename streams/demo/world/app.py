@@ -9,8 +9,6 @@ import os
 import time
 from typing import Any
 
-import orjson
-
 from streams import App, Context, Retry, TransientError
 from streams.demo.world.tools import Caller, Tools
 
@@ -29,7 +27,7 @@ async def draft_reply(ctx: Context) -> dict[str, str]:
     began = time.time()
     async with Tools(_caller(ctx)) as tools:
         await tools.started(began)
-        ticket = orjson.loads(await ctx.payload())["detail"]
+        ticket = (await ctx.json())["detail"]
         id_, tags = ticket["id"], ticket["tags"]
         if "poison" in tags:
             raise ValueError("this ticket cannot be understood")

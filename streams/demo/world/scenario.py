@@ -14,6 +14,8 @@ from functools import cached_property
 
 import orjson
 
+from streams.demo.world.subscribers import Subscriber, subscribers
+
 TENANTS = ("acme", "globex", "initech")
 SOURCE = "zendesk"
 EVENT_TYPE = "ticket.created"
@@ -112,6 +114,8 @@ class Scenario:
     secrets: dict[str, bytes] = field(
         default_factory=lambda: {t: secrets.token_hex(24).encode() for t in TENANTS}, repr=False
     )
+
+    subscribers: tuple[Subscriber, ...] = field(default_factory=subscribers)
 
     @property
     def deliveries(self) -> int:

@@ -53,9 +53,12 @@ class Activity:
 
     def _job(self, job: Job) -> Line | None:
         id_ = f"{job.job_id} {job.type}"
+        if job.replayed_as is not None:  # it ended before, and its end was shown
+            return Line("job", f"replayed   {id_} as {job.replayed_as}")
         match job.status:
             case "pending":
-                submitted = job.event is None and job.epoch == 0
+                # Later changes of a job that waits, such as its time having come, are not news.
+                submitted = job.event is None and job.created_at == job.updated_at
                 return Line("job", f"submitted  {id_}") if submitted else None
             case "running":
                 return self._begun(job, id_)
@@ -133,7 +136,7 @@ def _held(held: Held) -> Line:
 
 
 def _dead_letter(letter: DeadLetter) -> Line | None:
-    if letter.replayed_at is not None:
+    if letter.replayed_at is not None or letter.discarded_at is not None:
         return None
     return Line("dead letter", f"{letter.id} {letter.reason}; see tidegate dlq show", "error")
 

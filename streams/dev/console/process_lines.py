@@ -10,6 +10,8 @@ from streams.dev.supervisor import NAME as SUPERVISOR
 
 DELIVERED_AGAIN, REFUSED = "delivered again", "delivery refused"
 """Texts of the ingress's debug lines, of which `dev` shows its own form."""
+DRAINING = "draining"
+"""The text of the line that a worker writes when it stops and still runs jobs."""
 
 _WRONG = {"warning": "warning", "error": "error", "critical": "error"}
 
@@ -33,11 +35,13 @@ class ProcessLines:
             return
         self._level[name] = _WRONG.get(log.level, "info")
         if log.level in _WRONG:
-            for each in log.text.splitlines():
-                yield Line(name, each, _WRONG[log.level])
+            yield Line(name, log.text, _WRONG[log.level])
         elif log.event in (DELIVERED_AGAIN, REFUSED) and name.startswith("ingress-"):
             if self.started:
                 yield _of_ingress(log)
+        elif log.event == DRAINING and name.startswith("worker-"):
+            waits = f"{name} waits up to {log.fields.get('seconds')} s for what it runs"
+            yield Line("dev", f"{waits}: {log.fields.get('jobs')}")
         elif "run_id" in log.fields and name.startswith("worker-"):
             yield Line(name, log.text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
@@ -16,7 +16,12 @@ _NAMES = {
     "dev": "\x1b[1m", "event": "\x1b[36m", "job": "\x1b[32m", "effect": "\x1b[35m",
     "dead letter": "\x1b[31m", "worker": "\x1b[34m",
 }  # fmt: skip
-_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+_BIDIRECTIONAL = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Marks, embeddings, overrides and isolates (UAX #9): they reorder what stands beside them."""
+_LINE_ENDS = (0x2028, 0x2029)
+_STEERING = dict.fromkeys(
+    (*range(9), *range(11, 32), *range(127, 160), *_BIDIRECTIONAL, *_LINE_ENDS), "�"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +52,21 @@ class Screen:
             return
         # The reader may be gone; the processes' logs are in files as well.
         with contextlib.suppress(OSError, ValueError):
-            self.stream.write(self._rendered(line) + "\n")
+            self.stream.write("".join(self._rendered(line)))
             self.stream.flush()
 
     def say(self, text: str, level: str = "info") -> None:
         """Show a line of `dev` itself."""
         self.show(Line("dev", text, level))
 
-    def _rendered(self, line: Line) -> str:
-        # What tenants and tools wrote must not steer a terminal.
-        name, text = f"{line.name:<{NAME_WIDTH}}", line.text.translate(_CONTROL)
+    def _rendered(self, line: Line) -> Iterator[str]:
+        """Each line of the text under the name: what tenants and tools wrote must not steer a
+        terminal, nor look like a line of something else."""
+        for text in line.text.translate(_STEERING).split("\n"):
+            yield self._under_name(line, text) + "\n"
+
+    def _under_name(self, line: Line, text: str) -> str:
+        name = f"{line.name:<{NAME_WIDTH}}"
         if not self.coloured:
             return f"{name} | {text}"
         colour = _NAMES.get(line.name) or _NAMES.get(line.name.partition("-")[0], _DIM)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.offsets import Place
@@ -52,6 +53,7 @@ class AppState:
     admission: Admission
     barrier: ReadBarrier
     records: RecordReplays
+    egress: EgressPolicy
     sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""
@@ -73,14 +75,15 @@ class AppState:
         row: RowKey,
         look: Callable[[sqlite3.Connection], T | None],
         others: Sequence[RowKey] = (),
+        seconds: float | None = None,
     ) -> T | None:
-        """Return the query's first result that is not None; None after `SHOWN_WITHIN_SECONDS`.
+        """Return the query's first result that is not None; None after `seconds`.
 
-        The query runs again after each change of the row or of one of the others.
+        The query runs again after each change of the row or of one of the others. Without
+        `seconds`, it waits for `SHOWN_WITHIN_SECONDS`.
         """
-        return await self.notifier.until(
-            row, lambda: self.query(look), SHOWN_WITHIN_SECONDS, others
-        )
+        within = SHOWN_WITHIN_SECONDS if seconds is None else seconds
+        return await self.notifier.until(row, lambda: self.query(look), within, others)
 
     async def read_barrier(self, *places: Place) -> None:
         """Return once the rows of these partitions are as new as this call.
@@ -125,12 +128,16 @@ class AppState:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
         command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body)
-        return await self.producer.send(
-            "jobs.commands",
-            tenant_id.encode(),
-            COMMAND.encode(command),
-            partition=self.home(tenant_id),
-        )
+        return await self.send_home("jobs.commands", tenant_id, COMMAND.encode(command))
+
+    async def send_home(self, topic: str, tenant_id: str, value: bytes) -> int:
+        """Write a record under a tenant's id, to its partition; return its offset once durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        home = self.home(tenant_id)
+        return await self.producer.send(topic, tenant_id.encode(), value, partition=home)
 
 
 def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:

@@ -1,4 +1,4 @@
-"""Calls on dead letters: show one, replay a job as a new one, send records in again."""
+"""Calls on dead letters: show one, replay a job as a new one, send records in again, discard."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from aiohttp import web
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.listing import cursor_in
 from streams.operator.http.refusal import Refusal
-from streams.operator.http.replay_request import BulkReplayRequest, ReplayRequest
+from streams.operator.http.replay_request import (
+    BulkReplayRequest,
+    DiscardRequest,
+    ReplayRequest,
+)
 from streams.operator.http.request_body import idempotency_key, read_body
-from streams.operator.replay.eligibility import Unfit, unfit
+from streams.operator.replay.bulk import judge_page, replay_page
+from streams.operator.replay.discards import discarded
 from streams.operator.replay.jobs import JobReplay, replayed, unknown_letter
 from streams.operator.replay.producer import NotTaken
-from streams.operator.replay.records import replay_most, replay_records
-from streams.operator.resources import dead_letters, dead_records, jobs
+from streams.operator.replay.records import replay_records
+from streams.operator.resources import dead_letters, jobs, letters_to_replay
 from streams.operator.resources.dead_letters import dead_letter_json, dead_record_json
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.serde.records import DeadLetter
@@ -50,35 +55,39 @@ async def replay(request: web.Request) -> web.Response:
 
 @routes.post("/v1/dlq:replay")
 async def replay_in_bulk(request: web.Request) -> web.Response:
-    """Send dead records in again, in the order of their offsets, a page at a time."""
+    """Replay dead jobs, oldest first, and records, in the order of their offsets, a page a call."""
     state, wanted = request.app[STATE], await read_body(request, BulkReplayRequest)
     cursor = cursor_in(wanted.cursor)
     found = await state.query(
-        lambda db: dead_records.selected(db, wanted.wanted(), wanted.limit, cursor)
+        lambda db: letters_to_replay.selected(db, wanted.wanted(), wanted.limit, cursor)
     )
-    sent, left_out = 0, list[tuple[str, Unfit]]()
-    for batch in found.batches:
-        if wanted.dry_run:
-            unfit_ones = await _unfit(state, batch)
-            sent += len(batch) - len(unfit_ones)
-        else:
-            done = await replay_most(state, batch, wanted.incident_note)
-            sent, unfit_ones = sent + len(done.sent), list(done.left_out)
-        left_out += unfit_ones
+    act = judge_page if wanted.dry_run else replay_page
+    done = await act(state, found, wanted.incident_note)
     return web.json_response({
         "dry_run": wanted.dry_run,
         "matched": found.matched,
-        "replayed": 0 if wanted.dry_run else sent,
-        "replayable": sent,
-        "left_out": [{"id": id_, "reason": w.name, "detail": w.detail} for id_, w in left_out],
+        "replayed": 0 if wanted.dry_run else done.jobs + done.records,
+        "replayable": done.jobs + done.records,
+        "jobs": done.jobs,
+        "records": done.records,
+        "left_out": [{"id": i, "reason": w.name, "detail": w.detail} for i, w in done.left_out],
         "next_cursor": None if found.next is None else str(found.next),
     })  # fmt: skip
 
 
-async def _unfit(state: AppState, ids: tuple[str, ...]) -> list[tuple[str, Unfit]]:
-    kept = await state.query(lambda db: dead_records.letters(db, ids))
-    judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
-    return [(id_, reason) for id_, reason in judged if reason is not None]
+@routes.post("/v1/dlq/{id}/discard")
+async def discard(request: web.Request) -> web.Response:
+    """Mark a dead letter about which nothing is left to do: lists leave it out from now on."""
+    state, id_ = request.app[STATE], request.match_info["id"]
+    wanted = await read_body(request, DiscardRequest)
+    try:
+        letter = await discarded(state, id_, wanted.note)
+    except NotTaken as error:
+        detail = f"Kafka refuses the dead letter ({error}): see `tidegate topology plan` for dlq"
+        raise Refusal(409, "not-taken", detail) from None
+    if letter is None:
+        raise unknown_letter(id_)
+    return web.json_response(await state.query(lambda db: dead_letters.shown_letter(db, letter)))
 
 
 async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> Json:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from aiohttp import web
 from pydantic import model_validator
 
+from streams.ledger import UNSETTLED
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Writable, noted, stored_json
@@ -21,7 +22,6 @@ routes = web.RouteTableDef()
 
 MAX_RESULT_BYTES = 256 * 1024
 """The same limit applies to a result that a run records."""
-_UNSETTLED = ("claimed", "unknown", "review")
 
 
 class SettleRequest(Body):
@@ -88,7 +88,7 @@ def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
         Refusal: 409, its outcome is known, or a run may still record it.
     """
     action = entry.action
-    if entry.status not in _UNSETTLED:
+    if entry.status not in UNSETTLED:
         settled = f"effect {action} is {entry.status}: its outcome is already known"
         raise Refusal(409, "already-settled", settled)
     if job.status != "needs_review":

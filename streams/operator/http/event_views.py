@@ -15,7 +15,7 @@ routes = web.RouteTableDef()
 
 @routes.get("/v1/events/{event_id}")
 async def get_event(request: web.Request) -> web.Response:
-    """Show an event with its duplicates, its job, replays, dead letters and quarantine."""
+    """Show an event with its duplicates, job, replays, dead letters, quarantine, deliveries."""
     state, event_id = request.app[STATE], request.match_info["event_id"]
     shown = await state.query(lambda db: shown_event(db, event_id, state.topology))
     if shown is None:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 
 from streams.operator.command_results import outstanding, run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
+from streams.operator.http.destinations import ready_for_callbacks
 from streams.operator.http.fields import Body, bounded
 from streams.operator.http.job_request import JobRequest
 from streams.operator.http.listing import list_answer, page_query
@@ -20,6 +21,7 @@ from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.known_types import doubt_about
 from streams.operator.resources.waits import UNREAD
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
@@ -39,19 +41,25 @@ class CancelRequest(Body):
 
 @routes.post("/v1/tenants/{tenant_id}/jobs")
 async def submit_job(request: web.Request) -> web.Response:
-    """Submit a job; a repetition with the same key and body answers the same job."""
+    """Submit a job; a repetition with the same key and body answers the same job.
+
+    `warning` says that nothing is known to handle its type, or is null.
+    """
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request) or wanted.dedup_key
     await enabled_tenant(state, tenant_id)
     now = wall_ms()
+    if wanted.callback_url is not None:
+        await ready_for_callbacks(state, tenant_id, wanted.callback_url)
     submit = wanted.submission(state.topology, traceparent(request), now)
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
     shown = await submitted(state, asked, now)
     if shown is None:
         pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
-        shown = {**job_json(pending, JobDetails()), "waits": UNREAD}
-    return web.json_response(shown, status=202)
+        shown = {**job_json(pending, JobDetails()), "waits": UNREAD, "deliveries": []}
+    doubt = await state.query(lambda db: doubt_about(db, state.topology, submit.type))
+    return web.json_response({**shown, "warning": doubt}, status=202)
 
 
 @routes.get("/v1/jobs/{job_id}")
@@ -76,7 +84,8 @@ async def get_payload(request: web.Request) -> web.Response:
 async def list_jobs(request: web.Request) -> web.Response:
     """List jobs newest first, by tenant, status and type."""
     query = page_query(request, jobs.FILTERS)
-    page = await request.app[STATE].query(lambda db: jobs.jobs_page(db, query))
+    state = request.app[STATE]
+    page = await state.query(lambda db: jobs.jobs_page(db, query, state.topology))
     return list_answer("jobs", page)
 
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from streams.operator.http.app_state import STATE
+from streams.operator.http.fields import milliseconds
 from streams.operator.http.refusal import invalid
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.paging import Filters, Listing, Page, PageQuery
@@ -27,7 +28,8 @@ def lister(listing: Listing) -> Handler:
         query = page_query(request, filters)
         if "tenant_id" in path:
             await known_tenant(state, path["tenant_id"])
-        query = replace(query, filters={**query.filters, **path})
+        times = {name: _moment(name, request.query.get(name)) for name in listing.times}
+        query = replace(query, filters={**query.filters, **times, **path})
         page = await state.query(lambda db: listing.page(db, query))
         return list_answer(listing.name, page)
 
@@ -64,6 +66,13 @@ def list_answer(name: str, page: Page) -> web.Response:
     """Answer `{name: [...], "next_cursor": text or null}`."""
     cursor = None if page.next is None else str(page.next)
     return web.json_response({name: list(page.items), "next_cursor": cursor})
+
+
+def _moment(name: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else milliseconds(text)
+    except ValueError as error:
+        raise invalid([(name, str(error))]) from None
 
 
 def _limit(text: str | None) -> int:

@@ -1,16 +1,16 @@
-"""Bodies of the calls that send dead letters in again."""
+"""Bodies of the calls that send dead letters in again, or discard them."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
 
 from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
 from streams.operator.http.refusal import invalid
-from streams.operator.resources.dead_records import LetterFilter
+from streams.operator.resources.letters_to_replay import LetterFilter
 
 MAX_EFFECTS = 1_000
 MAX_LIMIT = 1_000
@@ -54,9 +54,15 @@ class ReplayRequest(Body):
 
 
 class BulkReplayRequest(Body):
-    """Body of `POST /v1/dlq:replay`: which records, not yet sent in again; times are RFC 3339."""
+    """Body of `POST /v1/dlq:replay`: which letters, neither replayed nor discarded yet.
+
+    Times are RFC 3339. `topic` selects records alone, `type` jobs alone.
+    """
 
     incident_note: Note
+    kind: Literal["job", "record"] | None = None
+    tenant_id: str | None = None
+    type: str | None = None
     stage: str | None = None
     reason: str | None = None
     topic: str | None = None
@@ -69,4 +75,12 @@ class BulkReplayRequest(Body):
     def wanted(self) -> LetterFilter:
         """Return which letters are meant."""
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
-        return LetterFilter(self.stage, self.reason, self.topic, since, until)
+        return LetterFilter(
+            self.kind, self.tenant_id, self.type, self.stage, self.reason, self.topic, since, until
+        )
+
+
+class DiscardRequest(Body):
+    """Body of `POST /v1/dlq/{id}/discard`."""
+
+    note: Annotated[str, noted("must say why nothing is left to do")]

@@ -9,13 +9,17 @@ from aiohttp.web_routedef import AbstractRouteDef
 
 from streams.operator.http import (
     dead_letters,
+    deliveries,
     effects,
+    endpoint_test,
+    endpoints,
     event_route,
     event_views,
     events,
     jobs,
     moves,
     quarantine,
+    recoveries,
     signing,
     tenants,
     vault,
@@ -24,8 +28,8 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, signing, vault, jobs, moves, effects, events, event_route, event_views,
-    dead_letters, quarantine,
+    tenants, signing, endpoints, vault, jobs, moves, effects, events, event_route, event_views,
+    dead_letters, quarantine, deliveries, recoveries, endpoint_test,
 )  # fmt: skip
 
 

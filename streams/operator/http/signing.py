@@ -23,7 +23,7 @@ from streams.operator.http.request_body import read_body
 from streams.operator.http.tenants import SOURCE, known_source
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
-from streams.tenants.settings import SourceSettings, source_settings
+from streams.tenants.settings import source_settings
 from streams.tenants.source_keys import keys_of, open_secret
 
 routes = web.RouteTableDef()
@@ -68,19 +68,42 @@ async def sign_delivery(request: web.Request) -> web.Response:
 
 
 def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> SignedRequest:
+    """Return the signed delivery.
+
+    Raises:
+        Refusal: 409, the operator does not have what signs for this source; 422, the scheme cannot
+            sign this body.
+    """
     settings = source_settings(record)
-    secret = _secret(state, record, settings)
+    _require_private(settings.scheme)
+    secret = _secret(state, record)
     try:
         return sign(settings.scheme, secret, request, settings.options)
     except SignatureError as error:
+        if error.reason == "bad_secret":
+            detail = f"the source's secret {error}: sign with a --secret-file"
+            raise Refusal(409, "cannot-sign", detail) from None
         raise invalid([("body_base64", str(error))]) from None
 
 
-def _secret(state: AppState, record: TenantRecord, settings: SourceSettings) -> bytes:
+def _require_private(name: str) -> None:
+    """Check that this version knows the scheme, and that a source's secret can sign for it."""
+    scheme = SCHEMES.get(name)
+    if scheme is None:
+        known = ", ".join(SCHEMES)
+        detail = f"this operator does not know the source's scheme {name!r}, only {known}"
+        remedy = "upgrade the operator, or PUT the source with another scheme"
+        raise Refusal(409, "cannot-sign", f"{detail}: {remedy}")
+    if scheme.public_key:
+        detail = f"the secret of {name} is the sender's public key, which only verifies"
+        raise Refusal(409, "cannot-sign", f"{detail}: sign with the private one, --secret-file")
+
+
+def _secret(state: AppState, record: TenantRecord) -> bytes:
     """Return the source's newest secret.
 
     Raises:
-        Refusal: 409, the operator does not have what signs for this source.
+        Refusal: 409, the operator does not have it.
     """
     if record.disabled:
         raise Refusal(409, "source-disabled", "a disabled source has no secret: PUT it first")
@@ -89,10 +112,6 @@ def _secret(state: AppState, record: TenantRecord, settings: SourceSettings) -> 
         where = f"its secret is kept at {newest.reference}, which the operator does not read"
         raise Refusal(409, "cannot-sign", f"{where}: sign with a copy in a --secret-file")
     try:
-        secret = open_secret(state.vault, record, newest.sealed)
+        return open_secret(state.vault, record, newest.sealed)
     except VaultError as error:
         raise Refusal(409, "cannot-sign", f"its secret cannot be opened: {error}") from None
-    if SCHEMES[settings.scheme].public_key or secret.startswith(b"whpk_"):
-        detail = "its secret is the sender's public key: sign with the private one, --secret-file"
-        raise Refusal(409, "cannot-sign", detail)
-    return secret

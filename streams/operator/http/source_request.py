@@ -5,55 +5,32 @@ Only the form of a `secret_ref` is checked: each ingress resolves it in its own 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from functools import partial
+from typing import Any, Self
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
-    SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from ingress.formats.paths import expression_fault
 from ingress.schemes import SCHEMES, check_secret
 from ingress.schemes.options import parse
 from streams.errors import SignatureError
 from streams.operator.http.fields import WebLink
-from streams.operator.http.refusal import invalid
-from streams.tenants.secret_reference import check_reference
+from streams.operator.http.new_secret import OVERLAP_SECONDS, NewSecret
 from streams.tenants.settings import SourceSettings
-from streams.tenants.source_keys import Reference, Secret
+from streams.tenants.source_keys import Secret
 
-OVERLAP_SECONDS = 86_400.0
-"""Of a rotation that names none: a day, in which the vendor can be given the new secret."""
 _LONGEST_OVERLAP_SECONDS = 30 * 86_400
 _EXPRESSIONS = ("event_type", "subject", "occurred_at", "dedup_key")
-_LONGEST_EXPRESSION = 1_000
-"""Far more than any needs; a longer one can be nested too deep for an ingress to parse."""
 
 
-class NewSecret(BaseModel):
-    """A signing secret or a reference to one, never both."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    secret: SecretStr | None = Field(default=None, min_length=1)
-    secret_ref: Annotated[str, AfterValidator(check_reference)] | None = None
-
-    @model_validator(mode="after")
-    def _not_both(self) -> Self:
-        if self.secret is not None and self.secret_ref is not None:
-            raise ValueError("give exactly one of secret and secret_ref")
-        return self
-
-    @property
-    def has_secret(self) -> bool:
-        return self.secret is not None or self.secret_ref is not None
+class SourceSecret(NewSecret):
+    """A secret under which a source's deliveries are signed."""
 
     def new_secret(self, scheme: str) -> Secret:
         """Return the secret or its reference, which only an ingress can resolve.
@@ -61,17 +38,10 @@ class NewSecret(BaseModel):
         Raises:
             Refusal: 422, the scheme cannot use the secret.
         """
-        if self.secret is None:
-            return Reference(self.secret_ref or "")
-        secret = self.secret.get_secret_value().encode()
-        try:
-            check_secret(scheme, secret)
-        except SignatureError as error:
-            raise invalid([("secret", str(error))]) from None
-        return secret
+        return self.checked(partial(check_secret, scheme))
 
 
-class RotateRequest(NewSecret):
+class RotateRequest(SourceSecret):
     """Body of `POST .../rotate`: the old secret verifies for `overlap_seconds` more."""
 
     overlap_seconds: float = Field(
@@ -85,7 +55,7 @@ class RotateRequest(NewSecret):
         return self
 
 
-class SourceRequest(SourceSettings, NewSecret):
+class SourceRequest(SourceSettings, SourceSecret):
     """Body of `PUT /v1/tenants/{t}/sources/{source}`: settings of a source, and its secret.
 
     Without a secret, a live source of the same scheme keeps its secrets and their ends.
@@ -138,12 +108,5 @@ def _faults(name: str, path: str | dict[str, str]) -> list[str]:
 
 
 def _fault(name: str, expression: str) -> str | None:
-    if len(expression) > _LONGEST_EXPRESSION:
-        return f"{name}: has more than {_LONGEST_EXPRESSION:,} characters"
-    try:
-        jmespath.compile(expression)
-    except RecursionError:
-        return f"{name}: is nested too deep"
-    except JMESPathError as error:
-        return f"{name}: {expression!r} is no JMESPath: {str(error).splitlines()[0]}"
-    return None
+    fault = expression_fault(expression)
+    return None if fault is None else f"{name}: {fault}"

@@ -25,11 +25,11 @@ class ErasureRequest(Body):
 
 @routes.post("/v1/vault/rewrap")
 async def rewrap_all(request: web.Request) -> web.Response:
-    """Seal every data key and source's secret again, under the first key-encryption key."""
+    """Seal all data keys and secrets again, under the first key-encryption key."""
     done = await rewrap(request.app[STATE])
     return web.json_response({
         "key_id": done.key_id, "data_keys": done.data_keys, "sources": done.sources,
-        "unchanged": done.unchanged, "unreadable": done.unreadable,
+        "endpoints": done.endpoints, "unchanged": done.unchanged, "unreadable": done.unreadable,
     })  # fmt: skip
 
 
@@ -42,5 +42,5 @@ async def erase_tenant(request: web.Request) -> web.Response:
     erasure = await erase(state, tenant_id, wanted.note)
     return web.json_response({
         "tenant_id": tenant_id, "note": erasure.note, "erased_at": rfc3339(erasure.at),
-        "data_keys": erasure.data_keys, "sources": erasure.sources,
+        "data_keys": erasure.data_keys, "sources": erasure.sources, "endpoints": erasure.endpoints,
     })  # fmt: skip

@@ -51,6 +51,20 @@ class JobReplay:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A replay whose command is durable; `letters` are the ids that its dead letter can have."""
+
+    asked: JobReplay
+    job: Job
+    new_id: str
+    letters: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.asked.id
+
+
 async def replayed(state: AppState, asked: JobReplay) -> Json:
     """Return the new job, as it is shown or as it will first appear.
 
@@ -58,37 +72,57 @@ async def replayed(state: AppState, asked: JobReplay) -> Json:
         Refusal: 404 or 409, it cannot be replayed; 503, the read model has not caught up.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
+    return await made(state, await requested(state, asked))
+
+
+async def requested(state: AppState, asked: JobReplay, *, dry_run: bool = False) -> Requested:
+    """Send the command, unless the new job exists; with `dry_run` only check it.
+
+    Raises what `replayed` raises.
+    """
     async with state.sent_commands.lock(asked.subject):
         job = await _known(state, asked.id)
         await refuse_erased(state, job.tenant_id)
         new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
-        told = await _asked_for(state, asked, job, new_id)
-    made = await command_result(
-        state, told, ("jobs", (new_id,)), lambda db: _shown(db, new_id, state.topology)
+        is_new = await _judge(state, asked, job, new_id)
+        letters = await _send(state, asked, job, new_id) if is_new and not dry_run else ()
+    return Requested(asked, job, new_id, letters)
+
+
+async def made(state: AppState, sent: Requested) -> Json:
+    """Return the new job of a requested replay; raises what `replayed` raises."""
+    asked, new_id = sent.asked, sent.new_id
+    found = await command_result(
+        state, sent.letters, ("jobs", (new_id,)), lambda db: _shown(db, new_id, state.topology)
     )
-    if made is None:
-        pending = pending_replay(job, new_id, asked.command(), state.topology, wall_ms())
-        return {**job_json(pending, JobDetails()), "waits": UNREAD}
-    require_same(made[0], asked.wanted)
-    return made[1]
+    if found is None:
+        pending = pending_replay(sent.job, new_id, asked.command(), state.topology, wall_ms())
+        return {**job_json(pending, JobDetails()), "waits": UNREAD, "deliveries": []}
+    state.sent_commands.shown(asked.subject, new_id)
+    require_same(found[0], asked.wanted)
+    return found[1]
 
 
-async def _asked_for(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
-    """Send the command unless the new job exists; return the ids its dead letter can have."""
+async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> bool:
+    """Return whether the new job has to be made; False if it exists.
+
+    Raises:
+        Refusal: 409, the job cannot be replayed.
+    """
 
     async def is_there() -> bool:
         return await state.query(lambda db: jobs.job(db, new_id)) is not None
 
     # The replay of a job in review ends that job; a repeated call must return the same replay.
     if await is_there():
-        return ()
+        return False
     _refuse_unreplayable(job)
     home = state.home(job.tenant_id)
     await state.read_barrier(("jobs", home), ("ledger", home))
     if await is_there():  # Another process sent it under the same key.
-        return ()
-    await _judge(state, asked, job, new_id)
-    return await _send(state, asked, job, new_id)
+        return False
+    await _refuse_clashes(state, asked, job, new_id)
+    return True
 
 
 def require_same(made: Job, wanted: ReplayRequest) -> None:
@@ -133,7 +167,7 @@ def unknown_letter(id_: str) -> Refusal:
     return unknown("dead letter", id_, "GET /v1/dlq lists them")
 
 
-async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
+async def _refuse_clashes(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
     """Check that the job was not replayed, shares no scope, and repeats no unnamed effect.
 
     Raises:

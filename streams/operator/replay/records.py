@@ -1,44 +1,42 @@
 """Sends dead records in again, each to its own partition, once unless `again` is given.
 
 One transaction writes the record and its letter, which is marked with when, by whom and why it was
-sent in. The operator opens the transaction, then reads all that any operator committed before, and
-only then checks the letters.
+sent in.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-import structlog
-
-from streams import dead_letter
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
-from streams.operator.http.refusal import Refusal
+from streams.operator.replay import letters
 from streams.operator.replay.eligibility import Unfit, unfit
-from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
-from streams.operator.resources import dead_records
-from streams.operator.resources.dead_records import StoredLetter
+from streams.operator.replay.producer import NotTaken, Outgoing
 from streams.process.wall_clock import wall_ms
+from streams.serde.ids import new_id
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
 
-log = structlog.get_logger(__name__)
-
 REPLAY_HEADER = "tidegate-replay"
-"""The header that names the dead letter from which a record was made."""
-_TRIES = 3
+"""The header that names the dead letter from which a record was made.
+
+A letter itself has under it the id of the replay that marked it. Time and note do not tell two
+operators apart that are asked at once; the one that was overtaken would take the mark for its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When (milliseconds) and why records are sent in; `again` includes those sent in before."""
+    """When (milliseconds) and why records are sent in; `again` includes those sent in before.
+
+    `id` is another one for each call.
+    """
 
     at: int
     note: str
     again: bool = False
+    id: bytes = field(default_factory=lambda: new_id("rpl").encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +58,15 @@ async def replay_records(
         NotTaken: the broker will never take one of them; none was sent.
     """
     mark = Mark(wall_ms(), note, again)
-    async with state.records.turn:
-        for attempt in range(_TRIES):
-            try:
-                found = await _attempt(state, ids, mark, retried=attempt > 0)
-            except Unsettled as error:
-                log.warning("replay of records is tried again", error=str(error))
-                continue
-            await _shown(state, found)
-            return found
-    raise Refusal(503, "replay-unsettled", "Kafka did not say whether the records were sent in "
-                  "again, or another operator sends some in: send the call again")  # fmt: skip
+    found = await letters.settled(state, lambda retried: _attempt(state, ids, mark, retried))
+    await letters.shown(state, {letter.partition or 0 for letter in found.sent})
+    return found
 
 
-async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried: bool) -> Replayed:
+async def _attempt(state: AppState, ids: Collection[str], mark: Mark, retried: bool) -> Replayed:
     transaction = await state.records.open()
-    letters = await _current(state, ids)
     sent, left_out, outgoing = [], [], []
-    for kept in letters:
+    for kept in await letters.current(state, ids):
         reason = unfit(kept.letter, state.topology, mark.again)
         if retried and _is_marked(kept.letter, mark):
             sent.append(kept.letter)  # An earlier attempt, whose end was unknown, sent it.
@@ -86,38 +75,24 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, *, retried
         else:
             marked = _marked(kept.letter, mark)
             sent.append(marked)
-            outgoing += [_record(kept.letter, state.topology), _letter(marked, kept.partition)]
+            outgoing += [
+                _record(kept.letter, state.topology),
+                letters.rewritten(marked, kept.partition),
+            ]
     if outgoing:
         await transaction.commit(outgoing)
     return Replayed(tuple(sent), tuple(left_out))
 
 
-async def _current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:
-    """Return the letters as they are now that the transaction is open."""
-
-    def found(connection: sqlite3.Connection) -> list[StoredLetter]:
-        return dead_records.letters(connection, ids)
-
-    await state.read_barrier(*{("dlq", each.partition) for each in await state.query(found)})
-    return await state.query(found)
-
-
-async def _shown(state: AppState, found: Replayed) -> None:
-    # The records are sent already, even if the read model is late.
-    with suppress(Refusal):
-        await state.read_barrier(*{("dlq", letter.partition or 0) for letter in found.sent})
-
-
 def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
-    return (letter.replayed_at, letter.note) == (mark.at, mark.note)
+    return letter.headers.get(REPLAY_HEADER) == mark.id
 
 
 def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
-    return replace(letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note)
-
-
-def _letter(marked: DeadLetter, partition: int) -> Outgoing:
-    return Outgoing(dead_letter.TOPIC, partition, *dead_letter.encoded(marked))
+    headers = {**letter.headers, REPLAY_HEADER: mark.id}
+    return replace(
+        letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note, headers=headers
+    )
 
 
 def _record(letter: DeadLetter, topology: Topology) -> Outgoing:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from streams.operator.resources import (
+    attempts,
     dead_letters,
+    deliveries,
     duplicates,
     effects,
+    endpoints,
     events,
     held,
     jobs,
@@ -21,7 +24,7 @@ from streams.operator.resources.table import Table
 
 _RESOURCES = (
     jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections, duplicates,
-    events,
+    events, endpoints, deliveries, attempts,
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = tuple(resource.TABLE for resource in _RESOURCES)

@@ -58,6 +58,9 @@ def dead_letter_json(
         "replayed_status": status,
         "replayed_by": letter.replayed_by,
         "note": letter.note,
+        "discarded_at": rfc3339(letter.discarded_at),
+        "discarded_by": letter.discarded_by,
+        "discard_note": letter.discard_note,
         "replays": list(replays),
     }
 
@@ -79,11 +82,17 @@ def _base64(raw: bytes | None) -> str | None:
 
 def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
-    # In text order, records of one partition are in the order of their offsets.
-    place = f"{letter.stage}:{letter.topic}:{letter.partition or 0:010}:{letter.offset or 0:019}"
     return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
-            letter.replayed_at is not None, place, record.partition, letter.at,
-            record.value)  # fmt: skip
+            letter.type, letter.replayed_at is not None, letter.discarded_at is not None,
+            _place(letter), record.partition, letter.at, record.value)  # fmt: skip
+
+
+def _place(letter: DeadLetter) -> str:
+    """Return a text by whose order records of a partition follow their offsets, jobs their ends."""
+    if letter.kind == "job":
+        return f"job:{letter.at:019}:{letter.id}"
+    place = f"{letter.topic}:{letter.partition or 0:010}:{letter.offset or 0:019}"
+    return f"record:{letter.stage}:{place}"
 
 
 TABLE = Table(
@@ -91,19 +100,33 @@ TABLE = Table(
     topic="dlq",
     key="id TEXT",
     columns="tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL, "
-    "reason TEXT NOT NULL, topic TEXT, replayed INTEGER NOT NULL, place TEXT NOT NULL, "
-    "part INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    "reason TEXT NOT NULL, topic TEXT, type TEXT, replayed INTEGER NOT NULL, "
+    "discarded INTEGER NOT NULL, place TEXT NOT NULL, part INTEGER NOT NULL, "
+    "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(at, id)",
-        "to_replay": "(place) WHERE kind = 'record' AND replayed = 0",
+        "discarded": "(id) WHERE discarded = 1",
+        "to_replay": "(place) WHERE replayed = 0 AND discarded = 0",
         "of_tenant": "(tenant_id, at, id)",
     },
     expires=True,
 )
+UNREPLAYED = (
+    "replayed = 0 AND NOT EXISTS (SELECT 1 FROM jobs j"
+    " WHERE j.replay_of = dead_letters.id AND j.tenant_id = dead_letters.tenant_id)"
+)
+"""SQL that holds for a letter of which no job was made and whose record was not sent in again."""
 LISTING = Listing(
     TABLE.name,
     ("/v1/dlq",),
     lambda db, entry: shown_letter(db, DEAD_LETTER.decode(entry.record)),
-    dict.fromkeys(("tenant_id", "kind", "stage", "reason", "topic"), ()),
-)
+    {
+        "tenant_id": (), "kind": ("job", "record"), "stage": (), "reason": (), "topic": (),
+        "type": (), "not_replayed": ("true",), "discarded": ("true", "false"),
+    },
+    conditions={
+        "not_replayed": f"? = 'true' AND {UNREPLAYED}", "discarded": "discarded = (? = 'true')",
+    },
+    defaults={"discarded": "false"},
+)  # fmt: skip

@@ -61,8 +61,11 @@ def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]
     return list(begun.values())
 
 
-def effect_json(entry: LedgerEntry) -> Json:
-    """Return one side effect; `claims` is how often it was granted."""
+def effect_json(entry: LedgerEntry, settle_after: int | None = None) -> Json:
+    """Return one side effect; `claims` is how often it was granted.
+
+    `settle_after`, in milliseconds, is when a person can settle it; None: it cannot be settled.
+    """
     tool, _, key = entry.action.partition("/")
     return {
         "action": entry.action,
@@ -76,6 +79,7 @@ def effect_json(entry: LedgerEntry) -> Json:
         "claims": entry.claims,
         "result": parsed(entry.result),
         "error": entry.error,
+        "settle_after": rfc3339(settle_after),
         "settled_by": entry.settled_by,
         "note": entry.note,
         "updated_at": rfc3339(entry.updated_at),

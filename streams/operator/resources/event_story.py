@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.operator.resources import duplicates
+from streams.operator.resources import deliveries, duplicates
 from streams.operator.resources.dead_letters import dead_letter, shown_letter
 from streams.operator.resources.events import (
     TABLE,
@@ -24,7 +24,7 @@ from streams.topology.model import Topology
 
 
 def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topology) -> Json | None:
-    """Return an event with its duplicates, job, replays, dead letters and quarantine."""
+    """Return an event with its duplicates, job, replays, dead letters, quarantine, deliveries."""
     found = event(connection, event_id)
     if found is None:
         return None
@@ -39,6 +39,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         "replays": [] if job_id is None else _replays(connection, found.tenant_id, job_id),
         "dead_letters": _dead_letters(connection, found, arrived, job_id),
         "quarantine": _quarantine(connection, found),
+        "deliveries": deliveries.of_event(connection, found.tenant_id, event_id),
     }
 
 

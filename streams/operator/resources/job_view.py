@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
@@ -12,13 +13,18 @@ from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """What other topics hold about a job; `progress` and the steps' values are JSON text."""
+    """What other topics hold about a job; `progress` and the steps' values are JSON text.
+
+    `settle_after` tells of each effect that waits for a person, by action, when it can be settled,
+    in milliseconds.
+    """
 
     effects: tuple[LedgerEntry, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     progress: str | None = None
     duplicates: Duplicate | None = None
     held: Held | None = None
+    settle_after: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -53,7 +59,9 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "end_reason": job.end_reason,
         "history": [_attempt(each) for each in job.history],
         "result": parsed(job.result),
-        "effects": [effect_json(entry) for entry in details.effects],
+        "effects": [
+            effect_json(entry, details.settle_after.get(entry.action)) for entry in details.effects
+        ],
         "steps": [{"name": name, "value": parsed(value)} for name, value in details.steps],
         "progress": parsed(details.progress),
         "duplicates": _counted(details.duplicates),

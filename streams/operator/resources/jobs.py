@@ -6,10 +6,12 @@ A query about one tenant names it in SQL (G3), so that no row of another tenant 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import get_args
 
-from streams.operator.resources import duplicates, held, paging
+from streams.ledger import UNSETTLED, settleable_at
+from streams.operator.resources import deliveries, duplicates, held, paging
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
@@ -18,10 +20,10 @@ from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
 from streams.operator.resources.table import Row, Table, find
-from streams.operator.resources.waits import waits_of
+from streams.operator.resources.waits import RunningJobs, waits_of
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
-from streams.serde.records import TERMINAL, Job, JobStatus
+from streams.serde.records import TERMINAL, Job, JobStatus, LedgerEntry
 from streams.topology.model import Topology
 
 FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": ()}
@@ -39,11 +41,17 @@ class MadeJob:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The whole cluster in numbers; `oldest_ready_at` in milliseconds, None with no job ready."""
+    """The whole cluster in numbers; `oldest_ready_at` in milliseconds, None with no job ready.
+
+    `dead_letters` leaves out those that were discarded. `oldest_due_at` is when the first pending
+    delivery was or will be due, None with no delivery pending.
+    """
 
     jobs: dict[str, int]
     dead_letters: int
     oldest_ready_at: int | None
+    deliveries: dict[str, int] = field(default_factory=dict)
+    oldest_due_at: int | None = None
 
 
 def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
@@ -52,40 +60,60 @@ def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
 
 
 def shown_job(connection: sqlite3.Connection, job_id: str, topology: Topology) -> Json | None:
-    """Return a job as the API shows it alone, with why it waits."""
+    """Return a job as the API shows it alone, with why it waits and who was told of its end."""
     found = job(connection, job_id)
     return None if found is None else whole_job(connection, found, topology)
 
 
 def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) -> Json:
-    """Return a job with what other tables hold about it, and why it waits."""
-    details = details_of(connection, found)
-    waits = waits_of(connection, found, details.held, topology)
-    return {**job_json(found, details), "waits": waits}
+    """Return a job with what other tables hold about it, why it waits, and its deliveries."""
+    details = details_of(connection, found, topology)
+    return {
+        **job_json(found, details),
+        "waits": waits_of(RunningJobs(connection), found, details.held, topology),
+        "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
+    }
 
 
-def details_of(connection: sqlite3.Connection, found: Job) -> JobDetails:
+def details_of(connection: sqlite3.Connection, found: Job, topology: Topology) -> JobDetails:
     """Return what other tables hold about a job."""
+    effects = effects_of(connection, found)
     return JobDetails(
-        effects_of(connection, found),
+        effects,
         steps_of(connection, found),
         progress_of(connection, found),
         duplicates.of_job(connection, found),
         held.of_job(connection, found),
+        _settle_after(found, effects, topology),
     )
 
 
-def jobs_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
-    """Return jobs by creation, newest first; what surrounds them counts for `PAGE_BYTES`."""
+def _settle_after(found: Job, effects: Sequence[LedgerEntry], topology: Topology) -> dict[str, int]:
+    if found.status != "needs_review":
+        return {}
+    term = topology.leases.term_seconds
+    return {
+        entry.action: settleable_at(entry, found, term)
+        for entry in effects
+        if entry.status in UNSETTLED
+    }
+
+
+def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topology) -> Page:
+    """Return jobs by creation, newest first, with why they wait.
+
+    What surrounds them counts for `PAGE_BYTES`.
+    """
     rows, after = newest(connection, TABLE.name, ("created_at", "job_id"), query)
-    items, size = list[Json](), 0
+    items, size, running = list[Json](), 0, RunningJobs(connection)
     for at, job_id, record in rows:
         found = JOB.decode(record)
-        beside = details_of(connection, found)
+        beside = details_of(connection, found, topology)
         size += len(record) + beside.size
         if items and size > paging.PAGE_BYTES:
             break
-        items.append(job_json(found, beside))
+        waits = waits_of(running, found, beside.held, topology)
+        items.append({**job_json(found, beside), "waits": waits})
         last = Cursor(at, job_id)
     return Page(tuple(items), after if len(items) == len(rows) else last)
 
@@ -101,13 +129,16 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
-    """Count jobs by status and dead letters, and find the oldest job that waits for a worker."""
+    """Count jobs, dead letters and deliveries, and find the oldest job and delivery that wait."""
     by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
-    (dead,) = connection.execute("SELECT count(*) FROM dead_letters").fetchone()
+    (dead,) = connection.execute("SELECT count(*) FROM dead_letters WHERE discarded = 0").fetchone()
     (oldest,) = connection.execute(
         "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
     ).fetchone()
-    return Counts(dict(by_status), dead, oldest)
+    return Counts(
+        dict(by_status), dead, oldest,
+        deliveries.by_status(connection), deliveries.oldest_due(connection),
+    )  # fmt: skip
 
 
 def _row(record: Record) -> Row:
@@ -131,6 +162,7 @@ TABLE = Table(
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
+        "running": "(part, type, status) WHERE status = 'running'",
         "ready": "(ready_at) WHERE status = 'pending'",
         "waiting": "(type, created_at, job_id) WHERE status IN ('pending', 'scheduled', 'waiting')",
         "of_scope": "(tenant_id, scope)",

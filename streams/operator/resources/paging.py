@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ class PageQuery:
 
     limit: int
     cursor: Cursor | None = None
-    filters: Mapping[str, str | None] = field(default_factory=dict)
+    filters: Mapping[str, str | int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,15 @@ class Listing:
     """SQL with one `?`, in place of `column = ?`, of filters that are no such column."""
     where: str = "TRUE"
     """SQL that every row of the list satisfies."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Values of filters that a query does not name."""
+    times: Collection[str] = ()
+    """Filters that a client gives as RFC 3339 times; a query has them in milliseconds."""
 
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""
+        given = {name: value for name, value in query.filters.items() if value is not None}
+        query = replace(query, filters={**self.defaults, **given})
         rows, after = newest(connection, self.name, self.order, query, self.conditions, self.where)
         return Page(tuple(self.item(connection, row) for row in rows), after)
 

@@ -16,6 +16,9 @@ from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
 from streams.tenants.source_keys import holds, keys_of
 
+_SEALED = "kind IN ('source', 'endpoint', 'data_key')"
+"""SQL: records that hold secrets. A key rotation seals them again, an erasure deletes them."""
+
 
 def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     """Return a tenant as the API shows it; `record` is its own setting."""
@@ -79,22 +82,35 @@ def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantR
     return {name: TENANT.decode(record) for name, record in rows}
 
 
+def sources_page(connection: sqlite3.Connection, query: PageQuery, now: int) -> Page:
+    """Return the sources of all tenants, in the order of tenant and name; `now` in milliseconds."""
+    tenant_id, _, name = (query.cursor.id if query.cursor else "").partition("/")
+    rows = connection.execute(
+        "SELECT record FROM tenants WHERE kind = 'source' AND (tenant_id, id) > (?, ?)"
+        " ORDER BY tenant_id, id LIMIT ?",
+        (tenant_id, name, query.limit + 1),
+    ).fetchall()
+    page = [TENANT.decode(record) for (record,) in rows[: query.limit]]
+    after = Cursor(0, f"{page[-1].tenant_id}/{page[-1].id}") if len(rows) > len(page) else None
+    return Page(tuple(source_json(record, now) for record in page), after)
+
+
 def sealed_settings(
     connection: sqlite3.Connection, after: tuple[str, str, str], limit: int
 ) -> list[TenantRecord]:
-    """Return the sources and data keys behind a key, in the order of their keys."""
+    """Return the records with secrets behind a key, in the order of their keys."""
     rows = connection.execute(
-        "SELECT record FROM tenants WHERE (tenant_id, kind, id) > (?, ?, ?)"
-        " AND kind IN ('source', 'data_key') ORDER BY tenant_id, kind, id LIMIT ?",
+        "SELECT record FROM tenants WHERE (tenant_id, kind, id) > (?, ?, ?)"  # noqa: S608
+        f" AND {_SEALED} ORDER BY tenant_id, kind, id LIMIT ?",
         (*after, limit),
     )
     return [TENANT.decode(record) for (record,) in rows]
 
 
 def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Return the keys of sources and data keys of erased tenants, which are still to be deleted."""
+    """Return the keys of erased tenants' records with secrets, which are still to be deleted."""
     return connection.execute(
-        "SELECT tenant_id, kind, id FROM tenants WHERE kind IN ('source', 'data_key')"
+        f"SELECT tenant_id, kind, id FROM tenants WHERE {_SEALED}"  # noqa: S608
         " AND tenant_id IN (SELECT tenant_id FROM tenants WHERE kind = 'erasure')"
     ).fetchall()
 

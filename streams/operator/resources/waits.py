@@ -8,7 +8,6 @@ partition, and are counted so.
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
 from streams.fairness.limits import Concurrency
 from streams.operator.resources.held import held_reason
@@ -22,6 +21,8 @@ UNREAD: Json = {
 }  # fmt: skip
 """Of a job whose command is durable, before the read model shows the job."""
 
+# Write the status out as in the index `jobs_running`, or SQLite would not use it.
+_RUNS = "SELECT count(*) FROM jobs WHERE status = 'running' AND "
 _OF: dict[LimitScope, str] = {
     "tenant": "tenant_id = ?",
     "job_type": "type = ? AND part = (SELECT part FROM jobs WHERE job_id = ?)",
@@ -29,29 +30,47 @@ _OF: dict[LimitScope, str] = {
 }
 
 
-def waits_of(
-    connection: sqlite3.Connection, job: Job, held: Held | None, topology: Topology
-) -> Json | None:
+class RunningJobs:
+    """Counts of running jobs; each is counted once, however many jobs an answer has."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._counted: dict[tuple[str, str, str], int] = {}
+
+    def under(self, limit: Limit, value: str, job: Job) -> int:
+        """Return how many jobs run under a limit that also binds `job`."""
+        # Jobs of a tenant are all in one partition.
+        key = (limit.name, value, job.tenant_id)
+        if key not in self._counted:
+            self._counted[key] = self._count(limit, value, job)
+        return self._counted[key]
+
+    def _count(self, limit: Limit, value: str, job: Job) -> int:
+        given: dict[LimitScope, tuple[str, ...]] = {
+            "tenant": (value,), "job_type": (value, job.job_id), "global": (job.job_id,),
+        }  # fmt: skip
+        row: tuple[int] = self._connection.execute(
+            _RUNS + _OF[limit.scope], given[limit.scope]
+        ).fetchone()
+        return row[0]
+
+
+def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json | None:
     """Return why a job waits; None if it runs or has ended."""
     if job.status == "scheduled":
         due = rfc3339(job.next_retry_at or job.scheduled_at)
         what = "its next attempt starts" if job.next_retry_at else "it starts"
         return _waits("scheduled", f"{what} at {due}", since=rfc3339(job.updated_at))
     if job.status == "needs_review":
-        detail = (
-            f"a person has to say whether an effect was done: `tidegate jobs show {job.job_id}` "
-        )
-        detail += "names it, `tidegate jobs settle` records the answer"
+        detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
         return _waits("review", detail, since=rfc3339(job.updated_at))
     if job.status != "pending":
         return None
-    return _pending(connection, job, held, topology)
+    return _pending(running, job, held, topology)
 
 
-def _pending(
-    connection: sqlite3.Connection, job: Job, held: Held | None, topology: Topology
-) -> Json:
-    caps = _reached(connection, job, topology)
+def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
+    caps = _reached(running, job, topology)
     if held is not None and (held.reason != "no_slot" or not caps):
         return {**held_reason(held), "caps": caps}
     since = rfc3339(job.ready_at)
@@ -71,24 +90,17 @@ def _waits(
     return {"reason": reason, "since": since, "detail": detail, "caps": caps or []}
 
 
-def _reached(connection: sqlite3.Connection, job: Job, topology: Topology) -> list[Json]:
+def _reached(running: RunningJobs, job: Job, topology: Topology) -> list[Json]:
     """Return the caps that let no further job like this one start, in the topology's order."""
     binding = Concurrency(topology.limits).binding(job.tenant_id, job.type)
-    caps = [_cap(connection, job, limit, value) for limit, value in binding]
+    caps = [_cap(running, job, limit, value) for limit, value in binding]
     return [cap for cap in caps if cap["in_use"] >= cap["concurrency"]]
 
 
-def _cap(connection: sqlite3.Connection, job: Job, limit: Limit, value: str) -> Json:
-    given: dict[LimitScope, tuple[str, ...]] = {
-        "tenant": (value,), "job_type": (value, job.job_id), "global": (job.job_id,),
-    }  # fmt: skip
-    row: tuple[Any, ...] = connection.execute(
-        f"SELECT count(*) FROM jobs WHERE status = 'running' AND {_OF[limit.scope]}",  # noqa: S608  constants
-        given[limit.scope],
-    ).fetchone()
+def _cap(running: RunningJobs, job: Job, limit: Limit, value: str) -> Json:
     return {
         "limit": limit.name, "scope": limit.scope, "value": value or None,
-        "in_use": row[0], "concurrency": limit.concurrency or 0,
+        "in_use": running.under(limit, value, job), "concurrency": limit.concurrency or 0,
     }  # fmt: skip
 
 

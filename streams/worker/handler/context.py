@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ingress.formats.document import carried_json
+from streams.errors import Misfit, PermanentError
 from streams.serde.records import EventInfo
 from streams.worker.handler.values import from_json, to_json
 
@@ -47,6 +49,23 @@ class Context:
         """
         self._session.check()
         return await self._payloads.open(self._session.lease)
+
+    async def json(self) -> Any:
+        """The document in the event's body: its JSON, or the JSON in the field `payload` of a form.
+
+        Raises:
+            PermanentError: the body holds no JSON, or it cannot be read, as `payload` says.
+            TransientError: as `payload` says.
+        """
+        body = await self.payload()
+        try:
+            return carried_json(body)
+        except Misfit as error:
+            sent_as = self.event.content_type if self.event else "unknown"
+            raise PermanentError(
+                f"the event's body of the content type {sent_as!r} holds no JSON ({error}): read "
+                "it with ctx.payload()"
+            ) from error
 
     async def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any

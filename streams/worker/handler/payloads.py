@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-
-from streams.errors import Erased, PermanentError, TransientError, VaultError
-from streams.process.daemon_thread import in_daemon_thread
+from streams.errors import PermanentError
 from streams.serde.records import Lease
-from streams.serde.sizes import CHUNK_BYTES
-from streams.vault.data_key import DataKey
 from streams.vault.keyring import DataKeyring
+from streams.vault.opening import open_payload
 from streams.worker.transport.contract import Transport
-
-KEY_SECONDS = 10.0
-"""How long to wait for a key that is not known here yet."""
 
 
 class Payloads:
@@ -31,26 +23,5 @@ class Payloads:
             raise PermanentError(
                 f"job {lease.job_id} has no payload: it was submitted directly, read ctx.input"
             )
-        try:
-            key = await self._key(lease.tenant_id, ref.key_id)
-            chunks = await asyncio.wrap_future(self._transport.fetch(ref))
-            if ref.size <= CHUNK_BYTES:
-                return key.open(event.event_id, chunks, ref.size)
-            # Avoid the loop's own thread pool: threads of handlers may hang there.
-            opened = partial(key.open, event.event_id, chunks, ref.size)
-            return await in_daemon_thread(opened)
-        except Erased as error:
-            raise PermanentError(f"the payload is gone: {error}") from error
-        except VaultError as error:
-            raise PermanentError(str(error)) from error
-
-    async def _key(self, tenant_id: str, key_id: str) -> DataKey:
-        found = asyncio.wrap_future(self._book.find(tenant_id, key_id))
-        try:
-            async with asyncio.timeout(KEY_SECONDS):
-                return await found
-        except TimeoutError:
-            raise TransientError(
-                f"data key {key_id} of tenant {tenant_id} is not known here: see whether this "
-                "process can read the tenants topic"
-            ) from None
+        fetch = self._transport.fetch
+        return await open_payload(self._book, fetch, lease.tenant_id, event.event_id, ref)

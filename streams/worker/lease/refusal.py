@@ -28,5 +28,7 @@ def refuse(record: Incoming, error: PoisonRecord, partitions: int, sender: Retry
     )  # fmt: skip
     # Trust no tenant in such a record: file its letter with those that have none.
     partition = partition_for("", partitions)
-    sent = Letter(dead_letter.TOPIC, *dead_letter.encoded(letter), partition, letter.id)
+    _, shorter = dead_letter.encoded(dead_letter.shortened(letter))
+    key, value = dead_letter.encoded(letter)
+    sent = Letter(dead_letter.TOPIC, key, value, partition, letter.id, shorter)
     sender.post(sent, lambda: float("inf"))

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import Fenced, KafkaUnavailable
 from streams.kafka.clients import producer_config
-from streams.kafka.failures import is_fatal
+from streams.kafka.failures import is_fatal, not_sent
 from streams.kafka.payload_reader import PayloadReader
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.records import PayloadRef
@@ -66,16 +66,17 @@ class KafkaTransport:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error:
                 self._end_if_fatal(error)
-            done(KafkaUnavailable(f"{topic}: {error}") if error else None)
+            done(not_sent(topic, error) if error else None)
 
         try:
             self._producer.produce(
                 self._settings.topic_prefix + topic, value, key, partition, on_delivery=delivered
             )
-        except (BufferError, KafkaException) as error:
-            if isinstance(error, KafkaException):
-                self._end_if_fatal(error.args[0])
+        except BufferError as error:
             done(KafkaUnavailable(f"{topic}: {error}"))
+        except KafkaException as error:
+            self._end_if_fatal(error.args[0])
+            done(not_sent(topic, error.args[0]))
 
     def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
         return self._payloads.fetch(ref)

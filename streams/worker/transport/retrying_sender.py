@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, RecordTooLarge
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
@@ -27,13 +27,18 @@ Deadline = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One record to be sent; `what` names it in log lines."""
+    """One record to be sent; `what` names it in log lines.
+
+    `shorter` is the value to send instead if the broker refuses the value for its size. A record
+    that is refused with it, too, is given up.
+    """
 
     topic: str
     key: bytes
     value: bytes = field(repr=False)
     partition: int
     what: str
+    shorter: bytes | None = field(default=None, repr=False)
 
 
 class RetryingSender:
@@ -44,7 +49,10 @@ class RetryingSender:
         self._clock = clock
 
     def post(self, letter: Letter, until: Deadline, done: Done | None = None) -> None:
-        """Send, and repeat on failure; `done` gets LeaseLost if the deadline passes first."""
+        """Send, and repeat on failure; `done` gets LeaseLost if the deadline passes first.
+
+        It gets RecordTooLarge for a letter that is given up.
+        """
 
         def attempt() -> None:
             if self._clock() >= until():
@@ -61,6 +69,9 @@ class RetryingSender:
                 if done:
                     done(None)
                 return
+            if isinstance(error, RecordTooLarge) and letter.shorter is not None:
+                self._shorten(letter, until, done, error)
+                return
             log.warning("not acknowledged: sent again", record=letter.what, error=str(error))
             metrics.RESENT.inc()
             timer = threading.Timer(_PAUSE_SECONDS, attempt)
@@ -68,6 +79,19 @@ class RetryingSender:
             timer.start()
 
         attempt()
+
+    def _shorten(
+        self, letter: Letter, until: Deadline, done: Done | None, error: RecordTooLarge
+    ) -> None:
+        if letter.value != letter.shorter:
+            self.post(replace(letter, value=letter.shorter or b""), until, done)
+            return
+        log.error(
+            f"the broker refuses a record for its size, and it is given up: mend the topic "
+            f"{letter.topic}, as `tidegate topology plan` says", record=letter.what,
+        )  # fmt: skip
+        if done:
+            done(error)
 
     def send(self, letter: Letter, until: Deadline) -> asyncio.Future[None]:
         """Call `post` at once; the future is done when the record is acknowledged.

@@ -69,6 +69,19 @@ def job_dropped(module: ModuleType) -> None:
     module.Events.arrived = passing_over
 
 
+def seen_before_delivery(module: ModuleType) -> None:
+    """The delivery stage marks a message as delivered before it sends it."""
+    attempts = module.Selection._attempts
+
+    def marking(self: Any, endpoint: Any, rows: Any, steps: Any) -> Any:
+        made = attempts(self, endpoint, rows, steps)
+        for attempt in made:
+            steps.move(attempt.row, replace(attempt.row, status="delivered", next_attempt_at=None))
+        return made
+
+    module.Selection._attempts = marking
+
+
 def store_edited(module: ModuleType) -> None:
     """A value on disk is changed after the stages stopped."""
     examine = module.examine
@@ -98,6 +111,7 @@ INJECTED_FAULTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "tenant_from_body": ("ingress", "ingress.receive.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
     "job_dropped": ("dispatcher", "streams.dispatcher.events", job_dropped),
+    "seen_before_delivery": ("delivery", "streams.delivery.selection", seen_before_delivery),
     "store_edited": ("demo", "streams.demo.verdict.fold", store_edited),
 }
 

@@ -30,6 +30,22 @@ def tidegate(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 Raising = Callable[[BaseException], int]
+Help = Callable[..., str]
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Help:
+    """What a command's --help prints, 300 columns wide, in this process."""
+
+    def run(*command: str) -> str:
+        monkeypatch.setenv("COLUMNS", "300")
+        monkeypatch.setattr(sys, "argv", ["tidegate", *command, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture
@@ -68,8 +84,8 @@ def test_an_interrupt_is_130_without_a_word(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_every_command_of_the_contract_is_listed() -> None:
-    listed = tidegate("--help", COLUMNS="200").stdout
+def test_every_command_of_the_contract_is_listed(shown: Help) -> None:
+    listed = shown()
     for name in (
         "dev", "demo", "broker", "topology", "jobs", "dlq",
         "ingress", "dedup", "scheduler", "dispatcher", "worker", "operator",
@@ -78,11 +94,11 @@ def test_every_command_of_the_contract_is_listed() -> None:
 
 
 @pytest.mark.parametrize("stage", ["ingress", "dedup", "dispatcher", "worker", "operator"])
-def test_a_stage_takes_the_common_options(stage: str) -> None:
-    shown = tidegate(stage, "--help", COLUMNS="200").stdout
+def test_a_stage_takes_the_common_options(shown: Help, stage: str) -> None:
+    text = shown(stage)
     port = "--port" if stage in ("ingress", "operator") else "--probe-port"
     for option in ("--bootstrap", "--topology", "--data-dir", "--instance", "--host", port):
-        assert option in shown
+        assert option in text
 
 
 @pytest.mark.parametrize(
@@ -95,14 +111,12 @@ def test_a_stage_takes_the_common_options(stage: str) -> None:
         ("operator", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_ADMIN_TOKEN"}),
     ],
 )
-def test_a_stage_names_the_keys_that_it_needs(stage: str, needed: set[str]) -> None:
-    shown = tidegate(stage, "--help", COLUMNS="200").stdout
-    assert set(re.findall(r"TIDEGATE_\w+", shown)) == needed
+def test_a_stage_names_the_keys_that_it_needs(shown: Help, stage: str, needed: set[str]) -> None:
+    assert set(re.findall(r"TIDEGATE_\w+", shown(stage))) == needed
 
 
-def test_the_states_that_jobs_are_listed_by_are_named() -> None:
-    shown = tidegate("jobs", "list", "--help", COLUMNS="300").stdout
-    assert ", ".join(get_args(JobStatus)) in shown
+def test_the_states_that_jobs_are_listed_by_are_named(shown: Help) -> None:
+    assert ", ".join(get_args(JobStatus)) in shown("jobs", "list")
 
 
 def test_asking_for_one_command_imports_no_other() -> None:

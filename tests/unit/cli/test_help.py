@@ -41,3 +41,13 @@ def test_an_examples_flags_are_options_of_the_command(name: str) -> None:
     for example in _EXAMPLE.findall(COMMANDS[name].help or ""):
         words = shlex.split(re.split(r" (?:[|>&]|&&) ", example)[0])
         assert {word for word in words if word.startswith("--")} <= known
+
+
+ALL = dict(_commands(ROOT))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_value_is_named_by_what_it_is(name: str) -> None:
+    """Not by its type, such as TEXT: ID, TENANT, TIME."""
+    valued = [each for each in ALL[name].params if not getattr(each, "is_flag", False)]
+    assert [each.name for each in valued if not each.metavar] == []

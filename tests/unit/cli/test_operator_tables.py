@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streams.cli import tables
+from streams.cli import event_tables, tables
 
 ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"
 
@@ -35,42 +35,84 @@ def shown(capsys: pytest.CaptureFixture[str], *jobs: dict[str, Any]) -> list[str
 
 @pytest.mark.parametrize("error", [None, "TimeoutError: no answer\nwithin 20 seconds" * 9])
 @pytest.mark.parametrize("tenant", ["acme", "a-tenant-of-the-longest-name-that-is-given"])
-def test_at_80_characters_ids_and_states_are_whole_and_a_job_is_one_line(
+def test_at_80_characters_ids_states_and_times_are_whole(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: str, tenant: str
 ) -> None:
-    lines = shown(capsys, job(last_error=error, tenant_id=tenant), job())
+    lines = shown(capsys, job(last_error=error, tenant_id=tenant))
     assert max(map(len, lines)) <= 80
-    assert [line.split()[0] for line in lines] == ["job", ID, ID, "no"]
-    assert [line.count("needs_review") for line in lines[1:3]] == [1, 1]
-    assert lines[3] == "no room for: attempts, created at; --json shows all"
+    for whole in (ID, tenant, "needs_review", "2026-11-21 14:00:22Z"):
+        assert whole in " ".join(lines)
+    assert lines[-1] == "no room for: attempts; --json shows all"
 
 
-def test_another_jobs_id_gives_way_to_what_a_quarantined_body_is_about(
+EVENT_ID = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
+AT = "2026-11-21T14:00:22.123Z"
+LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
+    "jobs": (tables.jobs, job(last_error="TimeoutError: no answer")),
+    "dead_letters": (tables.dead_letters, {
+        "id": ID, "tenant_id": "acme", "kind": "job", "type": "answer_ticket", "at": AT,
+        "reason": "attempts_exhausted", "attempts": 5, "replayed_at": AT, "detail": "slow " * 20,
+    }),
+    "quarantine": (tables.quarantined, {
+        "id": EVENT_ID, "tenant_id": "acme", "source": "zendesk", "status": "released",
+        "reason": "event_type", "received_at": AT, "job_id": ID,
+    }),
+    "duplicates": (tables.duplicates, {
+        "fingerprint": "0b" * 16, "tenant_id": "acme", "count": 1400, "first_at": AT,
+        "last_at": AT, "last_event_id": EVENT_ID,
+    }),
+    "rejections": (tables.rejections, {
+        "last_at": AT, "tenant_id": "acme", "source": "zendesk", "reason": "unauthorized",
+        "cause": "missing_header", "count": 1400, "first_at": AT,
+    }),
+    "held": (tables.held, {
+        "reason": "no_worker", "jobs": 12, "since": AT, "partition": 1, "pool": "default",
+        "type": "answer_ticket", "tenant_id": "acme", "detail": "no worker handles it " * 5,
+    }),
+    "events": (event_tables.events, {
+        "event_id": EVENT_ID, "tenant_id": "acme", "source": "zendesk", "size": 163,
+        "event_type": "ticket.created", "received_at": AT, "job_id": ID, "subject": "4711",
+        "dedup_key": "ticket-4711",
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_fits_the_terminal_with_every_id_and_time_whole(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, width: int
+) -> None:
+    terminal.setenv("COLUMNS", str(width))
+    show, row = LISTS[name]
+    show({name: [row], "next_cursor": None})
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= width
+    told = " ".join(lines)
+    for column, value in row.items():
+        if column.endswith("id") or column in ("fingerprint", "source", "status"):
+            assert str(value) in told
+        if value == AT:
+            assert "2026-11-21 14:00:22Z" in told
+
+
+def test_what_has_no_room_beside_an_item_stands_below_it_after_its_title(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    event_id = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
-    body = {
-        "id": event_id, "tenant_id": "acme", "source": "zendesk", "status": "waiting",
-        "reason": "event_type", "received_at": "2026-11-21T14:00:22.123Z", "job_id": ID,
-    }  # fmt: skip
-    tables.quarantined({"quarantine": [body], "next_cursor": None})
-    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    assert text.splitlines()[1].split() == [event_id, "acme", "zendesk", "waiting", "event_type"]
-    assert max(map(len, text.splitlines())) <= 80
+    show, row = LISTS["quarantine"]
+    show({"quarantine": [row, {**row, "job_id": None}], "next_cursor": None})
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert lines[2] == f"    received at 2026-11-21 14:00:22Z  job id {ID}"
+    assert lines[4] == "    received at 2026-11-21 14:00:22Z"
 
 
-def test_of_duplicates_80_characters_hold_what_came_again_how_often_and_when(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_status_of_a_job_that_cannot_run_says_why(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    again = {
-        "fingerprint": "0b" * 16, "tenant_id": "acme", "count": 1400,
-        "first_at": "2026-11-18T14:00:22.123Z", "last_at": "2026-11-21T14:00:22.123Z",
-        "last_event_id": "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7",
-    }  # fmt: skip
-    tables.duplicates({"duplicates": [again], "next_cursor": None})
-    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    assert text.splitlines()[1].split() == ["0b" * 16, "acme", "1400", "2026-11-21", "14:00:22Z"]
-    assert max(map(len, text.splitlines())) <= 80
+    waits: dict[str, Any] = {"reason": "no_worker", "since": None, "detail": "", "caps": []}
+    held = shown(capsys, job(status="pending", waits=waits))[1]
+    assert "pending: no_worker" in held
+    waits["reason"] = "turn"
+    assert "pending:" not in shown(capsys, job(status="pending", waits=waits))[1]
 
 
 def test_the_error_is_cut_before_anything_else(

@@ -109,6 +109,39 @@ def test_a_sample_carries_the_headers_that_name_its_event(
     assert headers["X-GitHub-Event"] == "push"
 
 
+@pytest.mark.parametrize(
+    ("scheme", "given", "named"),
+    [
+        ("github", [], "--header X-GitHub-Event:issues"),
+        ("github", ["--header", "x-github-event:pu sh"], "--header X-GitHub-Event:issues"),
+        ("shopify", ["--header", "X-Other:1"], "--header X-Shopify-Topic:orders/create"),
+    ],
+)
+def test_an_event_whose_type_no_header_names_is_not_sent(
+    shop: OperatorApi, tmp_path: Path, scheme: str, given: list[str], named: str
+) -> None:
+    shop.on("GET", SOURCE, SHOP | {"scheme": scheme})
+    refused = by_file(shop, tmp_path, "-", *given, typed=b"{}")
+    assert (refused.exit_code, delivered(shop)) == (2, [])
+    assert named in " ".join(refused.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("mapping", "given"), [({}, ["--header", "x-github-event:push"]), ({"event_type": "kind"}, [])]
+)
+def test_an_event_whose_type_is_named_is_sent(
+    shop: OperatorApi, tmp_path: Path, mapping: dict[str, str], given: list[str]
+) -> None:
+    shop.on("GET", SOURCE, SHOP | {"scheme": "github", "mapping": mapping})
+    done = by_file(shop, tmp_path, "-", *given, "--no-wait", typed=b'{"kind": "push"}')
+    assert (done.exit_code, len(delivered(shop))) == (0, 1)
+
+
+def test_the_help_names_the_samples_of_every_scheme() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "400"}).stdout
+    assert "stripe: charge.refunded, invoice.paid; github: issues, push;" in shown
+
+
 def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(
     shop: OperatorApi, tmp_path: Path
 ) -> None:
@@ -116,10 +149,7 @@ def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(
     done = by_file(shop, tmp_path, "-", typed=b'{"id": "e1", "type": "order.paid"}')
     assert done.exit_code == 3
     assert '- match: {source: shop, event_type: "order.paid"}' in done.stderr
-    assert '--source shop --dedup-key "e1" --note TEXT' in done.stderr
-    shop.on("GET", SOURCE, SHOP | {"scheme": "github"})
-    nameless = by_file(shop, tmp_path, "-", typed=b"{}")
-    assert "give --header X-GitHub-Event:TYPE" in nameless.stderr
+    assert f"tidegate events route evt_a --note TEXT --url {shop.url}" in done.stderr
     assert by_file(shop, tmp_path, "--no-wait").exit_code == 0
 
 
@@ -155,7 +185,8 @@ def test_a_disabled_tenant_or_source_and_an_unknown_one_are_named(
 ) -> None:
     shop.on("POST", HOOK, UNAUTHORIZED)
     shop.on("GET", "/v1/tenants/acme", {"tenant_id": "acme", "disabled": True})
-    assert "`tidegate tenants set acme`" in by_file(shop, tmp_path).stderr
+    enable = f"`tidegate tenants set acme --url {shop.url}`"
+    assert enable in by_file(shop, tmp_path).stderr
     shop.on("GET", SOURCE, SHOP | {"disabled": True})
     disabled = by_file(shop, tmp_path)
     assert (disabled.exit_code, "source shop is disabled" in disabled.stderr) == (2, True)

@@ -150,7 +150,7 @@ def test_wrong_usage_changes_nothing(shop: OperatorApi, flags: list[str], said: 
 def test_a_new_source_needs_its_scheme_and_its_tenant(operator: OperatorApi) -> None:
     nobody = invoke(operator, "set", "--scheme", "stripe")
     assert nobody.exit_code == 1
-    assert "`tidegate tenants set acme`" in nobody.stderr
+    assert f"`tidegate tenants set acme --url {operator.url}`" in nobody.stderr
     operator.on("GET", "/v1/tenants/acme", {"tenant_id": "acme"})
     schemeless = invoke(operator, "set", "--secret-file", "-", typed="s")
     assert (schemeless.exit_code, "needs its scheme" in told(schemeless)) == (2, True)
@@ -178,6 +178,13 @@ def test_sources_are_listed_shown_and_disabled(shop: OperatorApi) -> None:
     shop.on("DELETE", PATH, SHOP | {"disabled": True})
     listed = CliRunner().invoke(sources, ["list", "--tenant", "acme", "--url", shop.url]).stdout
     assert "hmac-sha256" in listed
+    other = SHOP | {"tenant_id": "globex"}
+    pages = ({"sources": [SHOP], "next_cursor": "abc"}, {"sources": [other], "next_cursor": None})
+    shop.on("GET", "/v1/sources", *pages)
+    of_all = CliRunner().invoke(sources, ["list", "--json", "--url", shop.url]).stdout
+    assert json.loads(of_all) == {"sources": [SHOP, other], "next_cursor": None}
+    asked = [each.path for each in shop.asked if each.path.startswith("/v1/sources")]
+    assert asked == ["/v1/sources?limit=200", "/v1/sources?limit=200&cursor=abc"]
     shown = invoke(shop, "show", "--ingress", "https://hooks.example.com/", "--json").stdout
     assert json.loads(shown)["hook_url"] == "https://hooks.example.com/v1/hooks/acme/shop"
     assert json.loads(invoke(shop, "disable", "--json").stdout)["disabled"] is True

@@ -44,7 +44,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     file.write_text(ROUTED)
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
-        0, "valid (topics: 22, stages: 3, routes: 1, limits: 2)\n",
+        0, "valid (topics: 27, stages: 4, routes: 1, limits: 2)\n",
     )  # fmt: skip
 
 
@@ -119,7 +119,12 @@ def plain(shown: str) -> list[str]:
 def test_describe_as_json_has_every_declared_value(file: Path) -> None:
     file.write_text(ROUTED)
     declared = json.loads(run("describe", "--json", "--topology", str(file)).stdout)
-    assert [stage["name"] for stage in declared["stages"]] == ["dedup", "scheduler", "dispatcher"]
+    assert [stage["name"] for stage in declared["stages"]] == [
+        "dedup",
+        "scheduler",
+        "dispatcher",
+        "delivery",
+    ]
     assert declared["routes"][0] == {
         "source": "zendesk", "event_type": "ticket.[ab]*", "job": "draft", "priority": "webhook",
     }  # fmt: skip

@@ -71,7 +71,7 @@ def test_json_is_one_job_a_line(operator: OperatorApi) -> None:
         ("failed", 3, "tidegate dlq show job_a"),
         ("dead", 3, "tidegate dlq replay job_a --note TEXT"),
         ("cancelled", 3, ""),
-        ("needs_review", 4, "tidegate jobs settle job_a ACTION"),
+        ("needs_review", 4, "tidegate jobs review --tenant acme"),
     ],
 )
 def test_the_exit_code_tells_the_end_and_the_next_step_is_said(
@@ -173,3 +173,16 @@ def test_a_wrong_submission_asks_nothing(
     refused = invoke(operator, "submit", "t", "--tenant", "acme", *flags)
     assert (refused.exit_code, operator.asked) == (2, [])
     assert told in " ".join(refused.stderr.replace("│", " ").split())
+
+
+def test_submit_warns_of_a_type_that_nothing_handles_and_names_the_next_step(
+    operator: OperatorApi,
+) -> None:
+    operator.on("POST", SUBMIT, job("pending", warning="did you mean 'draft_reply'?"), status=202)
+    done = invoke(operator, "submit", "draft_repli", "--tenant", "acme", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["job_id"] == "job_a"
+    assert done.stderr.splitlines() == [
+        "warning: did you mean 'draft_reply'?",
+        f"follow it with: tidegate jobs watch job_a --url {operator.url}",
+    ]  # fmt: skip

@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 
+from streams.delivery.message.signing import headers
 from streams.demo.run.faults import Faults
 from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.world.receiver import Receiver
 from streams.demo.world.recorder import Recorder
-from streams.demo.world.scenario import TENANTS
+from streams.demo.world.scenario import LEAST_EVENTS, TENANTS, compose
+from streams.demo.world.subscribers import STRUCK_ENDPOINT
 from streams.demo.world.tools import Caller, Tools
 from streams.dev.layout import Member
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import Schedule
 
 NOW = 1_000.0
@@ -65,6 +70,9 @@ class Topics:
         future.set_result(next(s for seen in self.records.values() for s in seen if wanted(s)))
         return future
 
+    rows: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    deliveries: list[Seen[Any]] = field(default_factory=list)
+
     async def to_end(self) -> None:
         """All is read."""
 
@@ -104,6 +112,7 @@ def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:
         parts.get("recorder"),  # type: ignore[arg-type]
         topics,  # type: ignore[arg-type]
         parts.get("groups"),  # type: ignore[arg-type]
+        parts.get("receiver"),  # type: ignore[arg-type]
     )
 
 
@@ -181,6 +190,46 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     assert kill.recovered_after is not None
     assert recorder.calls[0].answered_at is None
     await recorder.stop()
+
+
+async def strike_an_attempt(processes: Processes, status: str) -> tuple[Faults, Topics]:
+    """Have the delivery stage struck while the receiver holds a message whose row is `status`."""
+    processes.start("delivery-0")
+    scenario = compose(LEAST_EVENTS, 1, seed=1)
+    receiver = Receiver(scenario.subscribers)
+    await receiver.start()
+    topics = Topics()
+    row = SimpleNamespace(message_id="evt_1", status=status)
+    topics.rows[*STRUCK_ENDPOINT, "evt_1"] = row
+    topics.deliveries.append(Seen("deliveries", 0, 0, 0.0, b"", row))
+    striking = faults(processes, topics, groups=Offsets({}), receiver=receiver)
+    strike = asyncio.create_task(striking.delivery())
+    await asyncio.sleep(0)
+    async with aiohttp.ClientSession() as session:
+        to = next(s for s in scenario.subscribers if s.place == STRUCK_ENDPOINT)
+        signed = headers("evt_1", wall_ms(), b"{}", [to.secret.encode()])
+        await session.post(receiver.url(to.place), data=b"{}", headers=signed)
+    assert await strike == (status == "pending")
+    await receiver.stop()
+    return striking, topics
+
+
+async def test_the_delivery_stage_is_struck_in_the_middle_of_an_attempt(
+    processes: Processes,
+) -> None:
+    striking, topics = await strike_an_attempt(processes, "pending")
+    assert processes.killed("delivery-0")
+    topics.rows[*STRUCK_ENDPOINT, "evt_1"] = SimpleNamespace(status="delivered")
+    (kill,) = await striking.recovered()
+    assert (kill.stage, kill.in_flight) == ("delivery", "an attempt for acme/everything")
+    assert kill.recovered_after is not None
+
+
+async def test_an_attempt_whose_row_is_settled_already_does_not_count(
+    processes: Processes,
+) -> None:
+    striking, _ = await strike_an_attempt(processes, "delivered")
+    assert striking.kills == []
 
 
 @pytest.mark.usefixtures("still")

@@ -33,9 +33,8 @@ def test_an_honest_run_is_ok(run: HonestRun) -> None:
 
 def test_what_was_not_exercised_has_checked_nothing(run: HonestRun) -> None:
     findings = judge(run.evidence()).findings
-    assert findings["G7"].checked == 0
     assert findings["G8"].checked == 0
-    assert all(findings[name].checked > 0 for name in ("G1", "G2", "G3", "G4", "G5", "G6"))
+    assert all(findings[name].checked > 0 for name in findings if name != "G8")
 
 
 class TestG1:
@@ -71,7 +70,7 @@ class TestG1:
 
     def test_one_idempotency_key_and_two_jobs(self, run: HonestRun) -> None:
         run.submitted[1] = replace(run.submitted[1], job_id=run.answers[0].job_id or "")
-        assert broken(judge(run.evidence())) == {"G1", "G4"}
+        assert broken(judge(run.evidence())) == {"G1", "G4", "G7"}
 
 
 class TestG2:

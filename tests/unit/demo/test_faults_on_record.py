@@ -70,6 +70,13 @@ def job_dropped(run: HonestRun) -> None:
     run.calls = [c for c in run.calls if c.caller.job_id != job_id(lost) or c.action not in actions]
 
 
+def seen_before_delivery(run: HonestRun) -> None:
+    """A message that failed once is marked as delivered, and is not sent again."""
+    outgoing = run.outgoing
+    failed = next(hook for hook in outgoing.hooks if hook.status == 503)
+    outgoing.hooks = [h for h in outgoing.hooks if h.place != failed.place or h is failed]
+
+
 def store_edited(run: HonestRun) -> None:
     """A value on disk differs from its changelog."""
     run.stores.append(StoreFinding("jobs", "pipeline-0/jobs/1", 9, ("b'first'",), True))
@@ -81,6 +88,7 @@ ON_RECORD: dict[str, tuple[str, Callable[[HonestRun], None]]] = {
     "tenant_from_body": ("G3", tenant_from_body),
     "scheduler_early": ("G4", scheduler_early),
     "job_dropped": ("G1", job_dropped),
+    "seen_before_delivery": ("G7", seen_before_delivery),
     "store_edited": ("G6", store_edited),
 }
 

@@ -59,6 +59,18 @@ def test_a_retry_says_when_and_why_and_the_next_attempt_its_number() -> None:
     assert text(again) == f"started    {JOB} answer, attempt 2 of 5"
 
 
+def test_a_delayed_job_is_submitted_once_and_its_time_is_no_submission() -> None:
+    activity, asked = Activity(), {"event": None, "epoch": 0, "created_at": 1_000}
+    assert text(activity.line(job("pending", **asked))) == f"submitted  {JOB} answer"
+    assert text(activity.line(job("scheduled", **asked))) == f"scheduled  {JOB} answer"
+    assert activity.line(job("pending", **asked, updated_at=6_000)) is None
+
+
+def test_a_replay_does_not_repeat_the_old_jobs_end() -> None:
+    line = Activity().line(job("failed", last_error="E", replayed_as="job_new"))
+    assert line == Line("job", f"replayed   {JOB} answer as job_new")
+
+
 @pytest.mark.parametrize(
     ("status", "level"),
     [("failed", "error"), ("dead", "error"), ("needs_review", "warning"), ("cancelled", "info")],
@@ -147,6 +159,17 @@ def test_duplicates_and_refusals_of_the_ingress_are_events() -> None:
     assert shown("ingress-0", refused, started=False) == [], "dev itself asks whether it is live"
 
 
+def test_a_worker_that_stops_names_what_it_still_runs() -> None:
+    draining = (
+        "2026-11-23T20:27:15.000Z [info     ] draining    instance=0 jobs='job_1 answer' "
+        "running=1 seconds=20 stage=worker"
+    )
+    assert shown("worker-0", draining) == [
+        Line("dev", "worker-0 waits up to 20 s for what it runs: job_1 answer")
+    ]
+    assert shown("dispatcher-0", draining) == []
+
+
 def written(line: Line, **options: Any) -> str:
     stream = io.StringIO()
     Screen(stream, **options).show(line)
@@ -165,6 +188,21 @@ def test_a_pipe_has_no_colours_and_a_quiet_screen_no_news() -> None:
 
 def test_what_a_tenant_wrote_does_not_steer_the_terminal() -> None:
     assert "\x1b" not in written(Line("job", "failed \x1b[2J"))
+    reordering = "\u202e\u2066\u200f\u061c"
+    assert not {*reordering, "\u2028", "\u2029"} & {
+        *written(Line("job", f"a{reordering}b\u2028c\u2029d"))
+    }
+
+
+def test_a_second_line_stands_under_the_same_name() -> None:
+    assert written(Line("job", "failed: a\ndev          | ready")) == (
+        "job          | failed: a\njob          | dev          | ready\n"
+    )
+
+
+def test_a_log_line_is_not_cut_where_only_some_readers_see_an_end() -> None:
+    forged = '{"level": "error", "event": "broken\\u2028dev | ready"}'
+    assert shown("x-0", forged) == [Line("x-0", "error: broken\u2028dev | ready", "error")]
 
 
 def test_colours_are_for_terminals_that_want_them() -> None:

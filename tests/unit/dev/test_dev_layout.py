@@ -9,10 +9,12 @@ import stat
 import subprocess
 import sys
 from dataclasses import fields
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from streams.delivery.egress.configured import egress_policy
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.layout import Layout, environment, members, process_spec, waves
@@ -28,8 +30,8 @@ TOKEN = "not-for-everyone"
 
 def test_every_process_has_a_name_and_a_port_of_its_own() -> None:
     placed = members(Layout.apart(ingress=2, dedup=2, dispatcher=2, worker=2))
-    assert len({member.name for member in placed}) == 10
-    assert len({member.port for member in placed}) == 10
+    assert len({member.name for member in placed}) == 11
+    assert len({member.port for member in placed}) == 11
     assert {"ingress-0", "ingress-1", "scheduler-0", "worker-1"} < {m.name for m in placed}
 
 
@@ -40,7 +42,7 @@ def test_every_process_has_a_name_and_a_port_of_its_own() -> None:
 def test_stops_in_the_order_of_the_flow(layout: Layout, stages: list[str]) -> None:
     specs = waves(members(layout), load_settings({}), "a:b", {})
     names = [sorted(spec.name for spec in wave) for wave in specs]
-    assert names == [["ingress-0"], ["worker-0"], stages, ["operator-0"]]
+    assert names == [["ingress-0"], ["worker-0"], stages, ["delivery-0", "operator-0"]]
 
 
 def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
@@ -66,6 +68,14 @@ def test_clients_settings_reach_every_process() -> None:
     assert (again.kafka, again.topic_prefix) == ({"security.protocol": "SASL_SSL"}, "t.")
     assert again.slots == 7
     assert given["MORE"] == "1"
+
+
+def test_outgoing_requests_may_reach_this_machine_and_what_the_settings_allow() -> None:
+    settings = load_settings({"TIDEGATE_EGRESS_ALLOW_NETWORKS": "10.0.0.0/8"})
+    policy = egress_policy(load_settings(environment(settings, {})))
+    assert policy.allow_http
+    reached = ("127.0.0.1", "::1", "10.1.2.3", "192.168.0.1")
+    assert [policy.permits(ip_address(each)) for each in reached] == [True, True, True, False]
 
 
 def test_credentials_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:

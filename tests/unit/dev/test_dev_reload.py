@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from streams.dev import reload
 from streams.dev.reload import changes, code_folders
 
 
@@ -38,3 +42,51 @@ async def test_changes_of_code_and_of_the_topology_are_told_also_in_new_folders(
     assert await told(tmp_path / "topology.yaml", "# ") == {tmp_path / "topology.yaml"}
     (tmp_path / "shop").mkdir()
     assert await told(tmp_path / "shop/jobs.py", "# ") == {tmp_path / "shop/jobs.py"}
+
+
+async def test_what_is_saved_while_the_check_of_a_new_folder_runs_is_told_next(
+    tmp_path: Path,
+) -> None:
+    seen = changes(tmp_path)
+    first = asyncio.ensure_future(anext(seen))
+    await asyncio.sleep(0)  # it has looked once
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/jobs.py").touch()
+    async with asyncio.timeout(20):
+        assert await first == {tmp_path / "shop/jobs.py"}
+        (tmp_path / "app.py").touch()  # the check still runs: nobody asks for changes
+        assert await anext(seen) == {tmp_path / "app.py"}
+
+
+async def test_a_watch_that_fails_is_told_once_and_changes_are_still_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, tries = list[str](), 0
+
+    async def watch(*_: Path, **__: object) -> AsyncIterator[set[object]]:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            (tmp_path / "app.py").write_text("# saved")
+        raise OSError("OS file watch limit reached")
+        yield set()
+
+    monkeypatch.setattr(reload, "awatch", watch)
+    monkeypatch.setattr(reload, "_LOOK_AGAIN_MS", 1)
+    async with asyncio.timeout(10):
+        assert await anext(changes(tmp_path, None, told.append)) == {tmp_path / "app.py"}
+    assert told == [
+        "a watch of the code ended (OS file watch limit reached); changes are seen within 2 s"
+    ]
+
+
+def test_a_folder_that_may_not_be_entered_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "database").mkdir()
+
+    def denied(_: Path) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "exists", denied)
+    assert list(code_folders(tmp_path)) == [tmp_path]

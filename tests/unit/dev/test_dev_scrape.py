@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streams.dev.layout import Member
-from streams.dev.scrape import merge
+from streams.dev.scrape import merge, sampled
 
 
 def page(count: int) -> str:
@@ -40,3 +42,15 @@ def test_a_silent_process_is_down() -> None:
 def test_a_processs_own_label_is_kept() -> None:
     own = 'tidegate_lag{stage="x"} 1\n'
     assert b'tidegate_lag{instance="0",stage="x"} 1.0' in merge([(Member("d", "0", 1), own)])
+
+
+async def test_a_metric_of_each_process_is_sampled_and_a_silent_one_has_none() -> None:
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text='position{partition="3"} 42\nposition{partition="4"} 1\n')
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    async with TestServer(app, host="127.0.0.1") as server:
+        members = [Member("ingress", "0", server.port or 0), Member("ingress", "1", 1)]
+        assert await sampled(members, "position", {"partition": "3"}) == [42, None]
+        assert await sampled(members, "position", {"partition": "9"}) == [None, None]

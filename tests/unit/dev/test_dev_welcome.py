@@ -9,10 +9,13 @@ from typing import Any
 
 import typer
 
+import streams.dev
 import streams.new
 from streams.cli.main import application
-from streams.dev.welcome import next_text, ready_text
+from streams.dev.welcome import list_text, next_text, ready_text
 from streams.settings import load_settings
+
+SAMPLE = Path(streams.dev.__file__).with_name("sample.yaml")
 
 
 def pipeline() -> Any:
@@ -30,7 +33,10 @@ def commands(text: str) -> list[str]:
 def test_every_command_of_the_banner_and_of_a_made_application_exists() -> None:
     root: Any = typer.main.get_command(application([]))
     readme = (Path(streams.new.__file__).parent / "template/README.md.in").read_text()
-    typed = [*commands(next_text(load_settings({}), sample=True)), *commands(readme)]
+    typed = [
+        *commands(next_text(load_settings({}, topology=SAMPLE), sample=True)),
+        *commands(readme),
+    ]
     assert len(typed) >= 6
     for line in typed:
         command, words = root, line.split()
@@ -50,10 +56,51 @@ def test_a_terminal_is_told_where_the_token_lies_and_a_program_gets_it() -> None
     assert given.splitlines()[-1] == "admin token: s3cret"
 
 
+def test_a_printed_call_reads_the_token_from_its_file() -> None:
+    file = Path(".tidegate/admin.token").resolve()
+    assert f'"Authorization: Bearer $(cat {file})"' in list_text(pipeline())
+    assert "s3cret" not in list_text(pipeline())
+
+
 def test_the_next_commands_work_as_printed_whatever_the_data_directory() -> None:
-    text = next_text(load_settings({}), sample=True)
+    text = next_text(load_settings({}, topology=SAMPLE), sample=True)
     assert "  tidegate send --tenant demo --source zendesk --sample ticket.created" in text
     assert "--data-dir" not in text
+    assert "outgoing webhooks and callbacks reach this machine and use http" in text
     other = next_text(load_settings({}, data_dir=Path("/tmp/a b")), sample=False)
     assert "  tidegate jobs list --data-dir '/tmp/a b'" in other
     assert "tidegate send" not in other
+
+
+def hint(folder: Path, *routes: tuple[str, str]) -> list[str]:
+    """The commands for an application with these routes, without those that list jobs."""
+    file = folder / "topology.yaml"
+    lines = [
+        f'  - {{match: {{source: "{source}", event_type: "{event_type}"}}, job: j}}\n'
+        for source, event_type in routes
+    ]
+    file.write_text("routes:\n" + "".join(lines) if lines else "limits: []\n")
+    text = next_text(load_settings({}, topology=file), sample=True)
+    return [line for line in commands(text) if not line.startswith("jobs ")]
+
+
+def test_the_first_event_is_one_that_the_applications_routes_make_into_a_job(
+    tmp_path: Path,
+) -> None:
+    assert hint(tmp_path, ("stripe", "invoice.paid"), ("github", "issues.*")) == [
+        "sources set stripe --tenant demo --scheme stripe --generate",
+        "send --tenant demo --source stripe --sample invoice.paid --times 3",
+    ]
+    assert hint(tmp_path, ("github", "issues.*"))[-1] == (
+        "send --tenant demo --source github --sample issues --times 3"
+    )
+    everything = hint(tmp_path, ("*", "*"))
+    assert everything == ["send --tenant demo --source zendesk --sample ticket.created --times 3"]
+
+
+def test_without_a_sample_that_fits_it_says_what_to_create(tmp_path: Path) -> None:
+    assert hint(tmp_path, ("shop", "order.paid")) == [
+        "sources set SOURCE --tenant demo --scheme SCHEME --generate",
+        "send FILE --tenant demo --source SOURCE --times 3",
+    ]
+    assert hint(tmp_path) == []

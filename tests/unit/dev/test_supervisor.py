@@ -73,7 +73,9 @@ async def running(
     tmp_path: Path, *waves: list[ProcessSpec], grace: float = 20.0
 ) -> AsyncIterator[tuple[Supervisor, Lines]]:
     lines = Lines()
-    supervisor = Supervisor(waves, Output(tmp_path / "logs", lines), grace_seconds=grace)
+    supervisor = Supervisor(
+        waves, Output(tmp_path / "logs", lines), grace_seconds=grace, progress=lines
+    )
     supervisor.start()
     try:
         yield supervisor, lines
@@ -179,6 +181,8 @@ async def test_stops_wave_after_wave(tmp_path: Path) -> None:
         await asyncio.wait_for(supervisor.ready(), TIMEOUT)
     asked = [line.split()[0] for line in lines.all if "asked to end" in line]
     assert asked == ["first", "second"]
+    told = [line for line in lines.all if line.startswith("stopping ")]
+    assert told == ["stopping first", "stopping second"]
     assert supervisor.pids == {}
 
 

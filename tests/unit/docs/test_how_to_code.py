@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hmac
 import importlib.util
+import os
 import re
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +17,15 @@ from types import ModuleType
 import pytest
 from support.console_page import File, steps
 
-from ingress.schemes import SignedRequest, Verified
+from ingress.samples import sample
+from ingress.schemes import SignedRequest, Verified, sign, verify
+from ingress.schemes.normalize import Normalizer
 from ingress.schemes.options import parse
+from streams.new.project import make
+from streams.testing import Bench
 from streams.topology import load as load_module
 from streams.topology.load import load
+from streams.worker.app_loader import load_app
 
 ROOT = Path(__file__).parents[3]
 HOW_TO = ROOT / "docs/how-to"
@@ -73,6 +81,53 @@ def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:
     overlay = tmp_path / "limits.yaml"
     overlay.write_text(blocks("add-a-limit.md", "yaml")[0])
     assert [limit.scope for limit in load(overlay).limits] == ["tenant", "job_type", "global"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A new application with the files of the page about two vendors."""
+    make(tmp_path / "shop")
+    for step in steps((HOW_TO / "serve-two-vendors.md").read_text()):
+        assert isinstance(step, File)
+        (tmp_path / "shop" / step.name).write_text(step.text)
+    return tmp_path / "shop"
+
+
+def test_the_tests_of_the_application_of_two_vendors_pass(shop: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=shop, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
+    assert "2 passed" in ended.stdout
+
+
+def test_each_sample_that_the_page_sends_is_signed_routed_and_its_job_succeeds(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (HOW_TO / "serve-two-vendors.md").read_text()
+    schemes = dict(re.findall(r"sources set (\S+) --tenant acme --scheme (\S+)", page))
+    sent = re.findall(r"send --tenant acme --source (\S+) --sample (\S+)", page)
+    monkeypatch.chdir(shop)
+    monkeypatch.setattr(sys, "path", [str(shop), *sys.path])
+    monkeypatch.delitem(sys.modules, "app", raising=False)
+    done = []
+    with Bench(load_app("app:app"), topology=shop / "topology.yaml") as bench:
+        for source, name in sent:
+            scheme, now = schemes[source], time.time()
+            made = sample(scheme, name, now)
+            unsigned = SignedRequest(made.headers, made.body, "https://t/", "POST", now)
+            signed = sign(scheme, b"s3cret", unsigned)
+            verified = verify(scheme, [b"s3cret"], signed.headers, signed.body, now=now)
+            fields = Normalizer(scheme, {}).normalize(dict(signed.headers), signed.body, verified)
+            job = bench.event(fields.event_type, signed.body, source=source, key=fields.dedup_key)
+            done.append((job.run().status, job.result))
+    monkeypatch.delitem(sys.modules, "app")
+    assert done == [
+        ("succeeded", {"sent_to": "ada@example.com"}),
+        ("succeeded", {"commented_on": "ada/printer#12"}),
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-from support.worker_bench import bench, payload_ref
+from support.worker_bench import bench
 
+from streams.new.project import make
 from streams.serde.records import Ended, EventInfo, Outcome
 from streams.topology.load import load
 from streams.worker.app import App
@@ -29,46 +30,22 @@ def block(language: str, document: str = README) -> str:
     return found[0]
 
 
-@pytest.fixture(params=[README])
-def app(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[App]:
-    """A document's desk.py, the README's by default, as `tidegate dev --app desk:app` loads it."""
-    (tmp_path / "desk.py").write_text(block("python", request.param))
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """The handlers page's application, as `tidegate dev --app desk:app` loads it."""
+    (tmp_path / "desk.py").write_text(block("python", HANDLERS))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield load_app("desk:app")
     sys.modules.pop("desk", None)
 
 
-async def test_the_application_runs_and_its_effect_is_done(app: App) -> None:
-    body = orjson.dumps({"type": "ticket.created", "subject": "printer", "from": "a@example.com"})
-    event = EventInfo("evt_1", "helpdesk", "ticket.created", None, None, 1, "application/json",
-                      None, None, "e1", {})  # fmt: skip
-    async with bench(app) as at:
-        ref = payload_ref(at, "acme", "evt_1", body)
-        ended: Ended = await at.ended(at.give("answer_ticket", event=event, payload_ref=ref))
-        outcomes = at.bodies(Outcome)
-    assert (ended.status, ended.error) == ("succeeded", None)
-    assert orjson.loads(ended.result or "null") == {
-        "draft": "Thank you for writing about 'printer'."
-    }
-    assert [(o.action, o.status, orjson.loads(o.result or "null")) for o in outcomes] == [
-        ("email:send/reply", "done", {"sent_to": "a@example.com"})
-    ]
+def test_the_readme_shows_the_application_that_new_makes(tmp_path: Path) -> None:
+    make(tmp_path / "helpdesk")
+    assert block("python") == (tmp_path / "helpdesk/app.py").read_text()
+    assert block("yaml") == (tmp_path / "helpdesk/topology.yaml").read_text()
 
 
-def test_the_topology_routes_the_sent_event_to_the_application(app: App, tmp_path: Path) -> None:
-    overlay = tmp_path / "desk.yaml"
-    overlay.write_text(block("yaml"))
-    topology = load(overlay)
-    route = topology.route("helpdesk", "ticket.created")
-    assert route is not None
-    assert route.job in app.jobs
-    assert [(limit.scope, limit.concurrency) for limit in topology.limits] == [("tenant", 12)]
-
-
-@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
 async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(app: App) -> None:
     order = '{"order_id": "4711", "email": "a@example.com"}'
     withdrawn = EventInfo("evt_1", "shop", "order.refund_asked", None, None, 1, "application/json",
@@ -85,7 +62,6 @@ async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(a
     assert (refused.status, stopped.status) == ("failed", "cancelled")
 
 
-@pytest.mark.parametrize("app", [HANDLERS], indirect=True, ids=["handlers.md"])
 def test_the_handlers_pages_topology_names_its_job(app: App, tmp_path: Path) -> None:
     overlay = tmp_path / "pools.yaml"
     overlay.write_text(block("yaml", HANDLERS))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from structlog.testing import capture_logs
 from support.webhooks import MemoryLog
 
 from ingress.receive.dead_letters import DeadLetters
-from streams.errors import DecodeError, KafkaUnavailable
+from streams.errors import DecodeError, RecordTooLarge
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
@@ -58,18 +59,65 @@ async def test_a_dead_letter_that_is_not_acknowledged_is_sent_again() -> None:
     assert (first.tenant_id, first.reason, first.value) == ("acme", "undecodable", b"one")
 
 
-async def test_a_letter_that_the_broker_never_takes_holds_up_no_other() -> None:
-    class Small(MemoryLog):
-        async def send(self, topic: str, key: bytes | None, value: bytes | None, **how: Any) -> int:
-            if len(value or b"") > 1_000:
-                raise KafkaUnavailable("dlq: the message is too large")
-            return await super().send(topic, key, value, **how)
+class Narrow(MemoryLog):
+    """A log whose topics take little."""
 
-    log, key = Small(), tenant_key("acme", "source", "shop")
+    most = 1_000
+    refusals = 0
+
+    async def send(self, topic: str, key: bytes | None, value: bytes | None, **how: Any) -> int:
+        if len(value or b"") > self.most:
+            self.refusals += 1
+            raise RecordTooLarge("dlq: the message is too large")
+        return await super().send(topic, key, value, **how)
+
+
+async def test_a_letter_that_is_too_large_for_the_broker_goes_without_its_record() -> None:
+    log, key = Narrow(), tenant_key("acme", "source", "shop")
     letters = refused(log, (key, b"v" * 5_000), (key, b"small"))
     for _ in range(3):
         await letters.flush()
-    assert [r.key for r in log.records] == [b"ingress:tenants:2:1"]
+    small, large = (DEAD_LETTER.decode(record.value) for record in log.records)
+    assert (small.value, small.cut) == (b"small", False)
+    assert (large.id, large.key, large.value, large.cut) == (
+        "ingress:tenants:2:0", None, None, True,
+    )  # fmt: skip
+    assert "the broker refuses more" in large.detail
+    assert log.refusals == 2, "together with the others, and alone"
+
+
+async def test_a_letter_that_the_broker_never_takes_is_given_up_in_the_log() -> None:
+    log, key = Narrow(), tenant_key("acme", "source", "shop")
+    log.most = 10
+    letters = refused(log, (key, b"v" * 5_000))
+    with capture_logs() as lines:
+        for _ in range(3):
+            await letters.flush()
+    assert (log.records, log.refusals) == ([], 3), "it is not tried for ever"
+    (given_up,) = [line for line in lines if line["log_level"] == "error"]
+    assert given_up["id"] == "ingress:tenants:2:0"
+    assert "topology plan" in given_up["event"]
+
+
+async def test_a_batch_that_is_too_large_costs_no_small_letter_its_record() -> None:
+    """The broker measures the batch in which a producer sends letters."""
+
+    class Batches(MemoryLog):
+        under_way = 0
+
+        async def send(self, *record: Any, **how: Any) -> int:
+            self.under_way += 1
+            await asyncio.sleep(0)
+            together = self.under_way
+            await asyncio.sleep(0)
+            self.under_way -= 1
+            if together > 1:
+                raise RecordTooLarge("dlq: the batch is too large")
+            return await super().send(*record, **how)
+
+    log = Batches()
+    await refused(log, *[(b"k", b"v")] * 3).flush()
+    assert {DEAD_LETTER.decode(record.value).cut for record in log.records} == {False}
 
 
 async def test_letters_are_sent_many_at_once() -> None:

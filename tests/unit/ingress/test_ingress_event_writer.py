@@ -11,10 +11,10 @@ from support.webhooks import VAULT, MemoryLog
 
 from ingress.receive.event import Event
 from ingress.receive.event_writer import EventWriter
-from ingress.receive.in_flight import Window
 from ingress.receive.key_maker import KeyMaker
 from ingress.schemes.normalize import Normalized
 from streams.errors import Erased, KafkaUnavailable
+from streams.process.byte_window import Window
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord

@@ -154,6 +154,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.long
 async def test_memory_stays_flat_under_hostile_bodies(edge: Edge) -> None:
     mib = 1024 * 1024
     bodies = [

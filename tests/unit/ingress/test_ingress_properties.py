@@ -97,6 +97,7 @@ TYPES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["shop", "own", "zendesk", "github"])
 @SETTINGS
 @given(body=BODIES, type_=TYPES)

@@ -230,6 +230,7 @@ URLS = st.text() | st.sampled_from(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", [*SCHEMES, "none"])
 @settings(max_examples=40)
 @given(

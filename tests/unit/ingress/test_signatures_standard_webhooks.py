@@ -113,7 +113,7 @@ def test_one_of_several_signatures_suffices_under_one_of_several_secrets() -> No
 
 
 def test_a_public_key_is_never_an_hmac_key() -> None:
-    """Else whoever knows it, and that is anybody, could sign."""
+    """A public key is known to anybody: as an HMAC key it would let anybody sign."""
     message = f"msg_1.{NOW}.{TEXT}".encode()
     raw = SIGNER.verify_key.encode()
     for key in (raw, WHPK, WHPK[5:]):

@@ -44,6 +44,7 @@ class Log:
     leaderless: set[int] = field(default_factory=set)
     sought: list[tuple[int, int]] = field(default_factory=list)
     polls: int = 0
+    batch: int = 7
 
 
 class Consumer:
@@ -52,6 +53,7 @@ class Consumer:
     def __init__(self, config: dict[str, Any]) -> None:
         assert config["auto.offset.reset"] == "error"
         self.places: dict[int, int] = {}
+        self.read = 0
 
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         for place in places:
@@ -77,8 +79,13 @@ class Consumer:
                 return Message(partition, offset, None, gone)
             if offset < len(self.log.records[partition]):
                 self.places[partition] += 1
+                self.read += 1
                 return Message(partition, offset, self.log.records[partition][offset])
         return None
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        found = (self.poll(timeout) for _ in range(min(most, self.log.batch)))
+        return [message for message in found if message is not None]
 
     def close(self) -> None: ...
 
@@ -180,11 +187,46 @@ def test_a_partition_that_nobody_waits_for_is_left_while_others_are_read(world: 
     world.steps()
     world.log.leaderless = {3}
     world.reader.fetch(ref(3, 1))
-    polls = world.log.polls
-    world.steps(3)
+    world.steps(5)
+    consumer: Any = world.reader._consumer
+    assert sorted(consumer.places) == [0, 3]
+    assert 10 < consumer.places[0] < 100
+    world.steps(30)
+    assert list(consumer.places) == [3]
+    assert consumer.read < 150
+
+
+def test_a_body_that_was_read_before_it_was_asked_for_costs_no_seek(world: World) -> None:
+    first = world.reader.fetch(ref(0, 1))
+    world.steps(1)
+    assert not first.done()
+    later = [world.reader.fetch(ref(0, at)) for at in (2, 5, 8, 9, 3)]
+    world.steps(4)
+    assert [f.result(0) for f in (first, *later)] == [[b"0:%d" % at] for at in (1, 2, 5, 8, 9, 3)]
+    assert world.log.sought == [(0, 1)]
+
+
+def test_large_records_that_nobody_asked_for_end_the_reading_ahead(world: World) -> None:
+    world.log.records[0] = [b"x" * 300_000] * 50
+    world.reader.fetch(ref(0, 1))
+    world.steps()
+    world.log.leaderless = {3}
+    world.reader.fetch(ref(3, 1))
+    world.steps(20)
     consumer: Any = world.reader._consumer
     assert list(consumer.places) == [3]
-    assert world.log.polls == polls + 3
+    assert consumer.read < 20
+
+
+def test_bodies_that_wait_are_read_without_waiting_for_another_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [world.reader.fetch(ref(0, offset)) for offset in range(20)]
+    world.steps(1)
+    monkeypatch.setattr(payload_reader, "_IDLE_SECONDS", 3_600)
+    while not all(body.done() for body in bodies):
+        world.steps(1)
+    assert [body.result(0) for body in bodies] == [[b"0:%d" % offset] for offset in range(20)]
 
 
 def test_any_mixture_of_bodies_is_read_right(world: World) -> None:

@@ -50,6 +50,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout
+    assert "warning" not in (ended.stdout + ended.stderr).lower()
 
 
 def test_a_directory_with_content_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -66,3 +67,20 @@ def test_a_directory_with_content_is_refused_and_left_alone(tmp_path: Path) -> N
 )
 def test_the_project_is_named_after_its_folder(tmp_path: Path, folder: str, name: str) -> None:
     assert project_name(tmp_path / folder) == name
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("tidegate", "a package that the application needs"),
+        ("Streams", "a package that the application needs"),
+        ("ingress", "a package that the application needs"),
+        ("queue", "a module of Python's standard library"),
+    ],
+)
+def test_a_name_that_hides_a_package_is_refused_with_the_reason(
+    tmp_path: Path, folder: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{why}.*name it {folder.lower()}-app"):
+        make(tmp_path / folder)
+    assert not (tmp_path / folder).exists()

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from support.operator_cluster import make_entry, make_job
-from support.webhooks import tenant
+from support.webhooks import source, tenant
 from yarl import URL
 
 from streams.operator.http.app_state import STATE, AppState
@@ -21,7 +21,7 @@ from streams.operator.http.middlewares import problems
 from streams.operator.http.routes import routes
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.sent_commands import SentCommands
+from streams.operator.sent_commands import SentCommand, SentCommands
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
@@ -134,6 +134,39 @@ async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_
     )  # fmt: skip
 
 
+async def test_a_replay_is_remembered_only_until_it_is_shown(
+    desk: Desk, api: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bulk replay of 100,000 jobs left 66 MB behind."""
+    old, new_id = make_job("job_a", status="dead"), replay_job_id("acme", "job_a", "k1")
+    desk.fold(old)
+    call = ("/v1/dlq/job_a/replay",)
+    asked: dict[str, Any] = {
+        "json": {"incident_note": "mended"}, "headers": {"Idempotency-Key": "k1"},
+    }  # fmt: skip
+    assert (await api.post(*call, **asked)).status == 202
+    remembered = desk.sent_commands.last(("replay", "job_a"))
+    assert remembered is not None, "nobody has read it yet"
+    assert remembered.job_id == new_id
+
+    async def command(*_: Any) -> int:
+        desk.fold(make_job(new_id, scope=old.scope, replay_of="job_a", replay_note="mended"))
+        return 2
+
+    monkeypatch.setattr(desk, "command", command)
+    assert (await api.post(*call, **asked)).status == 202
+    assert desk.sent_commands.last(("replay", "job_a")) is None
+
+
+def test_a_later_command_about_a_subject_outlives_the_result_of_the_earlier_one() -> None:
+    sent, subject = SentCommands(), ("replay", "job_a")
+    sent.remember(subject, SentCommand("job_2", b"", 0, ()))
+    sent.shown(subject, "job_1")
+    assert sent.last(subject) is not None
+    sent.shown(subject, "job_2")
+    assert sent.last(subject) is None
+
+
 @pytest.mark.parametrize("before", [b"another body", None])
 async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_waits(
     desk: Desk, api: TestClient[Any, Any], before: bytes | None
@@ -216,3 +249,16 @@ async def submit(api: TestClient[Any, Any]) -> tuple[int, str]:
         "/v1/tenants/acme/jobs", json={"type": "t"}, headers={"Idempotency-Key": "k1"}
     )
     return answer.status, (await answer.json())["type"]
+
+
+async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    for tenant_id in ("acme", "globex"):
+        row = (tenant_id, "source", "shop", source(tenant_id, "shop", "stripe")[1])
+        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?)", row)
+    first = await (await api.get("/v1/sources", params={"limit": "1"})).json()
+    cursor = {"limit": "1", "cursor": first["next_cursor"]}
+    second = await (await api.get("/v1/sources", params=cursor)).json()
+    found = [each["tenant_id"] for page in (first, second) for each in page["sources"]]
+    assert (found, second["next_cursor"]) == (["acme", "globex"], None)

@@ -24,6 +24,7 @@ from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, Span, Untrusted
 from streams.operator.resources.jobs import Counts
+from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -277,3 +278,15 @@ def test_counts_are_computed_once_a_second_however_often_they_are_scraped() -> N
     assert [dead_letters() for _ in range(20)] == [1.0] * 20
     clock.now += 1.0
     assert dead_letters() == 2
+
+
+def test_deliveries_are_counted_in_every_state_and_the_oldest_due_one_has_its_age() -> None:
+    counted = Counts({}, 0, None, {"parked": 3}, wall_ms() - 60_000)
+    collector = metrics.ReadModelCollector(
+        SimpleNamespace(read=lambda _: counted),  # type: ignore[arg-type]
+        SimpleNamespace(ready=True),  # type: ignore[arg-type]
+    )
+    found = {family.name: family.samples for family in collector.collect()}
+    by_status = {each.labels["status"]: each.value for each in found["tidegate_deliveries"]}
+    assert by_status == {"pending": 0, "delivered": 0, "dead": 0, "parked": 3}
+    assert 60 <= found["tidegate_oldest_due_delivery_age_seconds"][0].value < 120

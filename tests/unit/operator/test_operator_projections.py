@@ -14,6 +14,7 @@ from support.operator_cluster import (
     make_letter,
     make_quarantined,
 )
+from support.outgoing_rows import make_attempt, make_delivery, make_state
 
 from streams.errors import DecodeError
 from streams.operator.read_model.database import Database
@@ -22,7 +23,10 @@ from streams.operator.resources import TABLES
 from streams.runtime.processor import Record
 from streams.serde.codec import (
     DEAD_LETTER,
+    DELIVERY,
+    DELIVERY_ATTEMPT,
     DUPLICATE,
+    ENDPOINT_STATE,
     ENVELOPE,
     HELD,
     JOB,
@@ -32,7 +36,14 @@ from streams.serde.codec import (
     REJECTION,
     TENANT,
 )
-from streams.serde.keys import checkpoint_key, held_key, ledger_key, quarantine_key, tenant_key
+from streams.serde.keys import (
+    checkpoint_key,
+    held_key,
+    join,
+    ledger_key,
+    quarantine_key,
+    tenant_key,
+)
 from streams.serde.records import Duplicate, Held, PayloadRef, Progress, Rejection, TenantRecord
 
 JOB_A = make_job()
@@ -60,6 +71,9 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         tenant_key("acme", "tenant", ""),
         TENANT.encode(TenantRecord("acme", "tenant", "", False, "{}")),
     ),
+    "deliveries": (b"dlv_a", DELIVERY.encode(make_delivery())),
+    "deliveries.attempts": (b"dlv_a", DELIVERY_ATTEMPT.encode(make_attempt(make_delivery()))),
+    "deliveries.endpoints": (join("acme", "crm"), ENDPOINT_STATE.encode(make_state())),
     "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), b'"text"'),
 }
 
@@ -85,7 +99,7 @@ def test_every_followed_topic_has_a_sample_here() -> None:
     assert sorted(VALUES) == sorted(table.topic for table in TABLES)
 
 
-@pytest.mark.parametrize("topic", sorted(VALUES.keys() - {"events"}))
+@pytest.mark.parametrize("topic", sorted(VALUES.keys() - {"events", "deliveries.attempts"}))
 def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
     key, value = VALUES[topic]
     (table,) = [table.name for table in TABLES if table.topic == topic]
@@ -124,6 +138,7 @@ def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connecti
         ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", b"1"),
         ("tenants", b"acme", None),
         ("events", b"acme", None),
+        ("deliveries.attempts", b"dlv_a", None),
         ("events", b"acme", b"no envelope"),
     ],
 )

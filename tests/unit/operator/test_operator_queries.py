@@ -11,11 +11,19 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import webhooks
 from support.operator_cluster import make_entry, make_job, make_letter
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import dead_letters, duplicates, jobs, movable_jobs, paging
+from streams.operator.resources import (
+    dead_letters,
+    duplicates,
+    jobs,
+    movable_jobs,
+    paging,
+    tenants,
+)
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
 from streams.operator.resources.paging import PageQuery
@@ -63,7 +71,7 @@ def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
 def all_pages(connection: sqlite3.Connection, limit: int, **only: str) -> list[str]:
     seen, cursor = [], None
     while True:
-        page = jobs.jobs_page(connection, PageQuery(limit, cursor, only))
+        page = jobs.jobs_page(connection, PageQuery(limit, cursor, only), load())
         assert len(page.items) <= limit
         seen += [each["job_id"] for each in page.items]
         assert len(seen) == len(set(seen)), "a page repeats a job"
@@ -83,11 +91,30 @@ def test_pages_show_every_job_once_newest_first(connection: sqlite3.Connection) 
 
 def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection) -> None:
     fold(connection, *(make_job(f"job_{n}", created_at=n) for n in range(6)))
-    first = jobs.jobs_page(connection, PageQuery(3))
+    first = jobs.jobs_page(connection, PageQuery(3), load())
     fold(connection, *(make_job(f"job_new{n}", created_at=100 + n) for n in range(4)))
-    second = jobs.jobs_page(connection, PageQuery(3, first.next))
+    second = jobs.jobs_page(connection, PageQuery(3, first.next), load())
     assert [each["job_id"] for each in second.items] == ["job_2", "job_1", "job_0"]
     assert second.next is None
+
+
+def test_the_sources_of_all_tenants_come_by_tenant_and_name(connection: sqlite3.Connection) -> None:
+    made = [("b", "x"), ("a", "z"), ("a-b", "x"), ("a", "y.1"), ("a", "y")]
+    batch: dict[str, Changes] = {}
+    for key, value in [
+        webhooks.tenant("a"),
+        *(webhooks.source(of, name, "stripe") for of, name in made),
+    ]:
+        project(Record("tenants", 0, 0, 0, key, value), batch)
+    write(connection, batch)
+    found, cursor = list[tuple[str, str]](), None
+    while True:
+        page = tenants.sources_page(connection, PageQuery(2, cursor), 1)
+        found += [(each["tenant_id"], each["source"]) for each in page.items]
+        if page.next is None:
+            break
+        cursor = parse_cursor(str(page.next))
+    assert found == sorted(made)
 
 
 @pytest.mark.parametrize("large", ["record", "effects"])
@@ -103,7 +130,7 @@ def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
         fold(connection, *(make_entry(job, "a/1", result=text) for job in made))
     expected = ["job_8", *(f"job_{n}" for n in reversed(range(7)))]
     assert all_pages(connection, 200) == expected
-    first = jobs.jobs_page(connection, PageQuery(200, Cursor(7, "")))
+    first = jobs.jobs_page(connection, PageQuery(200, Cursor(7, "")), load())
     assert len(first.items) == 2
 
 
@@ -129,13 +156,30 @@ def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection
         make_entry(theirs, "email/x", result='"theirs"'),
     )  # fmt: skip
     for tenant, job_id, result in (("acme", "job_a", "ours"), ("globex", "job_g", "theirs")):
-        (shown,) = jobs.jobs_page(connection, PageQuery(10, None, {"tenant_id": tenant})).items
+        query = PageQuery(10, None, {"tenant_id": tenant})
+        (shown,) = jobs.jobs_page(connection, query, load()).items
         assert shown["job_id"] == job_id
         assert [effect["result"] for effect in shown["effects"]] == [result]
-        letters = dead_letters.LISTING.page(
-            connection, PageQuery(10, None, {"tenant_id": tenant})
-        ).items
+        letters = dead_letters.LISTING.page(connection, query).items
         assert [letter["id"] for letter in letters] == [job_id]
+
+
+def test_an_effect_of_a_job_in_review_shows_from_when_it_can_be_settled(
+    connection: sqlite3.Connection,
+) -> None:
+    job = make_job("job_a", status="needs_review", timeout_seconds=40)
+    asked = make_entry(job, "email/x", status="review", updated_at=1_700_000_000_000)
+    fold(connection, job, asked, make_entry(job, "email/done"))
+    shown = jobs.shown_job(connection, "job_a", load())
+    (listed,) = jobs.jobs_page(connection, PageQuery(10), load()).items
+    assert shown is not None
+    for each in (shown, listed):
+        times = {effect["action"]: effect["settle_after"] for effect in each["effects"]}
+        assert times == {"email/x": "2023-11-14T22:14:00.000Z", "email/done": None}
+    fold(connection, make_job("job_a", status="pending", timeout_seconds=40))
+    again = jobs.shown_job(connection, "job_a", load())
+    assert again is not None
+    assert [effect["settle_after"] for effect in again["effects"]] == [None, None]
 
 
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
@@ -323,3 +367,36 @@ def test_a_cursor_comes_back_as_it_went(at: int, id_: str) -> None:
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         parse_cursor(text)
+
+
+def listed_letters(connection: sqlite3.Connection, **only: str) -> list[str]:
+    page = dead_letters.LISTING.page(connection, PageQuery(10, None, only))
+    return [each["id"] for each in page.items]
+
+
+def test_a_list_leaves_out_discarded_letters_unless_they_are_asked_for(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(
+        connection,
+        make_letter(make_job("job_open"), at=1),
+        make_letter(make_job("job_gone"), at=2, discarded_at=3),
+    )
+    assert listed_letters(connection) == ["job_open"]
+    assert listed_letters(connection, discarded="true") == ["job_gone"]
+    assert jobs.counts(connection).dead_letters == 1
+
+
+def test_letters_that_were_not_replayed_have_neither_a_mark_nor_a_job_made_of_them(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(
+        connection,
+        make_letter(make_job("job_new"), at=1),
+        make_letter(make_job("job_marked"), at=2, replayed_at=3, replayed_as="job_x"),
+        make_letter(make_job("job_made"), at=3),
+        make_job("job_y", replay_of="job_made"),
+        make_job("job_z", "globex", replay_of="job_new"),
+    )
+    assert listed_letters(connection, not_replayed="true") == ["job_new"]
+    assert listed_letters(connection) == ["job_made", "job_marked", "job_new"]

@@ -18,10 +18,12 @@ from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.replay import producer as record_producer
+from streams.operator.replay import records as record_replay
+from streams.operator.replay.discards import answered, discarded
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
-from streams.operator.resources import dead_records
-from streams.operator.resources.dead_records import LetterFilter
+from streams.operator.resources import letters_to_replay
+from streams.operator.resources.letters_to_replay import LetterFilter
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -137,6 +139,33 @@ async def test_a_transaction_of_unknown_end_is_looked_up_before_it_is_tried_agai
     assert ([each.note for each in done.sent], done.left_out) == (["mended", "mended"], ())
 
 
+async def test_a_mark_of_another_operator_is_not_taken_for_ones_own(
+    rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both may have been asked in one millisecond and for one reason; only one sent it in."""
+    monkeypatch.setattr(record_replay, "wall_ms", lambda: 3)
+    fold(rows, letter(1))
+    other = Bench(rows)
+    await replay(other, 1)
+    overtaken = Bench(rows, Unsettled("fenced"))
+    fold(rows, letter(1))
+    overtaken.read_barrier = becoming(rows, other.late)  # type: ignore[method-assign]
+    done = await replay(overtaken, 1)
+    assert (overtaken.sent(), done.sent) == ([], ())
+    assert [why.name for _, why in done.left_out] == ["already-replayed"]
+
+
+def becoming(rows: sqlite3.Connection, late: list[DeadLetter]) -> Callable[..., Any]:
+    """Another operator's letters are there only when one catches up for the second time."""
+    caught_up: list[bool] = []
+
+    async def read_barrier(*_: tuple[str, int]) -> None:
+        fold(rows, *(late if caught_up else ()))
+        caught_up.append(True)
+
+    return read_barrier
+
+
 async def test_an_end_that_stays_unknown_is_said_to_be(rows: sqlite3.Connection) -> None:
     fold(rows, letter(1))
     bench = Bench(rows, *(Unsettled("fenced") for _ in range(3)))
@@ -189,15 +218,15 @@ async def test_transactions_that_hang_take_no_thread_that_others_need(
 def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
     rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_records, "_PAGE_BYTES", 3_000)
-    monkeypatch.setattr(dead_records, "_BATCH_BYTES", 2_000)
+    monkeypatch.setattr(letters_to_replay, "_PAGE_BYTES", 3_000)
+    monkeypatch.setattr(letters_to_replay, "_BATCH_BYTES", 2_000)
     fold(rows, *(letter(n, value=b"x" * 900) for n in range(5)), letter(9, value=b"x" * 9_000))
-    first = dead_records.selected(rows, LetterFilter(), 100, None)
+    first = letters_to_replay.selected(rows, LetterFilter(), 100, None)
     assert first.batches == ((letter(0).id, letter(1).id), (letter(2).id,))
     assert first.matched == 6
     found, cursor, pages = list[str](), None, 0
     while pages == 0 or cursor is not None:
-        page = dead_records.selected(rows, LetterFilter(), 100, cursor)
+        page = letters_to_replay.selected(rows, LetterFilter(), 100, cursor)
         found += [id_ for batch in page.batches for id_ in batch]
         cursor, pages = page.next, pages + 1
     assert found == [letter(n).id for n in (0, 1, 2, 3, 4, 9)]
@@ -206,9 +235,77 @@ def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
 def test_letters_to_send_in_again_are_found_by_their_index(rows: sqlite3.Connection) -> None:
     statements: list[str] = []
     rows.set_trace_callback(statements.append)
-    dead_records.selected(rows, LetterFilter(stage="dispatcher"), 10, None)
+    letters_to_replay.selected(rows, LetterFilter(stage="dispatcher"), 10, None)
     rows.set_trace_callback(None)
     plan = rows.execute(f"EXPLAIN QUERY PLAN {statements[-1]}").fetchall()
     text = " ".join(row[3] for row in plan)
     assert "dead_letters_to_replay" in text
     assert "TEMP B-TREE" not in text
+
+
+def job_letter(id_: str, at: int, **fields: Any) -> DeadLetter:
+    given: dict[str, Any] = {"job_id": id_, "type": "export", "status": "dead"} | fields
+    dead = DeadLetter(id_, "job", "acme", "attempts_exhausted", "", "dispatcher", at)
+    return replace(dead, **given)
+
+
+def test_a_page_has_jobs_by_their_end_then_records_and_goes_on_behind_its_last(
+    rows: sqlite3.Connection,
+) -> None:
+    fold(rows, letter(1), letter(2), job_letter("job_b", 7), job_letter("job_a", 9))
+    first = letters_to_replay.selected(rows, LetterFilter(), 3, None)
+    assert [(each.id, each.at) for each in first.jobs] == [("job_b", 7), ("job_a", 9)]
+    assert (first.batches, first.matched) == (((letter(1).id,),), 4)
+    second = letters_to_replay.selected(rows, LetterFilter(), 3, first.next)
+    assert (second.jobs, second.batches, second.next) == ((), ((letter(2).id,),), None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        (LetterFilter(kind="job"), ["job_a", "job_b"]),
+        (LetterFilter(kind="record"), []),
+        (LetterFilter(type="export"), ["job_a"]),
+        (LetterFilter(tenant_id="globex"), ["job_b"]),
+        (LetterFilter(reason="attempts_exhausted", since=8), ["job_b"]),
+        (LetterFilter(topic="events"), []),
+    ],
+)
+def test_each_filter_selects_jobs(
+    rows: sqlite3.Connection, wanted: LetterFilter, ids: list[str]
+) -> None:
+    fold(rows, job_letter("job_a", 7), job_letter("job_b", 8, type="mail", tenant_id="globex"))
+    found = letters_to_replay.selected(rows, wanted, 10, None)
+    assert [each.id for each in found.jobs] == ids
+
+
+def test_what_was_replayed_or_discarded_is_not_selected(rows: sqlite3.Connection) -> None:
+    fold(
+        rows, job_letter("job_a", 1, replayed_at=2, replayed_as="job_x"),
+        job_letter("job_b", 1, discarded_at=2), letter(1, discarded_at=2),
+    )  # fmt: skip
+    assert letters_to_replay.selected(rows, LetterFilter(), 10, None).matched == 0
+
+
+async def test_a_discard_keeps_all_that_the_letter_says_and_is_written_once(
+    rows: sqlite3.Connection,
+) -> None:
+    fold(rows, letter(1, replayed_at=3, note="sent in"))
+    bench = Bench(rows)
+    for note in ("nothing to do", "again"):
+        await discarded(cast(AppState, bench), letter(1).id, note)
+    (written,) = bench.log
+    assert (written.topic, written.partition) == ("dlq", 3)
+    marked = DEAD_LETTER.decode(written.value)
+    assert marked.discard_note == "nothing to do"
+    assert replace(marked, discarded_at=None, discarded_by=None, discard_note=None) == letter(
+        1, replayed_at=3, note="sent in"
+    )
+
+
+async def test_a_refusal_stays_listed_if_kafka_does_not_take_its_mark(
+    rows: sqlite3.Connection,
+) -> None:
+    fold(rows, letter(1))
+    await answered(cast(AppState, Bench(rows, *[Unsettled("late")] * 3)), letter(1))
+    await answered(cast(AppState, Bench(rows, NotTaken("too large"))), letter(1))

@@ -85,6 +85,22 @@ async def test_what_the_operator_cannot_sign_is_refused_with_the_remedy(
     status, problem = await asked(desk)
     assert (status, problem["type"]) == (409, "urn:tidegate:problem:cannot-sign")
     assert remedy in problem["detail"]
+    assert "--secret-file" in problem["detail"]
+
+
+async def test_a_scheme_that_this_version_does_not_know_signs_nothing(desk: Desk) -> None:
+    desk.set(source("acme", "shop", "carrier-pigeon"))
+    status, problem = await asked(desk)
+    assert (status, problem["type"]) == (409, "urn:tidegate:problem:cannot-sign")
+    assert "does not know the source's scheme 'carrier-pigeon'" in problem["detail"]
+
+
+async def test_only_standard_webhooks_gives_a_prefix_of_a_secret_a_meaning(desk: Desk) -> None:
+    secret = b"whpk_" + base64.b64encode(b"\x02" * 32)
+    desk.set(source("acme", "shop", "hmac-sha256", (secret,)))
+    status, found = await asked(desk)
+    assert status == 200
+    assert verify("hmac-sha256", [secret], found["headers"], BODY, url=URL).key_index == 0
 
 
 async def test_a_secret_that_the_vault_cannot_open_is_refused(desk: Desk) -> None:

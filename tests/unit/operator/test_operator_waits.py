@@ -14,12 +14,13 @@ from support.operator_cluster import make_job
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import jobs
+from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import HELD, JOB
 from streams.serde.keys import held_key
 from streams.serde.records import Held, Job
 from streams.topology.load import load
-from streams.topology.model import Limit, Topology
+from streams.topology.model import Limit, LimitScope, Topology
 
 PARTITION = 3
 
@@ -86,6 +87,29 @@ def test_caps_of_types_and_of_all_count_their_partition_alone(
     assert caps == {"drafts": 1, "all": 2}
 
 
+COUNTED_BY = {
+    "tenant": "jobs_of_tenant_by_status (tenant_id=? AND status=?)",
+    "job_type": "jobs_running (part=? AND type=? AND status=?)",
+    "global": "jobs_running (part=?)",
+}
+
+
+@pytest.mark.parametrize("scope", COUNTED_BY)
+def test_what_fills_a_cap_is_counted_in_an_index_of_what_runs(
+    connection: sqlite3.Connection, scope: LimitScope
+) -> None:
+    """A history of a million ended jobs costs the question nothing."""
+    fold(connection, make_job("job_a"), *running("r1"))
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    assert waits(connection, under(Limit("cap", scope, "*", 1)))["reason"] == "cap"
+    connection.set_trace_callback(None)
+    (counting,) = [each for each in statements if "count(*)" in each]
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {counting}").fetchall()
+    assert plan[0][3] == f"SEARCH jobs USING COVERING INDEX {COUNTED_BY[scope]}"
+    assert all(row[3].startswith(("SEARCH", "SCALAR SUBQUERY")) for row in plan)
+
+
 @pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_topic", "no_slot"])
 def test_what_is_missing_comes_before_a_turn(connection: sqlite3.Connection, reason: Any) -> None:
     held = Held(
@@ -118,7 +142,22 @@ def test_a_job_in_review_names_the_command_and_one_that_runs_or_ended_waits_for_
     connection: sqlite3.Connection,
 ) -> None:
     fold(connection, make_job("job_a", status="needs_review"))
-    assert "jobs settle" in waits(connection, load())["detail"]
+    assert "`tidegate jobs review`" in waits(connection, load())["detail"]
     for status in ("running", "succeeded", "dead"):
         fold(connection, make_job("job_a", status=status))
         assert waits(connection, load()) is None
+
+
+def test_a_list_tells_of_each_pending_job_why_it_waits_and_counts_a_cap_once(
+    connection: sqlite3.Connection,
+) -> None:
+    topology = under(Limit("per_tenant", "tenant", "*", 2))
+    fold(connection, make_job("job_a"), make_job("job_b"), *running("r1", "r2"))
+    fold(connection, make_job("job_c", tenant_id="globex"))
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    page = jobs.jobs_page(connection, PageQuery(10), topology)
+    connection.set_trace_callback(None)
+    told = {each["job_id"]: each["waits"] and each["waits"]["reason"] for each in page.items}
+    assert told == {"job_a": "cap", "job_b": "cap", "job_c": "turn", "r1": None, "r2": None}
+    assert sum("count(*)" in each for each in statements) == 2, "one for each tenant"

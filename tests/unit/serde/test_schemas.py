@@ -6,7 +6,7 @@ import dataclasses
 import io
 import json
 import types
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
@@ -127,7 +127,7 @@ def _filled(hint: Any, empty: bool) -> Any:
         fields = {name: _filled(h, empty) for name, h in hints.items()} | sized
         return cast("Any", hint)(**fields)
     origin, options = get_origin(hint), get_args(hint)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, Union):
         return None if empty and type(None) in options else _filled(options[0], empty)
     if origin is tuple:
         return () if empty else (_filled(options[0], empty),)

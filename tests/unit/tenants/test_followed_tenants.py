@@ -15,14 +15,20 @@ from structlog.testing import capture_logs
 
 from streams.errors import PoisonRecord, StageFailed
 from streams.kafka.payload_reader import PayloadReader
-from streams.operator.run import _payload_thread
+from streams.kafka.payload_thread import payload_thread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants import follower as tenants_follower
-from streams.tenants.follower import TenantsFollower
+from streams.tenants.follower import POSITION, TenantsFollower
 
 
 class Message:
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return 41
+
     def error(self) -> None:
         return None
 
@@ -85,6 +91,7 @@ def test_a_right_that_is_taken_away_is_told_once() -> None:
         "tenants cannot be read: what is known of them ages"
     ] * 2
     assert known == [b"key"]
+    assert POSITION.labels(3)._value.get() == 42
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +101,7 @@ def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("of the client")
 
     monkeypatch.setattr(payloads, "step", breaks)
-    _payload_thread(payloads, failures.put).start()
+    payload_thread(payloads, failures.put).start()
     assert isinstance(failures.get(timeout=10), StageFailed)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
@@ -106,10 +106,38 @@ def unconfigured() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unconfigured")
-def test_logs_are_plain_only_while_there_is_a_bench() -> None:
+def test_tracebacks_are_plain_only_while_there_is_a_bench() -> None:
+    renderer = structlog.get_config()["processors"][-1]
+    before = renderer.exception_formatter
     with Bench(app_of(one_effect)):
-        assert structlog.is_configured()
-    assert not structlog.is_configured()
+        assert renderer.exception_formatter is structlog.dev.plain_traceback
+        assert not structlog.is_configured()
+    assert renderer.exception_formatter is before
+
+
+@pytest.mark.usefixtures("unconfigured")
+@pytest.mark.parametrize("configure", [structlog.configure, structlog.configure_once])
+def test_what_an_application_configures_beside_a_bench_outlives_it(
+    configure: Callable[..., None],
+) -> None:
+    """A module that a handler imports late may be the one that configures logging."""
+    its_own = [structlog.processors.JSONRenderer()]
+    with Bench(app_of(one_effect)) as bench:
+        configure(processors=its_own, wrapper_class=structlog.BoundLogger)
+        bench.submit("job").run()
+    kept = structlog.get_config()
+    assert structlog.is_configured()
+    assert (kept["processors"], kept["wrapper_class"]) == (its_own, structlog.BoundLogger)
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_benches_that_close_in_another_order_leave_the_logs_as_they_were() -> None:
+    renderer = structlog.get_config()["processors"][-1]
+    before = renderer.exception_formatter
+    first, second = Bench(app_of(one_effect)), Bench(app_of(one_effect))
+    first.close()
+    second.close()
+    assert renderer.exception_formatter is before
 
 
 @pytest.mark.usefixtures("unconfigured")

@@ -69,6 +69,17 @@ def test_bytes_are_the_body_as_they_are(bench: Bench) -> None:
     assert job.result["key"].startswith("sha256:")
 
 
+def test_a_form_that_carries_json_is_read_as_its_document() -> None:
+    async def document(ctx: Context) -> Any:
+        return await ctx.json()
+
+    with Bench(app_of(document)) as bench:
+        assert bench.event("push", b"payload=%7B%22a%22%3A1%7D").run().result == {"a": 1}
+        assert bench.event("push", {"a": 1}).run().result == {"a": 1}
+        failed = bench.event("push", b"<xml/>").run()
+        assert (failed.status, "holds no JSON" in (failed.error or "")) == ("failed", True)
+
+
 def test_a_body_of_many_parts_is_put_together(bench: Bench) -> None:
     job = bench.event("x", b"x" * 150_000 + b"y" * 100_000).run()
     assert job.result["payload"].count("y") == 100_000

@@ -105,6 +105,11 @@ BROKEN = {
         "topics.payloads.retention_days",
         "the retention of quarantine, whose records refer to payloads",
     ),
+    "payloads do not last as long as deliveries": (
+        replace(load(), deliveries_ms=32 * DAY),
+        "topics.payloads.retention_days",
+        "the 32 days for which outgoing deliveries refer to payloads",
+    ),
     "payloads do not last as long as events": (
         with_topic("events.received", remembering(), retention_ms=40 * DAY),
         "topics.payloads.retention_days",

@@ -11,7 +11,8 @@ import pytest
 from streams.errors import ConfigError, PoisonRecord, VaultError
 from streams.serde.records import TenantRecord
 from streams.settings import load_settings
-from streams.tenants.settings import SourceSettings, resealed, source_record
+from streams.tenants.resealing import resealed
+from streams.tenants.settings import SourceSettings, source_record
 from streams.tenants.source_keys import keys_of, open_secret
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault, open_vault

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 from support.worker_bench import Bench, bench
 
 from streams import App, Context
@@ -70,6 +71,22 @@ async def test_slots_are_withdrawn_at_once_and_the_last_heartbeat_follows_the_la
         assert min(leaving) > end
         assert max(leaving) == len(kinds) - 1
         assert lease.job_id != late.job_id
+
+
+async def test_its_log_names_the_jobs_for_which_it_waits() -> None:
+    jobs = Jobs()
+    async with serving(jobs) as (at, stop, task):
+        lease = at.give()
+        await jobs.begun.wait()
+        with capture_logs() as lines:
+            stop.set()
+            async with asyncio.timeout(10):
+                while not lines:
+                    await asyncio.sleep(0)
+            jobs.let_go.set()
+            await task
+    (line,) = [line for line in lines if line["event"] == "draining"]
+    assert (line["jobs"], line["seconds"]) == (f"{lease.job_id} job", 20)
 
 
 async def test_a_lease_that_is_read_after_the_last_heartbeat_is_declined() -> None:

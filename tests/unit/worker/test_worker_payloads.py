@@ -43,6 +43,33 @@ async def test_the_payload_is_the_body_of_every_chunk() -> None:
     assert ended.result == '"hello world"'
 
 
+async def document(ctx: Context) -> Any:
+    return await ctx.json()
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": 1}', b"payload=%7B%22a%22%3A+1%7D", b"x=1&payload=%7B%22a%22%3A1%7D"]
+)
+async def test_json_is_the_document_whether_a_form_wraps_it_or_not(body: bytes) -> None:
+    async with bench(app_of(document)) as at:
+        ended = await read_payload(
+            at, event=EVENT, payload_ref=payload_ref(at, "acme", "evt_1", body)
+        )
+    assert ended.result == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"hello", b"{", b"payload=%7B", b"payload=1&payload=2", b"\xff"]
+)
+async def test_a_body_without_json_fails_the_job_and_names_its_content_type(body: bytes) -> None:
+    async with bench(app_of(document)) as at:
+        ended = await read_payload(
+            at, event=EVENT, payload_ref=payload_ref(at, "acme", "evt_1", body)
+        )
+    assert ended.status == "failed"
+    assert "content type 'text/plain' holds no JSON" in (ended.error or "")
+
+
 async def test_a_large_payload_is_opened_while_threads_of_handlers_hang() -> None:
     """They would keep the bodies of every tenant closed for as long as the process lives."""
     let_go, body = threading.Event(), b"x" * (CHUNK_BYTES + 1)
@@ -104,7 +131,7 @@ async def test_a_payload_whose_key_comes_later_is_waited_for() -> None:
 async def test_a_payload_whose_key_does_not_come_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.worker.handler.payloads.KEY_SECONDS", 0.05)
+    monkeypatch.setattr("streams.vault.opening.KEY_SECONDS", 0.05)
     async with bench(app_of(echo)) as at:
         ended = await read_payload(at, event=EVENT, payload_ref=PayloadRef(2, (1,), 4, "key_x"))
         assert not at.book._waiting

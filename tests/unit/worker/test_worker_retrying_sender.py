@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, RecordTooLarge
+from streams.worker.transport.contract import Done
 from streams.worker.transport.memory import MemoryTransport
 from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
@@ -40,3 +43,34 @@ async def test_the_deadline_is_asked_again_before_each_repetition() -> None:
     with pytest.raises(LeaseLost):
         await sender.send(LETTER, lambda: next(deadlines))
     assert transport.failures == 98
+
+
+class Narrow(MemoryTransport):
+    """A transport whose topics take little."""
+
+    most = 3
+    refusals = 0
+
+    def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
+        if len(value) > self.most:
+            self.refusals += 1
+            done(RecordTooLarge("dlq: the message is too large"))
+            return
+        super().send(topic, key, value, partition=partition, done=done)
+
+
+async def test_a_record_that_is_too_large_goes_in_its_shorter_form() -> None:
+    transport = Narrow()
+    sender = RetryingSender(transport, time.monotonic)
+    await sender.send(replace(LETTER, shorter=b"v"), lambda: float("inf"))
+    assert [sent.value for sent in transport.sent] == [b"v"]
+
+
+async def test_a_record_that_is_too_large_in_every_form_is_given_up_in_the_log() -> None:
+    transport = Narrow()
+    transport.most = 0
+    sender = RetryingSender(transport, time.monotonic)
+    with capture_logs() as lines, pytest.raises(RecordTooLarge):
+        await sender.send(replace(LETTER, shorter=b"v"), lambda: float("inf"))
+    assert (transport.sent, transport.refusals) == ([], 2)
+    assert [(line["log_level"], line["record"]) for line in lines] == [("error", "a test's record")]

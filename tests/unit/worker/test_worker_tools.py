@@ -7,27 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from support.worker_bench import Answer, Bench, bench, granted
+from support.effect_calls import app_calling, outcome_of
 
 from streams import App, Context
-from streams.serde.records import Claim, Ended, Outcome
-
-
-def app_calling(tool: Any, key: str = "reply", **options: Any) -> App:
-    app = App("test")
-    app.tool("email:send", key_lifetime=60)
-
-    @app.job("job", **options)
-    async def handler(ctx: Context) -> Any:
-        return await ctx.effect("email:send", tool, key=key, to="x")
-
-    return app
-
-
-async def outcome_of(app: App, answer: Answer = granted) -> tuple[Ended, Bench]:
-    async with bench(app, answer=answer) as at:
-        return await at.ended(at.give()), at
-
+from streams.serde.records import Claim, Outcome
 
 REFUSED = ConnectionRefusedError(111, "refused")
 

@@ -1,4 +1,4 @@
-import orjson
+from aiohttp import ClientSession
 
 from streams import App, Context, Retry
 
@@ -9,7 +9,7 @@ app.tool("email:send", key_lifetime=86_400)  # it knows a key again for a day
 
 @app.job("refund_order", retry=Retry(max_attempts=3, backoff=(30, 300)), timeout=60)
 async def refund_order(ctx: Context) -> dict[str, str]:
-    order = orjson.loads(await ctx.payload()) if ctx.event else ctx.input
+    order = await ctx.json() if ctx.event else ctx.input
     text = await ctx.step("text", write_text, order["id"])
     await ctx.progress({"stage": "written"})
     await ctx.effect("payment:refund", pay_back, key=order["id"], order_id=order["id"])
@@ -32,12 +32,22 @@ def write_text(order_id: str) -> str:
 
 
 async def pay_back(order_id: str, idempotency_key: str) -> dict[str, str]:
-    raise NotImplementedError("one call of your payment service")
+    return await post("refunds", idempotency_key, order=order_id)
 
 
 async def send_email(to: str, text: str, idempotency_key: str) -> dict[str, str]:
-    raise NotImplementedError("one call of your mail service")
+    return await post("emails", idempotency_key, to=to, text=text)
 
 
 async def add_note(text: str, idempotency_key: str) -> None:
-    raise NotImplementedError("one call of your CRM")
+    await post("notes", idempotency_key, text=text)
+
+
+async def post(path: str, idempotency_key: str, **body: str) -> dict[str, str]:
+    headers = {"Idempotency-Key": idempotency_key}
+    async with (
+        ClientSession("https://api.shop.example", raise_for_status=True) as session,
+        session.post(f"/{path}", json=body, headers=headers) as answer,
+    ):
+        answered: dict[str, str] = await answer.json()
+        return answered

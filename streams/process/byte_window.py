@@ -1,19 +1,15 @@
-"""Bounds the bytes on their way to Kafka; a sender that finds the window full waits in turn."""
+"""Bounds the bytes that are held at once; whoever finds the window full waits in turn."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-WINDOW_BYTES = 16 * 1024 * 1024
-"""The limit counts the bytes of plain chunks being sent. Memory holds about three copies of each
-meanwhile: the sealed one, one in the producer's queue, and one in the request on the wire."""
-
 
 class Window:
     """Gives out the bytes in the order of the calls; belongs to one event loop."""
 
-    def __init__(self, total_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 

@@ -1,4 +1,4 @@
-"""The memo of written jobs saves work and is never wrong."""
+"""The memo of written records saves work and is never wrong."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from dataclasses import replace
 import pytest
 from support.operator_cluster import make_job as job
 
-from streams.dispatcher import job_cache
-from streams.dispatcher.job_cache import JobCache
 from streams.errors import DecodeError
 from streams.serde.codec import JOB
+from streams.serde.decoded_cache import DecodedCache
 
 
 def test_what_was_written_last_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    memo = JobCache()
+    memo = DecodedCache(JOB)
     written = job("job_1")
-    value = memo.encode(written)
+    value = memo.encode("job_1", written)
     monkeypatch.setattr(JOB, "decode", _never)
     assert memo.decode("job_1", bytes(bytearray(value))) is written
 
 
 def test_other_bytes_of_the_same_job_are_decoded() -> None:
     """So it is after an abort, and where another process wrote it meanwhile."""
-    memo = JobCache()
+    memo = DecodedCache(JOB)
     before = job("job_1")
-    stored = memo.encode(before)
-    memo.encode(replace(before, status="running"))
+    stored = memo.encode("job_1", before)
+    memo.encode("job_1", replace(before, status="running"))
     assert memo.decode("job_1", stored) == before
 
 
 def test_bytes_that_are_no_job_are_told_so_whatever_was_written() -> None:
-    memo = JobCache()
-    memo.encode(job("job_1"))
+    memo = DecodedCache(JOB)
+    memo.encode("job_1", job("job_1"))
     with pytest.raises(DecodeError):
         memo.decode("job_1", b"{}")
 
 
 def test_it_forgets_the_oldest_the_large_and_the_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_cache, "_MOST", 3)
-    memo = JobCache()
+    memo = DecodedCache(JOB, most=3)
     large = replace(job("job_0"), input="x" * 5_000)
-    values = {j.job_id: memo.encode(j) for j in (large, *(job(f"job_{n}") for n in range(1, 6)))}
+    values = {
+        j.job_id: memo.encode(j.job_id, j) for j in (large, *(job(f"job_{n}") for n in range(1, 6)))
+    }
     memo.forget("job_5")
     decoded: list[bytes] = []
     monkeypatch.setattr(JOB, "decode", decoded.append)

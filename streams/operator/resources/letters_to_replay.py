@@ -1,12 +1,17 @@
-"""Dead letters of records in the read model, in the order of their offsets."""
+"""Dead letters that were neither replayed nor discarded, selected for a replay a page at a time.
+
+Jobs come first, by the time of their end, then records, in the order of their offsets.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streams.operator.resources.cursor import Cursor
+from streams.operator.resources.dead_letters import UNREPLAYED
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
@@ -29,6 +34,9 @@ class StoredLetter:
 class LetterFilter:
     """Which letters are meant; None does not restrict, the letters' times are in milliseconds."""
 
+    kind: str | None = None
+    tenant_id: str | None = None
+    type: str | None = None
     stage: str | None = None
     reason: str | None = None
     topic: str | None = None
@@ -37,20 +45,41 @@ class LetterFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Ids in batches, each for one transaction; `matched` also counts those on later pages."""
+class DeadJob:
+    """A job that ended badly; `at` is when, in milliseconds."""
 
+    id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A page: jobs, and ids of records in batches, each for one transaction.
+
+    `matched` also counts the letters on later pages.
+    """
+
+    jobs: tuple[DeadJob, ...]
     batches: tuple[tuple[str, ...], ...]
     matched: int
     next: Cursor | None
 
 
+class _Found(NamedTuple):
+    """A letter as a selection reads it; `size` in bytes."""
+
+    kind: str
+    id: str
+    at: int
+    place: str
+    size: int
+
+
 def letters(connection: sqlite3.Connection, ids: Collection[str]) -> list[StoredLetter]:
-    """Return the letters of records that have these ids, in the order of their offsets."""
+    """Return the letters that have these ids, those of records in the order of their offsets."""
     marks = ", ".join("?" * len(ids))
     rows = connection.execute(
-        f"SELECT record, part FROM dead_letters WHERE kind = 'record' AND id IN ({marks})"  # noqa: S608  marks
-        " ORDER BY place",
+        f"SELECT record, part FROM dead_letters WHERE id IN ({marks}) ORDER BY place",  # noqa: S608  marks
         tuple(ids),
     )
     return [StoredLetter(DEAD_LETTER.decode(record), part) for record, part in rows]
@@ -59,49 +88,51 @@ def letters(connection: sqlite3.Connection, ids: Collection[str]) -> list[Stored
 def selected(
     connection: sqlite3.Connection, wanted: LetterFilter, limit: int, cursor: Cursor | None
 ) -> Selection:
-    """Select letters of records that were not sent in again yet."""
+    """Select the next letters behind a cursor."""
     where, values = _conditions(wanted, cursor)
     (matched,) = connection.execute(
         f"SELECT count(*) FROM dead_letters WHERE {where}",  # noqa: S608  names are constants
         values,
     ).fetchone()
     rows = connection.execute(
-        f"SELECT id, place, length(record) FROM dead_letters WHERE {where}"  # noqa: S608
+        f"SELECT kind, id, at, place, length(record) FROM dead_letters WHERE {where}"  # noqa: S608
         " ORDER BY place LIMIT ?",
         (*values, limit),
-    ).fetchall()
-    page = _within(rows)
-    after = Cursor(0, page[-1][1]) if page and matched > len(page) else None
-    return Selection(_batches(page), matched, after)
+    )
+    page = _within(map(_Found._make, rows))
+    after = Cursor(0, page[-1].place) if page and matched > len(page) else None
+    jobs = tuple(DeadJob(each.id, each.at) for each in page if each.kind == "job")
+    return Selection(jobs, _batches([e for e in page if e.kind == "record"]), matched, after)
 
 
 def _conditions(wanted: LetterFilter, cursor: Cursor | None) -> tuple[str, list[str | int]]:
     given: dict[str, str | int | None] = {
+        "kind = ?": wanted.kind, "tenant_id = ?": wanted.tenant_id, "type = ?": wanted.type,
         "stage = ?": wanted.stage, "reason = ?": wanted.reason, "topic = ?": wanted.topic,
         "at >= ?": wanted.since, "at < ?": wanted.until,
         "place > ?": cursor.id if cursor else None,
     }  # fmt: skip
     known = {condition: value for condition, value in given.items() if value is not None}
-    return " AND ".join(["kind = 'record'", "replayed = 0", *known]), list(known.values())
+    return " AND ".join(["discarded = 0", UNREPLAYED, *known]), list(known.values())
 
 
-def _within(rows: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
-    size, page = 0, list[tuple[str, str, int]]()
+def _within(rows: Iterable[_Found]) -> list[_Found]:
+    size, page = 0, list[_Found]()
     for row in rows:
-        size += row[2]
+        size += row.size
         if page and size > _PAGE_BYTES:
             break
         page.append(row)
     return page
 
 
-def _batches(page: list[tuple[str, str, int]]) -> tuple[tuple[str, ...], ...]:
+def _batches(page: list[_Found]) -> tuple[tuple[str, ...], ...]:
     batches: list[list[str]] = [[]]
     size = 0
-    for id_, _, bytes_ in page:
-        if batches[-1] and (size + bytes_ > _BATCH_BYTES or len(batches[-1]) == _BATCH):
+    for row in page:
+        if batches[-1] and (size + row.size > _BATCH_BYTES or len(batches[-1]) == _BATCH):
             batches.append([])
             size = 0
-        batches[-1].append(id_)
-        size += bytes_
+        batches[-1].append(row.id)
+        size += row.size
     return tuple(map(tuple, filter(None, batches)))

@@ -1,0 +1,50 @@
+"""How values and objects are printed for people: as plain text that cannot steer a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+
+_ENDLESS = 1_000_000
+
+
+def console_of_any_width() -> Console:
+    """A console as wide as the terminal; a pipe has no width, so its lines are never cut."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_ENDLESS)
+
+
+def print_fields(console: Console, item: Json, title: str | None = None) -> None:
+    """Print one thing with a line for each of its fields that has a value."""
+    console.print(fields(item, title))
+
+
+def fields(item: Json, title: str | None = None) -> Table:
+    """An object's fields below each other, without those that are empty."""
+    table = Table(show_header=False, title=title, title_justify="left")
+    table.add_column(style="bold", overflow="fold")
+    # People copy these values: fold them, never cut them short.
+    table.add_column(overflow="fold")
+    for name, value in item.items():
+        if value not in (None, ""):
+            table.add_row(name, cell(value))
+    return table
+
+
+def plain(value: Any) -> str:
+    """A value as one line of text that cannot steer a terminal."""
+    return " ".join(cell(value).plain.split())
+
+
+def cell(value: Any) -> Text:
+    """Show a value as plain text: what tenants wrote must not act as markup or steer a terminal."""
+    if value is None:
+        return Text("-")
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))

@@ -1,0 +1,61 @@
+"""What `tidegate deliveries ...` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from streams.cli.cells import Json, console_of_any_width, print_fields
+from streams.cli.lists import listed
+
+_DELIVERIES = (
+    "delivery_id", "tenant_id", "endpoint_id", "type", "status", "attempt_count",
+    "next_attempt_at", "created_at", "last_error",
+)  # fmt: skip
+_RELATED = (
+    "delivery_id", "endpoint_id", "type", "status", "attempt_count", "next_attempt_at",
+    "last_error",
+)  # fmt: skip
+_ATTEMPTS = ("attempt", "at", "status", "duration_ms", "error", "address", "detail")
+
+
+def deliveries(found: Json) -> None:
+    """A page of deliveries."""
+    rows = [_row(each) for each in found["deliveries"]]
+    listed(rows, _DELIVERIES, found["next_cursor"])
+
+
+def delivery(found: Json) -> None:
+    """One delivery, then its attempts, and what the receiver answered last."""
+    console = console_of_any_width()
+    print_fields(console, {k: v for k, v in found.items() if k not in ("attempts", "answered")})
+    if attempts := found["attempts"]:
+        console.print("attempts")
+        listed(attempts, _ATTEMPTS, None)
+        if excerpt := attempts[-1]["excerpt"]:
+            print_fields(console, {"the last answer begins": excerpt})
+
+
+def related(console: Console, found: Sequence[Json]) -> None:
+    """The deliveries of an event or of a job's end, if there are any."""
+    if found:
+        console.print("deliveries")
+        listed([_row(each) for each in found], _RELATED, None)
+
+
+def recovery(found: Json) -> None:
+    """What a recovery would make due, or how far it is."""
+    console = console_of_any_width()
+    print_fields(console, {k: v for k, v in found.items() if k not in ("recovery", "answered")})
+    if found.get("recovery"):
+        progress = ("recovered", "ended_at")
+        print_fields(console, {k: found["recovery"][k] for k in progress}, "recovery")
+
+
+def _row(found: Json) -> Json:
+    """A delivery whose status says why it is parked; a delivered one's error is an old one."""
+    status = found["status"]
+    if found["parked_because"]:
+        return {**found, "status": f"{status}: {found['parked_because']}"}
+    return {**found, "last_error": None} if status == "delivered" else found

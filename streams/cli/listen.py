@@ -1,0 +1,167 @@
+"""`tidegate listen`: a receiver on this machine that is an endpoint while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import orjson
+import typer
+from aiohttp import web
+
+from streams.cli.api_client import CallFailed
+from streams.cli.cells import plain
+from streams.cli.operator_command import Answer, Api, part, program
+from streams.cli.options import JsonLines
+from streams.cli.quantities import duration
+from streams.cli.receiver import Conduct, Received, Receiver
+from streams.delivery.message.signing import new_secret
+from streams.errors import ConfigError
+from streams.process.shutdown import ProcessEnd
+
+_LOOPBACK = "127.0.0.1"
+_ENDPOINT = "listen"
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""A developer watches: the retries of a failure come soon."""
+_TIMEOUT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The endpoint to be registered, and the port of its receiver; 0 takes a free one."""
+
+    tenant: str
+    events: tuple[str, ...]
+    port: int
+
+    @property
+    def path(self) -> str:
+        return f"/v1/tenants/{part(self.tenant)}/endpoints/{_ENDPOINT}"
+
+    def body(self, port: int, secret: str) -> Answer:
+        return {
+            "url": f"http://{_LOOPBACK}:{port}/", "events": list(self.events), "secret": secret,
+            "retry": list(_RETRY_SECONDS), "timeout_seconds": _TIMEOUT_SECONDS,
+            "description": "tidegate listen",
+        }  # fmt: skip
+
+
+@program
+def listen(
+    api: Api,
+    tenant: Annotated[
+        str, typer.Option(help="Whose messages come here.", metavar="TENANT")
+    ] = "demo",
+    events: Annotated[
+        list[str] | None,
+        typer.Option(help="Only types like this. (* by default)", metavar="GLOB"),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Listen on this port; 0: any.", metavar="PORT")
+    ] = 0,
+    fail: Annotated[
+        int | None, typer.Option(min=400, max=599, help="Answer this status.", metavar="STATUS")
+    ] = None,
+    times: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With --fail: only to the first N requests of a message.", metavar="N"
+        ),
+    ] = None,
+    delay: Annotated[str, typer.Option(help="Answer after this time.", metavar="DURATION")] = "0s",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the bodies, too.")
+    ] = False,
+    as_json: JsonLines = False,
+) -> int:
+    """Receive a tenant's outgoing messages here, and print a line for each request.
+
+    It sets the endpoint `listen` with a secret of its own, verifies each signature, and removes the
+    endpoint on Ctrl-C; what was not delivered by then is parked. The delivery stage must run on
+    this machine and be allowed to reach loopback addresses, as in `tidegate dev`.
+
+    Example: tidegate listen --tenant demo --events 'ticket.*' --fail 503 --times 3
+    """
+    if times is not None and fail is None:
+        raise typer.BadParameter("--times goes with --fail")
+    wanted = _Wanted(tenant, tuple(events or ("*",)), port)
+    conduct = Conduct(fail, times, duration(delay, "--delay"))
+    tell = _tell_json if as_json else _tell_with_body if verbose else _tell_line
+    asyncio.run(_listen(api, wanted, conduct, tell))
+    return 0
+
+
+async def _listen(
+    api: Api, wanted: _Wanted, conduct: Conduct, tell: Callable[[Received], None]
+) -> None:
+    end, secret = ProcessEnd(), new_secret()
+    async with _serving(Receiver(secret, conduct, tell), wanted.port) as port:
+        await asyncio.to_thread(api.put, wanted.path, wanted.body(port, secret))
+        typer.echo(
+            f"endpoint {_ENDPOINT} of tenant {wanted.tenant} is http://{_LOOPBACK}:{port}/; "
+            "Ctrl-C removes it",
+            err=True,
+        )
+        try:
+            await end.wait()
+        finally:
+            await asyncio.to_thread(_remove, api, wanted)
+
+
+def _remove(api: Api, wanted: _Wanted) -> None:
+    """Remove the endpoint.
+
+    Raises:
+        CallFailed: it stays.
+    """
+    try:
+        api.delete(wanted.path)
+    except CallFailed as error:
+        again = api.command("endpoints", "remove", _ENDPOINT, "--tenant", wanted.tenant)
+        raise CallFailed(f"{error}; the endpoint stays, remove it with: {again}") from error
+
+
+@asynccontextmanager
+async def _serving(receiver: Receiver, port: int) -> AsyncIterator[int]:
+    """Serve on a loopback port, which is yielded.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    runner = web.AppRunner(receiver.application(), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await _bind(runner, port)
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _bind(runner: web.AppRunner, port: int) -> None:
+    try:
+        await web.TCPSite(runner, _LOOPBACK, port).start()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on port {port} ({error.strerror}): choose another with --port"
+        ) from error
+
+
+def _tell_json(received: Received) -> None:
+    typer.echo(orjson.dumps(received.json()))
+
+
+def _tell_line(received: Received) -> None:
+    times = "once" if received.seen == 1 else f"{received.seen} times"
+    verified = "verified" if received.problem is None else f"NOT VERIFIED: {received.problem}"
+    typer.echo(
+        f"{received.at:%H:%M:%S}Z {plain(received.type)} {plain(received.message_id)}, "
+        f"seen {times}, {plain(verified)}, answered {received.answered}"
+    )
+
+
+def _tell_with_body(received: Received) -> None:
+    _tell_line(received)
+    typer.echo(f"  {plain(received.body.decode(errors='replace'))}")

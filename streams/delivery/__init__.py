@@ -1,0 +1,1 @@
+"""The delivery stage: outgoing webhooks, each delivered or visibly parked (G7)."""

@@ -1,0 +1,1 @@
+"""HTTP requests to customers' endpoints: guarded, bounded, and never repeated unasked."""

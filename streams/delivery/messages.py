@@ -1,0 +1,136 @@
+"""Makes messages of what happened here: an event, the end of a job, a notice, a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from streams.errors import PoisonRecord
+from streams.serde.delivery_records import Outgoing
+from streams.serde.ids import delivery_id
+from streams.serde.records import TERMINAL, Envelope, Job
+
+OURS = "tidegate"
+"""The source of messages that no vendor sent."""
+_JSON = "application/json"
+
+
+def of_event(envelope: Envelope, happened: int, traceparent: str | None, now: int) -> Outgoing:
+    """The message of an event; its body stays where it is, and is opened for each attempt."""
+    return Outgoing(
+        message_id=envelope.event_id,
+        tenant_id=envelope.tenant_id,
+        kind="event",
+        type=envelope.event_type,
+        source=envelope.source,
+        subject=envelope.subject,
+        time=envelope.occurred_at or happened,
+        content_type=envelope.content_type,
+        event_id=envelope.event_id,
+        job_id=None,
+        payload_ref=envelope.payload_ref,
+        data=None,
+        attributes=envelope.attributes,
+        traceparent=traceparent,
+        created_at=now,
+    )
+
+
+def check_ids(*ids: str) -> None:
+    """Refuse ids that could not be told apart in the store's keys.
+
+    Raises:
+        PoisonRecord: an id has a NUL, or is empty.
+    """
+    if any("\0" in id_ or not id_ for id_ in ids):
+        raise PoisonRecord("bad_id", "an id is empty, or has a NUL, which separates parts of keys")
+
+
+def is_told(status: str) -> bool:
+    """Whether endpoints are told of a job's state."""
+    return status in TERMINAL or status == "needs_review"
+
+
+def of_job(job: Job, now: int) -> Outgoing:
+    """The message of a job's end, or of its wait for a person.
+
+    A later record of the same end gives the same `message_id`.
+    """
+    return _ours(
+        f"{job.job_id}_{job.incarnation}_{job.epoch}_{job.status}",
+        job.tenant_id,
+        f"job.{job.status}",
+        _job_json(job),
+        time=job.updated_at,
+        now=now,
+        kind="job",
+        subject=job.job_id,
+        job_id=job.job_id,
+        event_id=job.event.event_id if job.event else None,
+        traceparent=job.traceparent,
+    )
+
+
+def of_disabled(tenant_id: str, endpoint_id: str, because: str, now: int) -> Outgoing:
+    """The notice that the stage disabled an endpoint."""
+    return _ours(
+        f"{delivery_id(tenant_id, endpoint_id, str(now))}_disabled",  # a name may have a full stop
+        tenant_id,
+        "endpoint.disabled",
+        {"endpoint_id": endpoint_id, "disabled_because": because},
+        time=now,
+        now=now,
+        kind="notice",
+        subject=endpoint_id,
+    )
+
+
+def of_test(tenant_id: str, delivery_id: str, sample: str | None, now: int) -> Outgoing:
+    """A sample that shows whether an endpoint can be reached."""
+    data = _parsed(sample) if sample else {"hello": "This is a test from Tidegate."}
+    message_id = f"test_{delivery_id.removeprefix('dlv_')}"
+    return _ours(message_id, tenant_id, "test", data, time=now, now=now, kind="test")
+
+
+def _job_json(job: Job) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "type": job.type,
+        "status": job.status,
+        "attempts": job.attempts,
+        "incarnation": job.incarnation,
+        "event_id": job.event.event_id if job.event else None,
+        "workflow_id": job.workflow_id,
+        "replay_of": job.replay_of,
+        "result": None if job.result is None else _parsed(job.result),
+        "error": job.last_error if job.status != "succeeded" else None,
+        "end_reason": job.end_reason,
+    }
+
+
+def _parsed(text: str) -> Any:
+    """JSON, or the text itself where another writer left something else."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
+
+
+def _ours(
+    message_id: str, tenant_id: str, type_: str, data: Any, *, time: int, now: int, **rest: Any
+) -> Outgoing:
+    known = {"subject": None, "job_id": None, "event_id": None, "traceparent": None} | rest
+    return Outgoing(
+        message_id=message_id,
+        tenant_id=tenant_id,
+        type=type_,
+        source=OURS,
+        time=time,
+        content_type=_JSON,
+        payload_ref=None,
+        data=orjson.dumps(data),
+        attributes={},
+        created_at=now,
+        **known,
+    )

@@ -1,0 +1,68 @@
+"""`tidegate delivery`: the stage as a process, with its sender and what that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+from confluent_kafka import Message
+
+from streams.delivery import processor
+from streams.delivery.bodies import KafkaBodies
+from streams.delivery.egress.configured import egress_policy
+from streams.delivery.kafka_history import KafkaHistory
+from streams.delivery.requests import Requests
+from streams.delivery.sender import Fault, HttpSender
+from streams.errors import PoisonRecord
+from streams.kafka.clients import wait_for_broker
+from streams.runtime.runner import run_stage
+from streams.settings import Settings
+from streams.tenants.follower import TenantsFollower
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault, open_vault
+from streams.vault.keyring import DataKeyring
+
+log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings, topology: Topology) -> None:
+    """Deliver until SIGTERM or SIGINT.
+
+    An attempt that is under way then is given up; the next process makes it again.
+
+    Raises:
+        ConfigError: a key file is missing, or an egress setting cannot be used.
+        StageFailed: the stage cannot go on, or its copy of `tenants` is no longer updated.
+    """
+    vault = open_vault(settings)
+    wait_for_broker(settings)
+    with _sending(settings, vault) as (sender, history):
+        run_stage(processor.stage(topology, sender, history), topology, settings)
+
+
+@contextmanager
+def _sending(settings: Settings, vault: Vault) -> Iterator[tuple[HttpSender, KafkaHistory]]:
+    """The sender and its sources, running; an error of any of them ends the stage."""
+    fault = Fault()
+    keyring = DataKeyring(vault)
+    follower = TenantsFollower(settings, "delivery", keyring.apply, _refuse, fault.occurred)
+    bodies = KafkaBodies(settings, keyring, fault.occurred)
+    history = KafkaHistory(settings, fault.occurred)
+    sender = HttpSender(egress_policy(settings), Requests(vault, bodies), fault)
+    parts = (follower, bodies, history, sender)
+    for part in parts:
+        part.start()
+    try:
+        yield sender, history
+    finally:
+        for part in reversed(parts):
+            part.stop()
+
+
+def _refuse(message: Message, error: PoisonRecord) -> None:
+    """The ingress dead-letters an unusable record of `tenants`; here it is only logged."""
+    log.error(
+        "a record of tenants cannot be used",
+        partition=message.partition(), offset=message.offset(), reason=str(error),
+    )  # fmt: skip

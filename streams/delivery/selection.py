@@ -1,0 +1,112 @@
+"""Chooses the rows to send now: fairly among tenants, and within the bounds of each endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from streams.delivery import queue
+from streams.delivery.attempts import Attempt
+from streams.delivery.endpoint import Endpoint
+from streams.delivery.handed import Handed
+from streams.delivery.rotation import Rotation
+from streams.delivery.slots import Slot
+from streams.delivery.transitions import Transitions
+from streams.serde.delivery_records import Delivery, Outgoing
+from streams.serde.keys import after
+
+_AT_ONCE = 64
+"""How many rows of one endpoint are taken in one turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Takes due rows of one partition out of the queue's order, and marks them as handed over."""
+
+    rotation: Rotation
+    handed: Handed
+
+    def choose(self, steps: Transitions) -> list[Attempt]:
+        """The attempts to begin now."""
+        chosen: list[Attempt] = []
+        served: list[Endpoint] = []
+        for place in self.rotation.turns(steps.now):
+            endpoint = steps.endpoints.get(*place)
+            if endpoint is None or endpoint.closed_because or endpoint.held:
+                continue
+            if place[0] in steps.endpoints.paused:
+                continue
+            room = self._room(endpoint, steps)
+            if room > 0 and self._take(endpoint, room, steps, chosen):
+                served.append(endpoint)
+        for endpoint in served:  # behind those that got no turn
+            self.rotation.wake(endpoint)
+        return chosen
+
+    def tests(self, tests: dict[str, int], steps: Transitions) -> list[Attempt]:
+        """The tests to begin now; they wait for nothing but their time and the sender."""
+        chosen: list[Attempt] = []
+        for id_ in [id_ for id_, due in tests.items() if due <= steps.now]:
+            row = steps.store.row(id_)
+            endpoint = row and steps.endpoints.get(row.tenant_id, row.endpoint_id)
+            if row and endpoint and id_ not in self.handed:
+                chosen += self._attempts(endpoint, [row], steps)
+        return chosen
+
+    def _room(self, endpoint: Endpoint, steps: Transitions) -> int:
+        free = self.handed.slots.room(_slot(endpoint))
+        if free <= 0:
+            self.rotation.wake(endpoint)
+            return 0
+        room = endpoint.room(self.handed.count((endpoint.tenant_id, endpoint.id)), steps.now)
+        if room <= 0 and endpoint.free_at(steps.now) > steps.now:
+            self.rotation.sleep(endpoint, endpoint.free_at(steps.now))
+        return min(room, free, _AT_ONCE)
+
+    def _take(
+        self, endpoint: Endpoint, room: int, steps: Transitions, chosen: list[Attempt]
+    ) -> bool:
+        """Add due rows of an endpoint to `chosen`; returns whether there may be more."""
+        rows = list(islice(self._due(endpoint, steps), room))
+        chosen += self._attempts(endpoint, rows, steps)
+        endpoint.sent(len(rows), steps.now)
+        if len(rows) == room:
+            return True
+        later = queue.until(endpoint.prefix, steps.now)
+        for key, _ in steps.store.queue.range(later, after(endpoint.prefix)):
+            self.rotation.sleep(endpoint, queue.due_of(key, endpoint.prefix))
+            break
+        return False
+
+    def _attempts(
+        self, endpoint: Endpoint, rows: list[Delivery], steps: Transitions
+    ) -> list[Attempt]:
+        made: list[Attempt] = []
+        for row in rows:
+            message = steps.store.message(row.tenant_id, row.message_id)
+            if message is not None:
+                made.append(_attempt(endpoint, row, message, steps.now))
+                place = endpoint.tenant_id, endpoint.id
+                self.handed.add(row.delivery_id, place, _slot(endpoint))
+        return made
+
+    def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
+        """Due rows that the sender does not have, in order; moves the cursor along."""
+        prefix, store = endpoint.prefix, steps.store
+        start = max(prefix, endpoint.cursor)
+        for key, _ in store.queue.range(start, queue.until(prefix, steps.now)):
+            endpoint.cursor = key
+            id_ = queue.id_of(key, prefix)
+            if id_ not in self.handed and (row := store.row(id_)) is not None:
+                yield row
+
+
+def _slot(endpoint: Endpoint) -> Slot:
+    return "proven" if endpoint.proven else "unproven"
+
+
+def _attempt(endpoint: Endpoint, row: Delivery, message: Outgoing, now: int) -> Attempt:
+    url = row.url or endpoint.settings.url or ""
+    timeout = endpoint.settings.timeout_seconds
+    return Attempt(row, message, endpoint.record, url, timeout, endpoint.probes(now))

@@ -1,0 +1,133 @@
+"""What becomes of a row, and of its endpoint, when an attempt has ended.
+
+Nothing here writes: `settled` and `judged` compute the new values, and the processor keeps them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from streams.delivery.attempts import Ended
+from streams.delivery.endpoint import WIDEST_WINDOW, Endpoint, changed
+from streams.serde.delivery_records import Delivery, EndpointState
+
+TEST_RETRY = (1.0, 2.0)
+"""Seconds before each further attempt of a test."""
+_OURS_MS = 10_000
+"""How long a row waits after a failure that its receiver did not cause."""
+_LONGEST_WAIT_MS = 86_400_000
+"""The longest wait that a receiver's `Retry-After` can bring about."""
+_JITTER = 0.2
+_FAILURES_TO_OPEN = 5
+_OPEN_MS, _LONGEST_OPEN_MS = 30_000, 300_000
+_GIVEN_UP_MS = 5 * 86_400_000
+"""An endpoint that only failed for so long is disabled (Standard Webhooks, "Disabling")."""
+_GONE = 410
+"""It disables an endpoint; a callback's own URL is gone without those of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`keep_ms` is the age at which a pending row is dead; `chance` returns a number in [0, 1)."""
+
+    keep_ms: int
+    chance: Callable[[], float]
+
+
+def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
+    """The row after an attempt; a pending row has the time of its next one.
+
+    Judge the endpoint first. A row that failed as the probe of an open circuit waits for the next
+    probe, and the attempt does not count.
+    """
+    told = replace(
+        row,
+        attempts=row.attempts + 1,
+        last_status=ended.status,
+        last_error=ended.error,
+        next_attempt_at=None,
+        updated_at=now,
+    )
+    if ended.error is None:
+        return replace(told, status="delivered")
+    if endpoint.closed_because is not None and row.kind != "test":
+        return replace(told, status="parked", parked_because=endpoint.closed_because)
+    return _failed(told, ended, endpoint, now, rules)
+
+
+def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
+    if ended.blame == "message" or (ended.status == _GONE and told.url is not None):
+        return replace(told, status="dead")
+    if ended.blame == "us":
+        return _again(told, now + _OURS_MS, rules)
+    if ended.probe and told.kind != "test":
+        return _again(told, endpoint.state.open_until or now, rules)
+    counted = replace(told, round=told.round + 1)
+    policy = TEST_RETRY if told.kind == "test" else endpoint.settings.retry
+    if counted.round > len(policy):
+        return replace(counted, status="dead")
+    return _again(counted, now + _wait_ms(policy[told.round], ended, rules), rules)
+
+
+def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
+    """The endpoint's state after an attempt; counts the failure or success in `endpoint`."""
+    if ended.blame != "receiver" or ended.row.kind == "test":
+        return endpoint.state
+    if ended.error is None:
+        return _succeeded(endpoint, now)
+    endpoint.failures += 1
+    endpoint.window = 1
+    state = endpoint.state
+    since = state.failing_since or now
+    if ended.status == _GONE and ended.row.url is None:
+        return _disabled(state, "gone", since, now)
+    if now - since >= _GIVEN_UP_MS:
+        return _disabled(state, "failing", since, now)
+    if ended.probe or (state.circuit == "closed" and endpoint.failures >= _FAILURES_TO_OPEN):
+        return _opened(endpoint, ended, since, now)
+    return state if state.failing_since else changed(state, now, failing_since=since)
+
+
+def expires_at(row: Delivery, rules: Rules) -> int:
+    """When a row that is pending or parked is dead; one that a person drove anew lives longer."""
+    return row.created_at + rules.keep_ms * (1 if row.command_id is None else 2)
+
+
+def _succeeded(endpoint: Endpoint, now: int) -> EndpointState:
+    endpoint.failures = endpoint.opened = 0
+    endpoint.window = min(WIDEST_WINDOW, endpoint.window * 2)
+    state = endpoint.state
+    if state.circuit == "closed" and state.failing_since is None:
+        return state
+    return changed(state, now, circuit="closed", open_until=None, failing_since=None)
+
+
+def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointState:
+    wait = min(_LONGEST_OPEN_MS, _OPEN_MS * 2**endpoint.opened)
+    asked = (ended.retry_after_seconds or 0) * 1000
+    endpoint.opened += 1
+    until = now + round(max(wait, min(asked, _LONGEST_WAIT_MS)))
+    return changed(endpoint.state, now, circuit="open", open_until=until, failing_since=since)
+
+
+def _disabled(state: EndpointState, because: str, since: int, now: int) -> EndpointState:
+    return changed(
+        state, now, circuit="closed", open_until=None, failing_since=since,
+        disabled_because=because, disabled_at=now,
+    )  # fmt: skip
+
+
+def _wait_ms(seconds: float, ended: Ended, rules: Rules) -> int:
+    """The wait before the next attempt, never shorter than the policy's."""
+    wait = math.ceil(1000 * seconds * (1 + _JITTER * rules.chance()))
+    asked = math.ceil(1000 * (ended.retry_after_seconds or 0))
+    return max(wait, min(asked, _LONGEST_WAIT_MS))
+
+
+def _again(row: Delivery, at: int, rules: Rules) -> Delivery:
+    """The row, to be sent again at a time; dead if it is too old by then."""
+    if at >= expires_at(row, rules):
+        return replace(row, status="dead", last_error=row.last_error or "too_old")
+    return replace(row, status="pending", next_attempt_at=at)

@@ -1,0 +1,82 @@
+"""What the reader of payloads knows of one partition: who waits there, and what was read ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from streams.serde.records import PayloadRef
+
+READ_AHEAD = 100
+"""How many records to read past rather than seek: jobs come in about the order of their events."""
+_MOST_BYTES_AHEAD = 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class Body:
+    """A body that a caller waits for, and its chunks that were read."""
+
+    ref: PayloadRef
+    future: Future[list[bytes]]
+    asked_at: float
+    chunks: list[bytes] = field(default_factory=list)
+
+    @property
+    def next_offset(self) -> int:
+        return self.ref.offsets[len(self.chunks)]
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One partition: its bodies, and the offset that comes next; None if a seek is needed.
+
+    `ahead` holds the offsets and values that were read before anybody asked for them: the bodies of
+    one partition are asked for in about the order of the log, and each seek costs milliseconds.
+    """
+
+    partition: int
+    moved_at: float
+    bodies: list[Body] = field(default_factory=list)
+    current: Body | None = None
+    position: int | None = None
+    ahead: deque[tuple[int, object]] = field(default_factory=deque)
+    ahead_bytes: int = 0
+
+    @property
+    def overfull(self) -> bool:
+        """Whether it has read too much that nobody asked for."""
+        return len(self.ahead) > READ_AHEAD or self.ahead_bytes > _MOST_BYTES_AHEAD
+
+    def hold(self, offset: int, value: object) -> None:
+        """Keep a record that was read until its turn comes."""
+        if not self.ahead:
+            self.position = offset
+        self.ahead.append((offset, value))
+        self.ahead_bytes += _size(value)
+
+    def take(self) -> tuple[int, object]:
+        """The next record that was read."""
+        offset, value = self.ahead.popleft()
+        self.ahead_bytes -= _size(value)
+        self.position = self.ahead[0][0] if self.ahead else offset + 1
+        return offset, value
+
+    def move(self, offset: int | None) -> None:
+        """Come to another offset, and forget what was read before."""
+        self.ahead.clear()
+        self.ahead_bytes, self.position = 0, offset
+
+    def next_body(self) -> Body | None:
+        """The next body in the order of the log from here on: each jump costs milliseconds."""
+        here = self.position or 0
+        while self.bodies:
+            body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
+            self.bodies.remove(body)
+            if body.future.set_running_or_notify_cancel():
+                return body
+        return None
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, bytes) else 0

@@ -1,0 +1,114 @@
+"""Recoveries: the deliveries of an endpoint that were parked or dead are driven anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Self
+
+from aiohttp import web
+from pydantic import model_validator
+
+from streams.operator.delivery_commands import delivery_command, run_delivery_command
+from streams.operator.endpoint_guards import present_endpoint, require_enabled
+from streams.operator.http.app_state import STATE, AppState
+from streams.operator.http.fields import Body, Moment, milliseconds
+from streams.operator.http.refusal import Refusal
+from streams.operator.http.request_body import idempotency_key, read_body
+from streams.operator.resources import deliveries
+from streams.operator.resources.deliveries import Selection
+from streams.operator.resources.endpoints import endpoint_state, recovery_json
+from streams.operator.resources.json_values import Json, rfc3339
+from streams.process.wall_clock import wall_ms
+from streams.serde import ids
+from streams.serde.delivery_records import DeliveryStatus, Recovery
+
+routes = web.RouteTableDef()
+
+_PATH = "/v1/tenants/{tenant_id}/endpoints/{endpoint_id}/recover"
+_RECOVERED: tuple[DeliveryStatus, ...] = ("parked", "dead")
+
+
+class RecoverRequest(Body):
+    """Body of a recovery: deliveries created from `since` until before `until` (now if not given).
+
+    Without `status`, those that are parked or dead are driven anew.
+    """
+
+    since: Moment
+    until: Moment | None = None
+    status: DeliveryStatus | None = None
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.until is not None and milliseconds(self.until) <= milliseconds(self.since):
+            raise ValueError("until must be after since")
+        return self
+
+    def selection(self, tenant_id: str, endpoint_id: str, now: int) -> Selection:
+        """Return the deliveries that are asked for; `now` in milliseconds."""
+        return Selection(
+            tenant_id,
+            endpoint_id,
+            milliseconds(self.since),
+            now if self.until is None else milliseconds(self.until),
+            _RECOVERED if self.status is None else (self.status,),
+        )
+
+
+@routes.post(_PATH)
+async def recover(request: web.Request) -> web.Response:
+    """Count what a recovery would drive anew, or begin it; the same key begins it once."""
+    state, path = request.app[STATE], request.match_info
+    wanted, key = await read_body(request, RecoverRequest), idempotency_key(request)
+    selected = wanted.selection(path["tenant_id"], path["endpoint_id"], wall_ms())
+    endpoint = await present_endpoint(state, selected.tenant_id, selected.endpoint_id)
+    matched = await state.query(lambda db: deliveries.count(db, selected))
+    if wanted.dry_run:
+        return web.json_response({"dry_run": True, "matched": matched, **_asked(selected)})
+    await require_enabled(state, endpoint)
+    command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
+    begun = await _begun(state, selected, command_id)
+    return web.json_response({
+        "dry_run": False,
+        "command_id": command_id,
+        "matched": matched,
+        **_asked(selected),
+        "recovery": None if begun is None else recovery_json(begun),
+        "answered": begun is not None,
+    }, status=202)  # fmt: skip
+
+
+async def _begun(state: AppState, selected: Selection, command_id: str) -> Recovery | None:
+    """Begin a recovery, or find the one that this command began; None if the stage is late."""
+
+    def shown(connection: sqlite3.Connection) -> Recovery | None:
+        found = _recovery(connection, selected.tenant_id, selected.endpoint_id)
+        return found if found is not None and found.command_id == command_id else None
+
+    found = await state.query(shown)
+    if found is None:
+        command = delivery_command(
+            command_id, selected.tenant_id, selected.endpoint_id, "recover",
+            since=selected.since, until=selected.until, statuses=selected.statuses,
+        )  # fmt: skip
+        row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
+        return await run_delivery_command(state, command, row, shown)
+    if (found.since, found.statuses) != (selected.since, selected.statuses):
+        belongs = "this key belongs to a recovery with another since or status: send a new key"
+        raise Refusal(409, "key-reused", belongs)
+    return found
+
+
+def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) -> Recovery | None:
+    return endpoint_state(connection, tenant_id, endpoint_id).recovery
+
+
+def _asked(selected: Selection) -> Json:
+    return {
+        "tenant_id": selected.tenant_id,
+        "endpoint_id": selected.endpoint_id,
+        "since": rfc3339(selected.since),
+        "until": rfc3339(selected.until),
+        "statuses": list(selected.statuses),
+    }

@@ -1,0 +1,173 @@
+"""Deliveries: what each endpoint gets of each message, as the delivery stage last wrote it.
+
+A query about one tenant names it in SQL (G3), so that no row of another tenant is ever read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import get_args
+
+from streams.operator.resources.attempts import attempts_of
+from streams.operator.resources.json_values import Json, rfc3339, trace_id
+from streams.operator.resources.paging import Entry, Listing
+from streams.operator.resources.table import Row, Table, find
+from streams.runtime.processor import Record
+from streams.serde.codec import DELIVERY
+from streams.serde.delivery_records import Delivery, DeliveryStatus
+
+LISTED_ATTEMPTS = 3
+"""How many attempts a list shows of each delivery, the last ones."""
+_MOST_RELATED = 100
+"""At most this many deliveries of one event or job are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Deliveries of one endpoint created in [since, until), milliseconds, in these statuses."""
+
+    tenant_id: str
+    endpoint_id: str
+    since: int
+    until: int
+    statuses: tuple[DeliveryStatus, ...]
+
+
+def delivery(connection: sqlite3.Connection, delivery_id: str) -> Delivery | None:
+    """Return the newest state of a delivery."""
+    return find(connection, DELIVERY, TABLE.name, delivery_id=delivery_id)
+
+
+def shown_delivery(connection: sqlite3.Connection, delivery_id: str) -> Json | None:
+    """Return a delivery as the API shows it alone, with all its attempts that are kept."""
+    found = delivery(connection, delivery_id)
+    return None if found is None else delivery_json(found, attempts_of(connection, found))
+
+
+def count(connection: sqlite3.Connection, selected: Selection) -> int:
+    """Return how many deliveries a selection has; no recovery sends a test again."""
+    marks = ", ".join("?" * len(selected.statuses))
+    (found,) = connection.execute(
+        "SELECT count(*) FROM deliveries WHERE tenant_id = ? AND endpoint_id = ?"  # noqa: S608
+        f" AND status IN ({marks}) AND created_at >= ? AND created_at < ? AND kind <> 'test'",
+        (selected.tenant_id, selected.endpoint_id, *selected.statuses, selected.since,
+         selected.until),
+    ).fetchone()  # fmt: skip
+    return int(found)
+
+
+def by_status(connection: sqlite3.Connection) -> dict[str, int]:
+    """Count the deliveries of the whole cluster."""
+    return dict(
+        connection.execute("SELECT status, count(*) FROM deliveries GROUP BY status").fetchall()
+    )
+
+
+def oldest_due(connection: sqlite3.Connection) -> int | None:
+    """Return when the first pending delivery was or will be due, in milliseconds."""
+    row = connection.execute(
+        "SELECT next_attempt_at FROM deliveries INDEXED BY deliveries_due"
+        " WHERE status = 'pending' AND next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def of_event(connection: sqlite3.Connection, tenant_id: str, event_id: str) -> list[Json]:
+    """Return the deliveries of an event and of the end of its job, oldest first."""
+    return _related(connection, "event_id = ?", tenant_id, event_id)
+
+
+def of_job(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Json]:
+    """Return the deliveries of a job's end, to its `callback_url` too, oldest first."""
+    return _related(connection, "job_id = ? AND kind IN ('job', 'callback')", tenant_id, job_id)
+
+
+def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: str) -> list[Json]:
+    rows = connection.execute(
+        f"SELECT record FROM deliveries WHERE {where} AND tenant_id = ?"  # noqa: S608  constants
+        " ORDER BY created_at, delivery_id LIMIT ?",
+        (id_, tenant_id, _MOST_RELATED),
+    )
+    return [_summary(DELIVERY.decode(record)) for (record,) in rows]
+
+
+def delivery_json(row: Delivery, attempts: list[Json]) -> Json:
+    """Return a delivery; `attempt_count` counts all attempts, `attempts` has some of them."""
+    return {
+        **_summary(row),
+        "tenant_id": row.tenant_id,
+        "event_id": row.event_id,
+        "job_id": row.job_id,
+        "source": row.source,
+        "url": row.url,
+        "format": row.format,
+        "attempts": attempts,
+        "command_id": row.command_id,
+        "trace_id": trace_id(row.traceparent),
+    }
+
+
+def _summary(row: Delivery) -> Json:
+    """Return what an event or a job says of its deliveries."""
+    return {
+        "delivery_id": row.delivery_id,
+        "endpoint_id": row.endpoint_id,
+        "message_id": row.message_id,
+        "type": row.type,
+        "kind": row.kind,
+        "status": row.status,
+        "attempt_count": row.attempts,
+        "next_attempt_at": rfc3339(row.next_attempt_at),
+        "parked_because": row.parked_because,
+        "last_status": row.last_status,
+        "last_error": row.last_error,
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
+    }
+
+
+def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
+    row = DELIVERY.decode(entry.record)
+    return delivery_json(row, attempts_of(connection, row, LISTED_ATTEMPTS))
+
+
+def _row(record: Record) -> Row:
+    row = DELIVERY.read(record.value)
+    return (row["delivery_id"], row["tenant_id"], row["endpoint_id"], row["status"], row["kind"],
+            row["event_id"], row["job_id"], row["next_attempt_at"], row["created_at"],
+            record.value)  # fmt: skip
+
+
+TABLE = Table(
+    name="deliveries",
+    topic="deliveries",
+    key="delivery_id TEXT",
+    columns="tenant_id TEXT NOT NULL, endpoint_id TEXT NOT NULL, status TEXT NOT NULL, "
+    "kind TEXT NOT NULL, event_id TEXT, job_id TEXT, next_attempt_at INTEGER, "
+    "created_at INTEGER NOT NULL, record BLOB NOT NULL",
+    row=_row,
+    # Leave out the ids, which would double each index: few deliveries share a millisecond.
+    indexes={
+        "newest": "(created_at)",
+        "by_status": "(status, created_at)",
+        "of_tenant": "(tenant_id, created_at)",
+        "of_tenant_by_status": "(tenant_id, status, created_at)",
+        "of_endpoint": "(tenant_id, endpoint_id, created_at)",
+        "of_endpoint_by_status": "(tenant_id, endpoint_id, status, created_at)",
+        "of_event": "(event_id) WHERE event_id IS NOT NULL",
+        "of_job": "(job_id) WHERE job_id IS NOT NULL",
+        "due": "(next_attempt_at) WHERE status = 'pending'",
+    },
+)
+LISTING = Listing(
+    TABLE.name,
+    ("/v1/deliveries", "/v1/tenants/{tenant_id}/endpoints/{endpoint_id}/deliveries"),
+    _item,
+    {"tenant_id": (), "endpoint_id": (), "status": get_args(DeliveryStatus), "event_id": (),
+     "job_id": (), "since": ()},
+    order=("created_at", "delivery_id"),
+    conditions={"since": "created_at >= ?"},
+    times=("since",),
+)  # fmt: skip
+"""`since` is an RFC 3339 time; the list has what was created then or later."""

@@ -1,0 +1,265 @@
+"""The delivery stage among odd records, rollbacks, removals and floods: it loses nothing."""
+
+from __future__ import annotations
+
+import pytest
+from support.delivering import Deliveries, hang, ok, status
+
+from streams.delivery import fan_out, upkeep
+from streams.delivery.attempts import Attempt
+from streams.delivery.rotation import Rotation
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def stage() -> Deliveries:
+    return Deliveries()
+
+
+def test_a_rate_with_fractions_of_milliseconds_never_loses_its_turn(stage: Deliveries) -> None:
+    stage.endpoint(rate={"count": 10, "seconds": 10.003})
+    for number in range(5):
+        stage.event(f"k{number}")
+    stage.driver.advance(10)
+    assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_a_rate_that_was_removed_holds_nothing_up(stage: Deliveries) -> None:
+    stage.endpoint(rate={"count": 1, "seconds": 86_400})
+    stage.event("k1")
+    stage.event("k2")
+    stage.driver.advance(1)
+    stage.endpoint()
+    stage.event("k3")
+    stage.driver.advance(1)
+    assert [row.status for row in stage.rows()] == ["delivered"] * 3
+
+
+def test_a_poison_record_in_the_past_of_a_new_endpoint_does_not_end_the_stage(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.driver.pipe("events", b"acme", b"no envelope")
+    stage.driver.pipe("jobs", b"job_1", b"no job")
+    stage.event("k1")
+    stage.driver.advance(5)
+    stage.endpoint(created=created)
+    stage.driver.advance(0.2)
+    assert [row.status for row in stage.rows()] == ["delivered"]
+
+
+def test_the_end_of_an_attempt_that_changes_nothing_holds_no_other_attempt_back(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint("crm")
+    stage.endpoint("crm", "other", retry=(5, 5))
+    stage.sender.answer = lambda a: hang(a) if a.row.tenant_id == "acme" else status(500)(a)
+    stage.event("k1")
+    stage.event("k2", "other")
+    stage.driver.advance(0.1)
+    stage.tenant(kind="erasure")
+    stage.driver.advance(1)
+    (under_way,) = stage.sender.under_way
+    stage.sender.end(under_way, {"status": 200})
+    stage.sender.answer = ok
+    stage.driver.advance(20)
+    assert [row.status for row in stage.rows()] == ["delivered"]
+
+
+def test_the_memory_of_the_rotation_does_not_grow_with_the_traffic() -> None:
+    rotation, endpoint = Rotation(), _Named()
+    for now in range(10_000):
+        rotation.sleep(endpoint, 1_000_000)  # type: ignore[arg-type]
+        rotation.wake(endpoint)  # type: ignore[arg-type]
+        rotation.turns(now)
+    rotation.sleep(endpoint, 1_000_000)  # type: ignore[arg-type]
+    assert len(rotation) < 200
+    assert rotation.turns(1_000_000) == [("acme", "crm")]
+
+
+class _Named:
+    tenant_id, id = "acme", "crm"
+
+
+def test_notices_of_many_endpoints_disabled_at_once_are_made_in_bounded_steps(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "_IN_A_STEP", 40)
+    monkeypatch.setattr(fan_out, "_IN_A_PART", 15)
+    for number in range(30):
+        stage.endpoint(f"e{number:02}")
+    stage.endpoint("watch", events=("endpoint.disabled",))
+    stage.sender.answer = lambda a: {"status": 200} if "watch" in a.url else status(410)(a)
+    stage.event("k1")
+    largest, rows = 0, 0
+    for _ in range(100):
+        stage.driver.advance(0.01)
+        largest, rows = max(largest, len(stage.rows()) - rows), len(stage.rows())
+    assert largest <= 40 + 15  # a step and a part
+    stage.driver.advance(5)
+    told = [row for row in stage.rows() if row.endpoint_id == "watch"]
+    assert [row.status for row in told] == ["delivered"] * 30
+
+
+def test_nothing_is_sent_before_its_commit_when_a_poison_record_stands_behind_it(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint()
+    task, uncommitted = stage.driver.task("delivery"), list[bool]()
+
+    def noted(_: Attempt) -> dict[str, int]:
+        uncommitted.append(task.dirty)
+        return {"status": 200}
+
+    stage.sender.answer = noted
+    with stage.driver.together():
+        stage.event("k1")
+        stage.driver.pipe("events", b"acme", b"no envelope")
+        stage.driver.run_of("delivery").step(punctuate=True)
+    assert uncommitted == [False]
+
+
+def test_what_happens_while_the_past_is_read_is_not_read_again(stage: Deliveries) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("missed")
+    stage.driver.advance(5)
+    stage.history.away, stage.history.most = True, 1
+    stage.endpoint(created=created)
+    stage.driver.advance(120)
+    for number in range(20):
+        stage.event(f"k{number}")
+    stage.history.away = False
+    stage.driver.advance(1)
+    assert [row.status for row in stage.rows()] == ["delivered"] * 21
+    assert len(stage.history.read_before) == 2
+
+
+def test_an_end_that_was_rolled_back_is_not_forgotten_with_the_next_commit(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint()
+    stage.sender.answer = hang
+    stage.event("k1")
+    stage.driver.advance(0.1)
+    (under_way,) = stage.sender.under_way
+    stage.sender.end(under_way, {"status": 200})
+    task = stage.driver.task("delivery")
+    task.punctuate()
+    task.rollback()
+    stage.event("k2")
+    stage.sender.answer = ok
+    stage.driver.advance(1)
+    assert [a.row.message_id for a in stage.sender.sent] == ["evt_k1", "evt_k2"]
+
+
+def test_one_callback_that_is_gone_does_not_disable_the_others(stage: Deliveries) -> None:
+    stage.endpoint("callbacks", url=None)
+    stage.sender.answer = lambda a: status(410)(a) if "gone" in a.url else {"status": 200}
+    stage.job("job_1", status="succeeded", callback_url="https://gone.example/done")
+    stage.driver.advance(0.1)
+    stage.job("job_2", status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(0.1)
+    assert [(r.job_id, r.status) for r in stage.rows()] == [
+        ("job_1", "dead"), ("job_2", "delivered"),
+    ]  # fmt: skip
+    assert stage.state("callbacks").disabled_because is None
+
+
+def test_nothing_is_kept_of_what_an_erased_tenant_does_later(stage: Deliveries) -> None:
+    stage.tenant(kind="erasure")
+    stage.driver.advance(1)
+    stage.endpoint()
+    stage.event(subject="secret")
+    stage.job("job_1", status="succeeded", callback_url="https://acme.example/d", result='"secret"')
+    stage.driver.advance(1)
+    assert stage.rows() == []
+    kept = stage.driver.store("delivery", "queue").range(b"", b"\xff")
+    assert [value for _, value in kept if b"secret" in value] == []
+
+
+def test_a_recovery_keeps_the_order_of_a_fifo_endpoint(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_CHANGED", 10)
+    stage.endpoint(ordering="fifo", enabled=False)
+    for number in range(35):
+        stage.event(f"k{number:02}")
+    stage.endpoint(ordering="fifo")
+    stage.command("recover", since=0)
+    stage.event("k99")
+    stage.driver.advance(10)
+    order = [a.row.message_id for a in stage.sender.sent]
+    assert order == [f"evt_k{number:02}" for number in range(35)] + ["evt_k99"]
+    assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_a_parked_row_that_is_retried_goes_before_those_that_came_later(stage: Deliveries) -> None:
+    stage.endpoint(ordering="fifo", enabled=False)
+    stage.event("k0")
+    (parked,) = stage.rows()
+    stage.endpoint(ordering="fifo")
+    stage.sender.answer = hang
+    for number in range(1, 4):
+        stage.event(f"k{number}")
+    stage.driver.advance(0.1)
+    stage.command("retry", delivery_id=parked.delivery_id)
+    (under_way,) = stage.sender.under_way
+    stage.sender.answer = ok
+    stage.sender.end(under_way, {"status": 200})
+    stage.driver.advance(1)
+    order = [a.row.message_id for a in stage.sender.sent]
+    assert order == ["evt_k1", "evt_k0", "evt_k2", "evt_k3"]
+    assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_a_test_of_an_endpoint_that_is_removed_is_parked(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.sender.answer = status(500)
+    stage.command("test", delivery_id="dlv_t1")
+    stage.driver.advance(0.1)
+    stage.remove()
+    stage.driver.advance(0.1)
+    assert (stage.row().status, stage.row().parked_because) == ("parked", "endpoint_removed")
+    stage.command("retry", delivery_id="dlv_t1")
+    stage.driver.advance(0.1)
+    assert stage.row().status == "parked"
+
+
+def test_a_later_record_of_the_same_end_does_not_change_what_is_sent(stage: Deliveries) -> None:
+    stage.endpoint("crm", retry=(5,))
+    stage.sender.answer = status(500)
+    stage.job(status="failed", last_error="first")
+    stage.driver.advance(0.1)
+    stage.endpoint("late")
+    stage.job(status="failed", last_error="second")
+    stage.driver.advance(20)
+    assert len({a.message.data for a in stage.sender.sent}) == 1
+
+
+def test_an_endpoint_that_a_person_enables_again_has_its_five_days_anew(stage: Deliveries) -> None:
+    stage.endpoint(retry=(3600,) * 50)
+    stage.sender.answer = status(500)
+    stage.event("k1")
+    stage.driver.advance(DAY)
+    stage.endpoint(retry=(3600,) * 50, enabled=False)
+    stage.driver.advance(5 * DAY)
+    stage.endpoint(retry=(3600,) * 50, enabled=True)
+    stage.event("k2")
+    stage.driver.advance(60)
+    assert stage.state().disabled_because is None
+
+
+def test_a_callback_that_was_read_before_the_setting_that_preceded_it_is_sent(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.job(status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(0.1)
+    assert stage.row().status == "parked"
+    stage.endpoint("callbacks", url=None, created=created)
+    stage.driver.advance(0.2)
+    assert stage.row().status == "delivered"
