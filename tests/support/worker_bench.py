@@ -207,6 +207,7 @@ async def bench(
     made.worker.heartbeater.beat()
     yield made
     await made.worker.drain(0)
+    made.transport.on_send = None  # A thread may still have a last word; the loop ends now.
 
 
 def data_key(book: DataKeyring, vault: Vault, tenant_id: str) -> DataKey:
