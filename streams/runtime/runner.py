@@ -206,9 +206,10 @@ class StageLoop:
         try:
             return self._source.read(self._patience())
         except Fenced:
-            if not (self._outage.recent or self._source.joining):
+            if not (self._outage.recent or self._source.joining or self._source.rejoins):
                 raise
-            # An outage (librdkafka#3437) or a broker's restart caused it; a successor fences again.
+            # An outage (librdkafka#3437), a broker's restart or a standstill of this process caused
+            # it; a successor fences again.
             log.warning("consumer is replaced: the broker knew it by another member id")
             self._source.rejoin()
             self._pause()

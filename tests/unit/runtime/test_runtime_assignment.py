@@ -310,22 +310,23 @@ def test_it_is_ready_once_it_was_assigned_and_has_restored(
     loop._assignment.close()
 
 
-@pytest.mark.parametrize("joining", [True, False])
+@pytest.mark.parametrize(("joining", "rejoins"), [(True, False), (False, True), (False, False)])
 def test_who_is_fenced_while_it_joins_joins_again(
-    asked: list[str], tmp_path: Path, joining: bool
+    asked: list[str], tmp_path: Path, joining: bool, rejoins: bool
 ) -> None:
-    """A broker that restarts forgets it, and knows who bore its name before."""
+    """A broker that restarts forgets it, one that it did not answer in time gave it up."""
 
     def read(patience: float) -> list[Record]:
         raise Fenced("by another member id")
 
     source: Any = Source(asked)
     loop = loop_with(source, asked, tmp_path)
-    source.read, source.joining, source.rejoin = read, joining, lambda: asked.append("rejoin")
+    source.read, source.rejoin = read, lambda: asked.append("rejoin")
+    source.joining, source.rejoins = joining, rejoins
     loop._stop.set()  # no pause
-    with nullcontext() if joining else pytest.raises(Fenced):
+    with nullcontext() if joining or rejoins else pytest.raises(Fenced):
         assert loop._read() == []
-    assert ("rejoin" in asked) == joining
+    assert ("rejoin" in asked) == (joining or rejoins)
 
 
 def processed() -> float:
