@@ -2,8 +2,8 @@
 
     python benchmarks/fast_receiver.py PORT
 
-`GET /` answers a JSON object: for each `webhook-id`, when its first POST to `/ok` came, in seconds
-since the epoch.
+`GET /` answers a JSON object: for each `webhook-id`, when its first POST to `/ok` came, and under
+`hang ` and the id when its last POST to `/hang` came, in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -50,9 +50,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n" + body
             )
-        elif not head.startswith(b"POST /hang"):
-            found = _ID.search(head)
-            CAME.setdefault(found.group(1).decode() if found else str(len(CAME)), time.time())
+            return
+        found = _ID.search(head)
+        id_ = found.group(1).decode() if found else str(len(CAME))
+        if head.startswith(b"POST /hang"):
+            CAME[f"hang {id_}"] = time.time()
+        else:
+            CAME.setdefault(id_, time.time())
             self._transport.write(_OK)
 
 

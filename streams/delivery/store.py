@@ -12,7 +12,7 @@ store `queue` holds everything else:
 - `c` like `R`: the row behind which the recovery goes on
 - `X` tenant: its rows and messages have to be deleted
 - `t` tenant, endpoint, id: a test that is not finished; the value is the time of its next attempt
-- `F` number: a message that has not all its rows yet (`fan_out.py`)
+- `F` tenant, number: a message that has not all its rows yet (`fan_out.py`)
 - `C` tenant: a callback came when its endpoint was not known
 - `B` tenant, endpoint: it may have missed something (`history.py`)
 - `o`: the last number given to a row for the order in its lane

@@ -359,7 +359,7 @@ def test_a_flood_to_many_endpoints_is_made_rows_of_in_bounded_steps(
     stage: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fan_out, "_IN_A_STEP", 40)
-    monkeypatch.setattr(fan_out, "_IN_A_PART", 15)
+    monkeypatch.setattr(fan_out, "_IN_A_PART", 25)
     for number in range(20):
         stage.endpoint(f"e{number:02}", ordering="fifo")
     with stage.driver.together():
@@ -376,6 +376,27 @@ def test_a_flood_to_many_endpoints_is_made_rows_of_in_bounded_steps(
     assert {row.status for row in stage.rows()} == {"delivered"}
     one = [a.row.message_id for a in stage.sender.sent if a.row.endpoint_id == "e07"]
     assert one == [f"evt_k{number:02}" for number in range(30)] + ["evt_k99"]
+
+
+def test_a_message_for_many_endpoints_does_not_delay_other_tenants(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "_IN_A_PART", 15)
+    for tenant in ("wide", "wider"):
+        for number in range(100):
+            stage.endpoint(f"e{number:02}", tenant=tenant)
+    stage.endpoint(tenant="small")
+    with stage.driver.together():
+        for tenant in ("wide", "wider"):
+            for number in range(5):
+                stage.event(f"{tenant}{number}", tenant=tenant)
+        stage.event("k1", tenant="small")
+    assert [row.tenant_id for row in stage.rows()] == ["small"]
+    stage.driver.advance(0.05)
+    assert {row.tenant_id for row in stage.rows()} == {"small", "wide", "wider"}
+    stage.driver.restart("delivery")
+    stage.driver.advance(10)
+    assert [row.status for row in stage.rows()] == ["delivered"] * 1_001
 
 
 def test_a_crash_while_rows_are_made_loses_none(
