@@ -14,6 +14,7 @@ from support.operator_cluster import Cluster, RunningOperator, make_cluster, run
 
 from streams.cli.api_client import CallFailed
 from streams.delivery.message.signing import new_key_pair, new_secret
+from streams.operator.http import jobs
 from streams.serde import keys
 from streams.serde.codec import ENDPOINT_STATE, TENANT
 from streams.serde.delivery_records import EndpointState, Recovery
@@ -208,8 +209,13 @@ def test_a_url_is_refused_with_the_address_and_the_setting_that_allows_it(
 
 @pytest.mark.parametrize("by", ["job", "source"])
 def test_the_first_callback_url_sets_up_the_endpoint_that_signs_callbacks(
-    cluster: Cluster, operator: RunningOperator, by: str
+    cluster: Cluster, operator: RunningOperator, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def dispatcher_is_late(*_: object) -> None:
+        """There is none; the call would wait for it."""
+
+    monkeypatch.setattr(jobs, "submitted", dispatcher_is_late)
+
     def call_back() -> None:
         where = {"callback_url": "https://acme.example/done"}
         if by == "job":
