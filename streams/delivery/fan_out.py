@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from streams.delivery.endpoint import Endpoint
 from streams.delivery.store import FAN_OUT, DeliveryStore
@@ -18,7 +19,7 @@ from streams.delivery.transitions import Transitions
 from streams.serde.delivery_records import Outgoing
 from streams.serde.keys import SEPARATOR, after, join, split
 
-_IN_A_STEP = 1_000
+_IN_A_STEP = 2_000
 _IN_A_PART = 200
 """A message that needs more rows than a part has is always made in parts."""
 
@@ -61,13 +62,14 @@ class FanOut:
         if not self._behind:
             return False
         tenant_id = self._behind.popleft()
-        made, waiting = 0, _places(tenant_id)
-        while made < _IN_A_PART:
-            first = next(iter(steps.store.queue.range(waiting, after(waiting))), None)
-            if first is None:
-                return True
-            made += _part(tenant_id, *first, _IN_A_PART - made, steps)
-        self._behind.append(tenant_id)
+        made, first = 0, _places(tenant_id)
+        waiting = steps.store.queue.range(first, after(first))
+        for key, value in list(islice(waiting, _IN_A_PART)):
+            made += _part(tenant_id, key, value, _IN_A_PART - made, steps)
+            if made >= _IN_A_PART:
+                break
+        if made:
+            self._behind.append(tenant_id)
         return True
 
 
