@@ -110,11 +110,15 @@ def _job_json(job: Job) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    """JSON, or the text itself where another writer left something else."""
+    """JSON as it stands, or the text itself where another writer left something else.
+
+    It is not written anew: orjson reads JSON that is nested too deep for it to write.
+    """
     try:
-        return orjson.loads(text)
+        orjson.loads(text)
     except ValueError:
         return text
+    return orjson.Fragment(text)
 
 
 def _ours(

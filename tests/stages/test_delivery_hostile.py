@@ -263,3 +263,14 @@ def test_a_callback_that_was_read_before_the_setting_that_preceded_it_is_sent(
     stage.endpoint("callbacks", url=None, created=created)
     stage.driver.advance(0.2)
     assert stage.row().status == "delivered"
+
+
+def test_a_result_that_is_nested_very_deep_does_not_end_the_stage(stage: Deliveries) -> None:
+    stage.endpoint()
+    deep = "[" * 254 + "1e15" + "]" * 254  # a handler may return this
+    stage.job(status="succeeded", result=deep)
+    stage.command("test", delivery_id="dlv_t1", sample="[" * 900 + "]" * 900)
+    stage.driver.advance(0.1)
+    assert {row.status for row in stage.rows()} == {"delivered"}
+    (told, _) = stage.sender.sent
+    assert f'"result":{deep}'.encode() in (told.message.data or b"")
