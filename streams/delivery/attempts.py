@@ -32,7 +32,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that ended; `at` is when it began, in milliseconds.
+    """An attempt that ended; `at` is when it began, in milliseconds, `url` where it went.
 
     `error` is the class of the failure, None if the receiver took the message; `excerpt` is the
     beginning of its answer without secrets. `retry_after_seconds` is what the receiver asked for.
@@ -43,6 +43,7 @@ class Ended:
     duration_ms: int
     address: str | None = None
     status: int | None = None
+    url: str = ""
     error: str | None = None
     detail: str = ""
     excerpt: str = ""

@@ -125,7 +125,7 @@ def new_state(tenant_id: str, endpoint_id: str, at: int) -> EndpointState:
 
 
 def enabled_anew(state: EndpointState, at: int) -> EndpointState:
-    """The state once a person enabled an endpoint that was disabled, by whomever."""
+    """The state once a person enabled an endpoint that was disabled, or gave it another URL."""
     return replace(new_state(state.tenant_id, state.endpoint_id, at), recovery=state.recovery)
 
 

@@ -110,12 +110,7 @@ class Endpoints:
         if (endpoint.tenant_id, endpoint.id) != (tenant_id, id_):
             raise PoisonRecord("misaddressed", "the record's key names something else")
         if before is not None:
-            endpoint.window = before.window
-            if endpoint.settings.rate == before.settings.rate:
-                endpoint.next_at = before.next_at
-            rotated = endpoint.record.body == before.record.body
-            if before.closed_because and endpoint.settings.enabled and not rotated:
-                endpoint.state = enabled_anew(endpoint.state, endpoint.record.updated_at)
+            _carry_over(before, endpoint)
         store.queue.put(ENDPOINT + place, _TIME.pack(since) + record.value)
         if before is None or endpoint.state != before.state:
             store.put_state(endpoint.state)
@@ -171,6 +166,19 @@ class Endpoints:
 @lru_cache(maxsize=10_000)
 def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     return matcher(globs)
+
+
+def _carry_over(before: Endpoint, endpoint: Endpoint) -> None:
+    """Give an endpoint what is known from before its new settings, as far as it still holds."""
+    if endpoint.settings.rate == before.settings.rate:
+        endpoint.next_at = before.next_at
+    rotated = endpoint.record.body == before.record.body
+    enabled = before.closed_because and endpoint.settings.enabled and not rotated
+    moved = endpoint.settings.url != before.settings.url
+    if enabled or moved:
+        endpoint.state = enabled_anew(endpoint.state, endpoint.record.updated_at)
+    if not moved:
+        endpoint.window = before.window
 
 
 def _opened(value: bytes, state: EndpointState | None) -> Endpoint:

@@ -30,7 +30,8 @@ def apply(ended: Ended, steps: Transitions, fan_out: FanOut) -> bool:
     endpoint = steps.endpoints.get(ended.row.tenant_id, ended.row.endpoint_id)
     current = row if row is not None and row.attempts == ended.row.attempts else None
     if current is not None:
-        if endpoint is not None:
+        if endpoint is not None and ended.url == (current.url or endpoint.settings.url):
+            # What a former URL answers says nothing of the one that a PUT has set meanwhile.
             _judge(endpoint, judged(endpoint, ended, steps.now), steps, fan_out)
         _apply(current, ended, endpoint, steps)
     if endpoint is not None:

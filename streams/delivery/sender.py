@@ -180,8 +180,8 @@ def _size(message: Outgoing) -> int:
 
 def _unsent(attempt: Attempt, began: int, error: str, detail: str, blame: Blame) -> Ended:
     return Ended(
-        attempt.row, began, wall_ms() - began, error=error, detail=detail, blame=blame,
-        probe=attempt.probe,
+        attempt.row, began, wall_ms() - began, url=attempt.url, error=error, detail=detail,
+        blame=blame, probe=attempt.probe,
     )  # fmt: skip
 
 
@@ -194,6 +194,7 @@ def _answered(attempt: Attempt, began: int, outcome: Outcome) -> Ended:
         duration_ms=outcome.duration_ms,
         address=outcome.address,
         status=outcome.status,
+        url=attempt.url,
         error=error,
         detail=outcome.detail,
         excerpt=outcome.excerpt,

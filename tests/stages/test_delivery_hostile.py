@@ -274,3 +274,32 @@ def test_a_result_that_is_nested_very_deep_does_not_end_the_stage(stage: Deliver
     assert {row.status for row in stage.rows()} == {"delivered"}
     (told, _) = stage.sender.sent
     assert f'"result":{deep}'.encode() in (told.message.data or b"")
+
+
+def test_what_a_former_url_answers_is_not_held_against_the_new_one(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.sender.answer = hang
+    stage.event("k1")
+    stage.driver.advance(0.1)
+    (under_way,) = stage.sender.under_way
+    stage.endpoint(url="https://moved.example/hook")
+    stage.sender.answer = ok
+    stage.sender.end(under_way, {"status": 410, "error": "status"})
+    stage.driver.advance(10)
+    assert stage.state().disabled_because is None
+    assert stage.row().status == "delivered"
+
+
+def test_another_url_is_tried_at_once_whatever_the_former_one_asked_for(stage: Deliveries) -> None:
+    stage.endpoint(retry=(1,) * 50)
+    stage.sender.answer = status(503, retry_after_seconds=86_400)
+    for number in range(5):
+        stage.event(f"k{number}")
+    stage.driver.advance(60)
+    assert stage.state().circuit == "open"
+    stage.sender.answer = ok
+    stage.endpoint(url="https://moved.example/hook", retry=(1,) * 50)
+    stage.event("new")
+    stage.driver.advance(1)
+    assert stage.rows()[-1].status == "delivered"
+    assert stage.state().circuit == "closed"

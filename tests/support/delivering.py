@@ -70,7 +70,7 @@ class ScriptedSender:
         if fields is None:
             self.under_way.append(attempt)
             return
-        ended = Ended(attempt.row, at=1, duration_ms=5, probe=attempt.probe)
+        ended = Ended(attempt.row, at=1, duration_ms=5, url=attempt.url, probe=attempt.probe)
         self._ended[partition].append(replace(ended, **fields))
 
     def ended(self, partition: int) -> list[Ended]:
