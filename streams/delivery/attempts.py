@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from streams.serde.delivery_records import Delivery, Outgoing
 from streams.serde.records import TenantRecord
 
-Blame = Literal["receiver", "message", "us"]
+Blame = Literal["receiver", "message", "us", "nobody"]
 """The cause of a failure. A failure of the receiver counts for the retries and for the circuit. A
 failure of the message is final, since no attempt could succeed. After a failure of our own the
-attempt is made again and not counted."""
+attempt is made again and not counted. Nobody is to blame if nothing was sent, because the attempt
+was not wanted any more."""
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """An attempt to make; `endpoint` is the endpoint's record, with its sealed keys and headers.
 
-    A `probe` finds out whether an endpoint whose circuit is open takes messages again.
+    A `probe` finds out whether an endpoint whose circuit is open takes messages again. The sender
+    asks `wanted` from its own thread just before it sends: the attempt may have waited for minutes.
     """
 
     row: Delivery
@@ -28,6 +34,7 @@ class Attempt:
     url: str
     timeout_seconds: float
     probe: bool = False
+    wanted: Callable[[], bool] = _always
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import structlog
 
+from streams.delivery.attempts import Attempt
 from streams.delivery.endpoint import Endpoint, enabled_anew, made, matcher
 from streams.delivery.store import ENDPOINT, ERASING, PARKING, STATE, TENANT, DeliveryStore
 from streams.errors import PoisonRecord
@@ -69,6 +70,21 @@ class Endpoints:
 
     def of(self, tenant_id: str) -> list[Endpoint]:
         return list(self._by_tenant.get(tenant_id, {}).values())
+
+    def takes(self, attempt: Attempt) -> bool:
+        """Whether an attempt that was chosen before may still be sent; any thread may ask.
+
+        It may not after a change of its endpoint, and while the endpoint's circuit is open. A test
+        goes out whatever the state of its endpoint is.
+        """
+        row = attempt.row
+        endpoint = self.get(row.tenant_id, row.endpoint_id)
+        if endpoint is None or endpoint.record != attempt.endpoint:
+            return False
+        if row.kind == "test":
+            return True
+        open_ = endpoint.state.circuit == "open" and not attempt.probe
+        return not (open_ or endpoint.closed_because or row.tenant_id in self.paused)
 
     def wanting(self, message: Outgoing) -> tuple[Endpoint, ...]:
         """The endpoints that get a message, whether or not they are enabled."""
@@ -170,6 +186,7 @@ def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
 
 def _carry_over(before: Endpoint, endpoint: Endpoint) -> None:
     """Give an endpoint what is known from before its new settings, as far as it still holds."""
+    endpoint.window = before.window
     if endpoint.settings.rate == before.settings.rate:
         endpoint.next_at = before.next_at
     rotated = endpoint.record.body == before.record.body
@@ -177,8 +194,6 @@ def _carry_over(before: Endpoint, endpoint: Endpoint) -> None:
     moved = endpoint.settings.url != before.settings.url
     if enabled or moved:
         endpoint.state = enabled_anew(endpoint.state, endpoint.record.updated_at)
-    if not moved:
-        endpoint.window = before.window
 
 
 def _opened(value: bytes, state: EndpointState | None) -> Endpoint:

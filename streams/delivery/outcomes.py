@@ -27,6 +27,9 @@ def apply(ended: Ended, steps: Transitions, fan_out: FanOut) -> bool:
     what it still can.
     """
     row = steps.store.row(ended.row.delivery_id)
+    if ended.blame == "nobody":
+        steps.choose_again(ended.row if row is None else row)
+        return False
     endpoint = steps.endpoints.get(ended.row.tenant_id, ended.row.endpoint_id)
     current = row if row is not None and row.attempts == ended.row.attempts else None
     if current is not None:

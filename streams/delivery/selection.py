@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from streams.delivery import queue
@@ -86,7 +87,9 @@ class Selection:
         for row in rows:
             message = steps.store.message(row.tenant_id, row.message_id)
             if message is not None:
-                made.append(_attempt(endpoint, row, message, steps.now))
+                attempt = _attempt(endpoint, row, message, steps.now)
+                wanted = partial(steps.endpoints.takes, attempt)
+                made.append(replace(attempt, wanted=wanted))
                 place = endpoint.tenant_id, endpoint.id
                 self.handed.add(row.delivery_id, place, _slot(endpoint))
         return made

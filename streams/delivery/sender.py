@@ -161,6 +161,8 @@ class HttpSender:
 
     async def _post(self, attempt: Attempt, rendered: Rendered) -> Ended:
         began = wall_ms()
+        if not attempt.wanted():
+            return _unsent(attempt, began, "withdrawn", "its endpoint has changed", "nobody")
         post, secrets = self._requests.signed(attempt, rendered, began)
         return _answered(attempt, began, await self._poster.post(post, secrets))
 

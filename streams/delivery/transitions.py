@@ -130,6 +130,13 @@ class Transitions:
         self.store.queue.put(PARKING + join(tenant_id, endpoint_id), b"")
         self.begin_upkeep()
 
+    def choose_again(self, row: Delivery) -> None:
+        """Have a row that was chosen and not sent be found again, if it is still in the queue."""
+        endpoint = self.endpoints.get(row.tenant_id, row.endpoint_id)
+        if endpoint is not None:
+            endpoint.cursor = min(endpoint.cursor, queue.entry(row))
+            self.turn(endpoint)
+
     def turn(self, endpoint: Endpoint) -> None:
         """Give an endpoint its turn, now or when its circuit or rate lets it send."""
         at = endpoint.free_at(self.now)

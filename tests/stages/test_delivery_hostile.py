@@ -303,3 +303,47 @@ def test_another_url_is_tried_at_once_whatever_the_former_one_asked_for(stage: D
     stage.driver.advance(1)
     assert stage.rows()[-1].status == "delivered"
     assert stage.state().circuit == "closed"
+
+
+@pytest.mark.parametrize("change", ["circuit", "disabled", "removed", "erased", "rotated", "moved"])
+def test_what_waits_in_the_sender_is_not_sent_after_a_change(
+    stage: Deliveries, change: str
+) -> None:
+    stage.endpoint(set_at=1)
+    for number in range(40):
+        stage.event(f"k{number:02}")
+        stage.driver.advance(0.1)
+    stage.sender.answer = hang
+    for number in range(40, 60):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(0.1)
+    first, *waiting = stage.sender.under_way
+    assert [each.wanted() for each in waiting] == [True] * 19
+    changes = {
+        "disabled": lambda: stage.endpoint(enabled=False),
+        "removed": stage.remove,
+        "erased": lambda: stage.tenant(kind="erasure"),
+        "rotated": stage.rotate,
+        "moved": lambda: stage.endpoint(url="https://moved.example/hook"),
+        "circuit": lambda: [
+            stage.sender.end(each, {"status": 500, "error": "status"}) for each in waiting[:5]
+        ],
+    }
+    changes[change]()
+    stage.driver.advance(0.1)
+    assert not any(each.wanted() for each in waiting[5:])
+    attempts = len(stage.attempts())
+    stage.sender.answer = ok
+    for each in waiting[5:]:
+        stage.sender.end(each, {"error": "withdrawn", "blame": "nobody"})
+    stage.driver.advance(1)
+    known = {"circuit": "pending", "disabled": "parked", "removed": "parked"}
+    wanted = {each.row.delivery_id for each in waiting[5:]}
+    found = {row.status for row in stage.rows() if row.delivery_id in wanted}
+    assert found == (set() if change == "erased" else {known.get(change, "delivered")})
+    if known.get(change):
+        assert len(stage.attempts()) == attempts
+    if change == "circuit":
+        stage.sender.end(first, {"status": 200})
+        stage.driver.advance(60)
+        assert {row.status for row in stage.rows()} == {"delivered"}

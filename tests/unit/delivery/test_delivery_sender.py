@@ -242,3 +242,12 @@ def test_a_sender_whose_loop_has_ended_is_stopped_without_another_error(bodies: 
     with pytest.raises(ConfigError):
         sender.start()
     sender.stop()
+
+
+def test_what_is_not_wanted_any_more_when_its_turn_comes_is_not_sent(
+    sender: HttpSender, receiver: Receiver
+) -> None:
+    late = replace(attempt(receiver.url, new_secret().encode()), wanted=lambda: False)
+    (ended,) = outcome(sender, late)
+    assert (ended.error, ended.blame) == ("withdrawn", "nobody")
+    assert receiver.got == []
