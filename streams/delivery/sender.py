@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 import structlog
 import uvloop
@@ -33,6 +34,7 @@ log = structlog.get_logger(__name__)
 _LARGE = 64 * 1024
 _MOST_LARGE = 64 * 1024 * 1024
 """Bytes of all large bodies in attempts; each may be held twice, as it came and as it is sent."""
+_MOST_OF_TENANT = _MOST_LARGE // 2
 
 
 class Fault:
@@ -64,6 +66,7 @@ class HttpSender:
         self._running: dict[int, set[asyncio.Task[None]]] = defaultdict(set)
         self._ended: dict[int, list[Ended]] = defaultdict(list)
         self._large = Window(_MOST_LARGE)
+        self._large_of: WeakValueDictionary[str, Window] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -156,7 +159,15 @@ class HttpSender:
             rendered = await self._requests.rendered(attempt)
             async with self._poster.turn(attempt.url, sharer):
                 return await self._post(attempt, rendered)
-        async with self._poster.turn(attempt.url, sharer), self._held(size):
+        tenant = self._large_of.get(sharer[0]) or Window(_MOST_OF_TENANT)
+        self._large_of[sharer[0]] = tenant  # for as long as an attempt needs it
+        size = min(size, _MOST_OF_TENANT)
+        # A tenant whose receivers hang must not hold all the memory, nor the line for it.
+        async with (
+            _held(tenant, size),
+            self._poster.turn(attempt.url, sharer),
+            _held(self._large, size),
+        ):
             return await self._post(attempt, await self._requests.rendered(attempt))
 
     async def _post(self, attempt: Attempt, rendered: Rendered) -> Ended:
@@ -166,14 +177,14 @@ class HttpSender:
         post, secrets = self._requests.signed(attempt, rendered, began)
         return _answered(attempt, began, await self._poster.post(post, secrets))
 
-    @asynccontextmanager
-    async def _held(self, size: int) -> AsyncIterator[None]:
-        size = min(size, _MOST_LARGE)
-        await self._large.enter(size)
-        try:
-            yield
-        finally:
-            self._large.leave(size)
+
+@asynccontextmanager
+async def _held(window: Window, size: int) -> AsyncIterator[None]:
+    await window.enter(size)
+    try:
+        yield
+    finally:
+        window.leave(size)
 
 
 def _size(message: Outgoing) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
@@ -319,17 +321,16 @@ def test_what_waits_in_the_sender_is_not_sent_after_a_change(
     stage.driver.advance(0.1)
     first, *waiting = stage.sender.under_way
     assert [each.wanted() for each in waiting] == [True] * 19
-    changes = {
+    changes: dict[str, Callable[[], None]] = {
         "disabled": lambda: stage.endpoint(enabled=False),
         "removed": stage.remove,
         "erased": lambda: stage.tenant(kind="erasure"),
         "rotated": stage.rotate,
         "moved": lambda: stage.endpoint(url="https://moved.example/hook"),
-        "circuit": lambda: [
-            stage.sender.end(each, {"status": 500, "error": "status"}) for each in waiting[:5]
-        ],
     }
-    changes[change]()
+    for each in waiting[:5] if change == "circuit" else ():
+        stage.sender.end(each, {"status": 500, "error": "status"})
+    changes.get(change, lambda: None)()
     stage.driver.advance(0.1)
     assert not any(each.wanted() for each in waiting[5:])
     attempts = len(stage.attempts())
