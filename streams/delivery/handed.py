@@ -27,7 +27,7 @@ class Handed:
     def add(self, delivery_id: str, place: Place, slot: Slot) -> None:
         self._rows[delivery_id] = place, slot
         self._counts[place] += 1
-        self.slots.take(slot)
+        self.slots.take(slot, place[0])
 
     def remove(self, delivery_id: str) -> None:
         """Note that the sender does not have a row any more; unknown ones are ignored."""
@@ -38,7 +38,7 @@ class Handed:
         self._counts[place] -= 1
         if not self._counts[place]:
             del self._counts[place]
-        self.slots.give_back(slot)
+        self.slots.give_back(slot, place[0])
 
     def clear(self) -> None:
         for delivery_id in list(self._rows):

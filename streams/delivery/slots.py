@@ -1,14 +1,18 @@
 """How many attempts a process makes at once, over all of its partitions.
 
 Endpoints whose last attempt failed, or that had none yet, share a part of the slots, so that many
-hanging receivers never hold up the others.
+hanging receivers never hold up the others. Nor does one tenant: a third of what it has stays free.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Literal
 
 Slot = Literal["proven", "unproven"]
+_SHARE = 3
+"""A tenant takes slots while it has less than so many times those that stay free."""
 
 
 class Slots:
@@ -17,15 +21,22 @@ class Slots:
     def __init__(self, total: int = 4_096, unproven: int = 1_024) -> None:
         self._total = total
         self._unproven = unproven
-        self._taken: dict[Slot, int] = {"proven": 0, "unproven": 0}
+        self._taken: Counter[Slot] = Counter()
+        self._of: Counter[tuple[Slot, str]] = Counter()
 
-    def room(self, slot: Slot) -> int:
-        """How many more attempts of this kind may begin."""
-        free = self._total - self._taken["proven"] - self._taken["unproven"]
-        return free if slot == "proven" else min(free, self._unproven - self._taken[slot])
+    def room(self, slot: Slot, tenant_id: str) -> int:
+        """How many more attempts of this kind a tenant may begin."""
+        free = self._total - self._taken.total()
+        if slot == "unproven":
+            free = min(free, self._unproven - self._taken[slot])
+        return max(0, math.ceil((_SHARE * free - self._of[slot, tenant_id]) / (_SHARE + 1)))
 
-    def take(self, slot: Slot, count: int = 1) -> None:
-        self._taken[slot] += count
+    def take(self, slot: Slot, tenant_id: str) -> None:
+        self._taken[slot] += 1
+        self._of[slot, tenant_id] += 1
 
-    def give_back(self, slot: Slot) -> None:
+    def give_back(self, slot: Slot, tenant_id: str) -> None:
         self._taken[slot] -= 1
+        self._of[slot, tenant_id] -= 1
+        if not self._of[slot, tenant_id]:
+            del self._of[slot, tenant_id]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
-from streams.delivery import fan_out, upkeep
+from streams.delivery import fan_out, processor, upkeep
 from streams.delivery.attempts import Attempt
 from streams.delivery.rotation import Rotation
+from streams.delivery.slots import Slots
 
 DAY = 86_400.0
 
@@ -348,3 +349,26 @@ def test_what_waits_in_the_sender_is_not_sent_after_a_change(
         stage.sender.end(first, {"status": 200})
         stage.driver.advance(60)
         assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_a_tenant_with_many_hanging_endpoints_leaves_slots_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processor, "Slots", lambda: Slots(total=80, unproven=20))
+    stage = Deliveries()
+    for number in range(40):
+        stage.endpoint(f"e{number:02}")
+    stage.endpoint("crm", "other")
+    stage.sender.answer = lambda a: hang(a) if a.row.tenant_id == "acme" else ok(a)
+    stage.event("k1")
+    stage.driver.advance(1)
+    assert len(stage.sender.under_way) == 15
+    stage.event("k2", "other")
+    stage.driver.advance(0.1)
+    assert [row.status for row in stage.rows() if row.tenant_id == "other"] == ["delivered"]
+    for _ in range(3):  # and the others of the tenant follow as slots are free again
+        under_way, stage.sender.under_way = stage.sender.under_way, []
+        for each in under_way:
+            stage.sender.end(each, {"status": 200})
+        stage.driver.advance(0.1)
+    assert {row.status for row in stage.rows()} == {"delivered"}
