@@ -15,8 +15,8 @@ from streams.serde.delivery_records import Delivery, EndpointState
 
 TEST_RETRY = (1.0, 2.0)
 """Seconds before each further attempt of a test."""
-_OURS_MS = 10_000
-"""How long a row waits after a failure that its receiver did not cause."""
+_OURS_MS, _LONGEST_OURS_MS = 10_000, 300_000
+"""How long a row waits after a failure that its receiver did not cause; twice as long each time."""
 _LONGEST_WAIT_MS = 86_400_000
 """The longest wait that a receiver's `Retry-After` can bring about."""
 _JITTER = 0.2
@@ -61,7 +61,8 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
     if ended.blame == "message" or (ended.status == _GONE and told.url is not None):
         return replace(told, status="dead")
     if ended.blame == "us":
-        return _again(told, now + _OURS_MS, rules)
+        doubled = _OURS_MS * 2 ** min(told.attempts - 1, 8)
+        return _again(told, now + min(doubled, _LONGEST_OURS_MS), rules)
     if ended.probe and told.kind != "test":
         return _again(told, endpoint.state.open_until or now, rules)
     counted = replace(told, round=told.round + 1)

@@ -372,3 +372,16 @@ def test_a_tenant_with_many_hanging_endpoints_leaves_slots_to_others(
             stage.sender.end(each, {"status": 200})
         stage.driver.advance(0.1)
     assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_what_cannot_be_signed_is_tried_ever_more_seldom_and_sent_once_it_can(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint()
+    stage.sender.answer = lambda _: {"error": "unsigned", "blame": "us"}
+    stage.event("k1")
+    stage.driver.advance(DAY)
+    assert 200 < len(stage.attempts()) < 300
+    stage.sender.answer = ok
+    stage.driver.advance(300)
+    assert stage.row().status == "delivered"
