@@ -45,7 +45,9 @@ async def require_enabled(state: AppState, record: TenantRecord) -> None:
 
 
 def _disabled_because(record: TenantRecord, state: EndpointState) -> str | None:
-    if not endpoint_settings(record).enabled:
+    settings = endpoint_settings(record)
+    if not settings.enabled:
         return "by its settings"
-    # A later PUT with enabled true enables an endpoint that the stage has disabled.
-    return state.disabled_because if (state.disabled_at or 0) >= record.updated_at else None
+    # A later PUT with enabled true enables an endpoint that the stage has disabled; a rotation or
+    # a rewrapping writes its record too, and does not.
+    return state.disabled_because if (state.disabled_at or 0) >= settings.set_at else None

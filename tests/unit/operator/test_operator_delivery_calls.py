@@ -254,7 +254,10 @@ async def test_an_endpoint_that_takes_nothing_is_not_recovered(
 async def test_an_endpoint_that_was_put_after_the_stage_disabled_it_is_recovered(
     desk: Desk, api: Api
 ) -> None:
-    desk.fold(make_state(disabled_because="failing", disabled_at=AT), make_endpoint(at=AT + 1))
+    disabled = make_state(disabled_because="failing", disabled_at=AT)
+    desk.fold(disabled, make_endpoint(at=AT + 1, set_at=AT - 1))  # rotated, not put
+    assert (await asked(api, f"{ENDPOINT}/recover", {"since": SINCE}))[0] == 409
+    desk.fold(make_endpoint(at=AT + 2, set_at=AT + 2))
     assert (await asked(api, f"{ENDPOINT}/recover", {"since": SINCE}))[0] == 202
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,16 @@ import pytest
 from streams.errors import ConfigError, PoisonRecord, VaultError
 from streams.serde.records import TenantRecord
 from streams.settings import load_settings
+from streams.tenants.endpoints import (
+    EndpointSettings,
+    endpoint_headers,
+    endpoint_key,
+    endpoint_record,
+    open_key,
+)
 from streams.tenants.resealing import resealed
 from streams.tenants.settings import SourceSettings, source_record
-from streams.tenants.source_keys import keys_of, open_secret
+from streams.tenants.source_keys import Reference, keys_of, open_secret
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault, open_vault
 
@@ -90,6 +98,27 @@ def test_after_resealing_the_old_key_can_go(kind: str) -> None:
     else:
         sealed = DataKey(old, record).seal("evt_1", 0, b"body")
         assert DataKey(new, again).open("evt_1", [sealed], 4) == b"body"
+
+
+def test_after_resealing_an_endpoint_its_keys_and_headers_need_the_old_key_no_more() -> None:
+    old, both, new = local_vault(OLD), local_vault(NEW, OLD), local_vault(NEW)
+    newest, older, named = (
+        endpoint_key(old, "acme", "crm", secret) for secret in (b"two", b"one", Reference("env:S"))
+    )
+    keys = (newest, replace(older, until=9), named)
+    settings = EndpointSettings(url="https://crm.example/hook", set_at=1)
+    record = endpoint_record(old, "acme", "crm", settings, keys, {"Authorization": "s3cret"}, 1)
+    again = resealed(both, record)
+    assert again != record
+    assert resealed(new, again) == again
+    with pytest.raises(VaultError):
+        resealed(new, record)
+    assert endpoint_headers(new, again) == {"Authorization": "s3cret"}
+    assert [open_key(new, again, key.sealed) for key in again.keys if key.sealed] == [b"two", b"one"]
+    assert [(key.until, key.reference) for key in again.keys] == [
+        (None, None), (9, None), (None, "env:S"),
+    ]  # fmt: skip
+    assert again.body == record.body  # or the delivery stage would take it for a PUT
 
 
 def test_a_key_may_lie_in_a_service_of_its_own() -> None:
