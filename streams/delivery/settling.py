@@ -78,11 +78,18 @@ def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
         return endpoint.state
     if ended.error is None:
         return _succeeded(endpoint, now)
+    if ended.row.url is not None:  # its URL is its own, and says nothing of other callbacks' URLs
+        endpoint.window = max(1, endpoint.window // 2)
+        return endpoint.state
+    return _receiver_failed(endpoint, ended, now)
+
+
+def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
     endpoint.failures += 1
     endpoint.window = 1
     state = endpoint.state
     since = state.failing_since or now
-    if ended.status == _GONE and ended.row.url is None:
+    if ended.status == _GONE:
         return _disabled(state, "gone", since, now)
     if now - since >= _GIVEN_UP_MS:
         return _disabled(state, "failing", since, now)

@@ -385,3 +385,20 @@ def test_what_cannot_be_signed_is_tried_ever_more_seldom_and_sent_once_it_can(
     stage.sender.answer = ok
     stage.driver.advance(300)
     assert stage.row().status == "delivered"
+
+
+def test_callbacks_whose_url_is_dead_do_not_hold_up_those_of_other_urls(stage: Deliveries) -> None:
+    stage.endpoint("callbacks", url=None)
+    dead = status(503, retry_after_seconds=86_400)
+    stage.sender.answer = lambda a: dead(a) if "dead" in a.url else {"status": 200}
+    for number in range(30):
+        stage.job(f"job_{number:02}", status="succeeded", callback_url="https://dead.example/done")
+    stage.driver.advance(600)
+    stage.job("job_99", status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(1)
+    assert stage.rows()[-1].status == "delivered"
+    stage.driver.advance(6 * DAY)
+    stage.job("job_98", status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(1)
+    told = {row.job_id: row.status for row in stage.rows()}
+    assert (told["job_98"], stage.state("callbacks").disabled_because) == ("delivered", None)
