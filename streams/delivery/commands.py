@@ -8,6 +8,7 @@ import structlog
 
 from streams.delivery import messages
 from streams.delivery.endpoint import Endpoint
+from streams.delivery.history import SLACK_MS
 from streams.delivery.store import EARLY_CALLBACK, RECOVERY
 from streams.delivery.transitions import Transitions
 from streams.delivery.upkeep import recovery_key
@@ -33,14 +34,17 @@ def obey(command: DeliveryCommand, steps: Transitions) -> None:
 
 
 def recover_callbacks(endpoint: Endpoint, steps: Transitions) -> None:
-    """Recover the callbacks that were read before the setting that preceded them."""
+    """Recover the callbacks that were read before the setting that preceded them.
+
+    Rows have a lower bound of the broker's time, so one may seem older than the setting.
+    """
     early = EARLY_CALLBACK + endpoint.tenant_id.encode()
     if steps.store.queue.get(early) is None:
         return
     steps.store.queue.delete(early)
     command = DeliveryCommand(
         f"cmd_callbacks_{endpoint.since}", endpoint.tenant_id, endpoint.id, "recover", None,
-        endpoint.since, steps.now + 1, ("parked",), None, None, steps.now,
+        max(0, endpoint.since - SLACK_MS), steps.now + 1, ("parked",), None, None, steps.now,
     )  # fmt: skip
     steps.store.queue.put(RECOVERY + recovery_key(command), DELIVERY_COMMAND.encode(command))
 

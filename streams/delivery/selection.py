@@ -51,8 +51,9 @@ class Selection:
         for id_ in [id_ for id_, due in tests.items() if due <= steps.now]:
             row = steps.store.row(id_)
             endpoint = row and steps.endpoints.get(row.tenant_id, row.endpoint_id)
-            if row and endpoint and id_ not in self.handed:
-                chosen += self._attempts(endpoint, [row], steps)
+            message = row and steps.store.message(row.tenant_id, row.message_id)
+            if row and message and endpoint and id_ not in self.handed:
+                chosen.append(self._attempt(endpoint, row, message, steps))
         return chosen
 
     def _room(self, endpoint: Endpoint, steps: Transitions) -> int:
@@ -70,7 +71,7 @@ class Selection:
     ) -> bool:
         """Add due rows of an endpoint to `chosen`; returns whether there may be more."""
         rows = list(islice(self._due(endpoint, steps), room))
-        chosen += self._attempts(endpoint, rows, steps)
+        chosen += [self._attempt(endpoint, row, message, steps) for row, message in rows]
         endpoint.sent(len(rows), steps.now)
         if len(rows) == room:
             return True
@@ -80,29 +81,27 @@ class Selection:
             break
         return False
 
-    def _attempts(
-        self, endpoint: Endpoint, rows: list[Delivery], steps: Transitions
-    ) -> list[Attempt]:
-        made: list[Attempt] = []
-        for row in rows:
-            message = steps.store.message(row.tenant_id, row.message_id)
-            if message is not None:
-                attempt = _attempt(endpoint, row, message, steps.now)
-                wanted = partial(steps.endpoints.takes, attempt)
-                made.append(replace(attempt, wanted=wanted))
-                place = endpoint.tenant_id, endpoint.id
-                self.handed.add(row.delivery_id, place, _slot(endpoint))
-        return made
+    def _attempt(
+        self, endpoint: Endpoint, row: Delivery, message: Outgoing, steps: Transitions
+    ) -> Attempt:
+        self.handed.add(row.delivery_id, (endpoint.tenant_id, endpoint.id), _slot(endpoint))
+        attempt = _attempt(endpoint, row, message, steps.now)
+        return replace(attempt, wanted=partial(steps.endpoints.takes, attempt))
 
-    def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
-        """Due rows that the sender does not have, in order; moves the cursor along."""
+    def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[tuple[Delivery, Outgoing]]:
+        """Due rows that the sender does not have, in order; moves the cursor along.
+
+        A row whose message was deleted (a retry came after months) waits for the sweep to end it.
+        """
         prefix, store = endpoint.prefix, steps.store
         start = max(prefix, endpoint.cursor)
         for key, _ in store.queue.range(start, queue.until(prefix, steps.now)):
             endpoint.cursor = key
             id_ = queue.id_of(key, prefix)
-            if id_ not in self.handed and (row := store.row(id_)) is not None:
-                yield row
+            row = None if id_ in self.handed else store.row(id_)
+            message = row and store.message(row.tenant_id, row.message_id)
+            if row and message:
+                yield row, message
 
 
 def _slot(endpoint: Endpoint) -> Slot:

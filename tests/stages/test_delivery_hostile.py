@@ -402,3 +402,29 @@ def test_callbacks_whose_url_is_dead_do_not_hold_up_those_of_other_urls(stage: D
     stage.driver.advance(1)
     told = {row.job_id: row.status for row in stage.rows()}
     assert (told["job_98"], stage.state("callbacks").disabled_because) == ("delivered", None)
+
+
+def test_a_callback_is_sent_though_the_stage_s_clock_is_behind_the_setting_s_time(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now + 500  # the stage knows a lower bound of the broker's time
+    stage.job(status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(0.1)
+    stage.endpoint("callbacks", url=None, created=created)
+    stage.driver.advance(0.2)
+    assert stage.row().status == "delivered"
+
+
+def test_a_row_whose_message_is_gone_holds_up_no_other(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.sender.answer = status(500)
+    stage.event("k1")
+    stage.driver.advance(0.1)
+    store = stage.driver.store("delivery", "queue")
+    for key, _ in list(store.range(b"m", b"n")):
+        store.delete(key)
+    stage.sender.answer = ok
+    stage.driver.advance(10)
+    stage.event("k2")
+    stage.driver.advance(1)
+    assert [row.status for row in stage.rows()] == ["pending", "delivered"]
