@@ -14,7 +14,7 @@ from support.operator_cluster import Cluster, RunningOperator, make_cluster, run
 
 from streams.cli.api_client import CallFailed
 from streams.delivery.message.signing import new_key_pair, new_secret
-from streams.operator.http import jobs
+from streams.operator.http import endpoints, jobs
 from streams.serde import keys
 from streams.serde.codec import ENDPOINT_STATE, TENANT
 from streams.serde.delivery_records import EndpointState, Recovery
@@ -160,6 +160,19 @@ def test_endpoints_are_listed_by_id_a_page_at_a_time(operator: RunningOperator) 
     assert found[0] == operator.get("/v1/tenants/acme/endpoints/a")
     with pytest.raises(CallFailed, match="no tenant 'none'"):
         operator.get("/v1/tenants/none/endpoints")
+
+
+def test_a_tenant_has_a_bounded_number_of_endpoints(
+    operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "MOST_ENDPOINTS", 2)
+    path = "/v1/tenants/acme/endpoints"
+    for name in ("one", "two", "two"):
+        operator.send("PUT", f"{path}/{name}", {"url": URL})
+    with pytest.raises(CallFailed, match="has 2 endpoints"):
+        operator.send("PUT", f"{path}/three", {"url": URL})
+    operator.send("DELETE", f"{path}/one")
+    assert operator.send("PUT", f"{path}/three", {"url": URL})["endpoint_id"] == "three"
 
 
 def test_what_the_stage_knows_of_an_endpoint_is_shown_until_a_put_enables_it(

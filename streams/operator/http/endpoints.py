@@ -24,7 +24,11 @@ from streams.operator.http.tenant_writes import (
     written,
 )
 from streams.operator.http.tenants import TENANT
-from streams.operator.resources.endpoints import endpoints_page, shown_endpoint
+from streams.operator.resources.endpoints import (
+    endpoints_count,
+    endpoints_page,
+    shown_endpoint,
+)
 from streams.operator.resources.paging import Page
 from streams.operator.tenant_guards import known_tenant
 from streams.process.wall_clock import wall_ms
@@ -40,6 +44,9 @@ from streams.tenants.source_keys import Secret, holds
 routes = web.RouteTableDef()
 
 ENDPOINT = TENANT + "/endpoints/{endpoint}"
+MOST_ENDPOINTS = 1_000
+"""Of one tenant: the delivery stage keeps all in memory, and makes a row for each that an event
+concerns."""
 
 
 @routes.put(ENDPOINT)
@@ -54,6 +61,8 @@ async def put_endpoint(request: web.Request) -> web.Response:
     async with changing(state, tenant_id):
         await known_tenant(state, tenant_id)
         before = await standing_endpoint(state, tenant_id, name)
+        if before is None:
+            await _refuse_too_many(state, tenant_id)
         record = _wanted(state, before, wanted, tenant_id, name)
         if before is not None and not wanted.has_secret:
             return await _set(state, record, None)
@@ -129,6 +138,15 @@ def _wanted(
     settings = wanted.settings(name, created_at).model_copy(update={"set_at": now})
     keys = () if before is None else tuple(key for key in before.keys if holds(key, now))
     return endpoint_record(state.vault, tenant_id, name, settings, keys, headers, now)
+
+
+async def _refuse_too_many(state: AppState, tenant_id: str) -> None:
+    if await state.query(lambda db: endpoints_count(db, tenant_id)) >= MOST_ENDPOINTS:
+        raise Refusal(
+            409, "too-many-endpoints",
+            f"tenant {tenant_id!r} has {MOST_ENDPOINTS} endpoints: remove one, or let one receiver "
+            "pass on what several need",
+        )  # fmt: skip
 
 
 def _headers(state: AppState, before: TenantRecord | None) -> dict[str, str]:

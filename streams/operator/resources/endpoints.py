@@ -32,6 +32,13 @@ def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) ->
     return unknown if state is None else state
 
 
+def endpoints_count(connection: sqlite3.Connection, tenant_id: str) -> int:
+    """Return how many endpoints a tenant has."""
+    rows = "SELECT count(*) FROM tenants WHERE tenant_id = ? AND kind = 'endpoint'"
+    count: int = connection.execute(rows, (tenant_id,)).fetchone()[0]
+    return count
+
+
 def endpoints_page(
     connection: sqlite3.Connection, tenant_id: str, query: PageQuery, vault: Vault, now: int
 ) -> tuple[tuple[Json, ...], Cursor | None]:
