@@ -72,8 +72,8 @@ def _test(command: DeliveryCommand, steps: Transitions) -> None:
 
 def _recover(command: DeliveryCommand, steps: Transitions) -> None:
     endpoint = steps.endpoints.get(command.tenant_id, command.endpoint_id)
-    known = endpoint.state.recovery if endpoint else None
-    if known is not None and known.command_id == command.command_id:
+    place = command.tenant_id, command.endpoint_id
+    if endpoint and steps.store.asked_before(*place, command.command_id, steps.rules.keep_ms):
         return
     # Rows have the broker's time, so a recovery without an end ends now by the same clock.
     command = replace(command, at=steps.now)

@@ -9,6 +9,7 @@ store `queue` holds everything else:
 - `m` tenant, message: the message that its rows share
 - `P` tenant, endpoint: its rows have to be parked
 - `R` tenant, endpoint, time, command: a recovery that is not finished; the value is its command
+- `D` tenant, endpoint, command: when a recovery was asked for, so that it is not begun again
 - `c` like `R`: the row behind which the recovery goes on
 - `X` tenant: its rows and messages have to be deleted
 - `t` tenant, endpoint, id: a test that is not finished; the value is the time of its next attempt
@@ -34,7 +35,7 @@ from streams.serde.keys import after, join
 
 ENDPOINT, STATE, TENANT, MESSAGE = b"E", b"S", b"T", b"m"
 PARKING, RECOVERY, CURSOR, ERASING, TEST, MISSED = b"P", b"R", b"c", b"X", b"t", b"B"
-FAN_OUT, EARLY_CALLBACK = b"F", b"C"
+FAN_OUT, EARLY_CALLBACK, ASKED = b"F", b"C", b"D"
 _ORDER, _WATERMARK = b"o", b"w"
 _NUMBER = struct.Struct(">Q")
 _MOST_KNOWN = 2_000
@@ -112,7 +113,23 @@ class DeliveryStore:
     def drop_state(self, tenant_id: str, endpoint_id: str) -> None:
         key = join(tenant_id, endpoint_id)
         self.queue.delete(STATE + key)
+        self._forget_asked(tenant_id, endpoint_id, self.ctx.now)
         self.ctx.forward(ENDPOINTS_TOPIC, key, None)
+
+    def asked_before(self, tenant_id: str, endpoint_id: str, command_id: str, keep_ms: int) -> bool:
+        """Whether a command came before; notes it, and forgets what is older than `keep_ms`."""
+        key = ASKED + join(tenant_id, endpoint_id, command_id)
+        if self.queue.get(key) is not None:
+            return True
+        self._forget_asked(tenant_id, endpoint_id, self.ctx.now - keep_ms)
+        self.queue.put(key, _NUMBER.pack(self.ctx.now))
+        return False
+
+    def _forget_asked(self, tenant_id: str, endpoint_id: str, until: int) -> None:
+        place = ASKED + join(tenant_id, endpoint_id, "")
+        old = [key for key, at in self.marked(place) if _number(at) <= until]
+        for key in old:
+            self.queue.delete(place + key)
 
     def next_order(self) -> int:
         """A number higher than every one before it in this partition."""

@@ -428,3 +428,30 @@ def test_a_row_whose_message_is_gone_holds_up_no_other(stage: Deliveries) -> Non
     stage.event("k2")
     stage.driver.advance(1)
     assert [row.status for row in stage.rows()] == ["pending", "delivered"]
+
+
+def test_a_recovery_that_is_asked_for_again_after_another_is_not_begun_again(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(retry=())
+    stage.sender.answer = lambda _: {"error": "body_unusable", "blame": "message"}
+    stage.event("k1")
+    stage.driver.advance(1)
+    first = stage.command("recover", since=0)
+    stage.driver.advance(1)
+    stage.command("recover", since=0)
+    stage.driver.advance(1)
+    assert len(stage.sender.sent) == 3
+    stage.driver.restart("delivery")
+    stage.repeat(first)
+    stage.driver.advance(1)
+    assert len(stage.sender.sent) == 3
+    kept = b"D", b"E"
+    assert len(list(stage.driver.store("delivery", "queue").range(*kept))) == 2
+    stage.driver.advance(15 * DAY)
+    stage.command("recover", since=0)
+    stage.driver.advance(1)
+    assert len(list(stage.driver.store("delivery", "queue").range(*kept))) == 1
+    stage.remove()
+    stage.driver.advance(1)
+    assert list(stage.driver.store("delivery", "queue").range(*kept)) == []
