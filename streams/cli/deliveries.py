@@ -144,6 +144,7 @@ def _watched(api: Api, where: str, begun: Answer) -> Answer:
         elif time.monotonic() > latest and (shown is None or shown["ended_at"]):
             raise CallFailed(
                 f"no recovery has begun within {_BEGUN_WITHIN_SECONDS:.0f} s: is "
-                "`tidegate delivery` running? The command stays valid"
+                "`tidegate delivery` running? The command stays valid. A --key that began a "
+                "recovery before begins no other"
             )
     return {**begun, "recovery": last, "answered": True}
