@@ -140,16 +140,21 @@ def _matches(row: Delivery, command: DeliveryCommand) -> bool:
 def _erase(key: bytes, cursor: bytes, steps: Transitions) -> None:
     """Delete rows and messages of an erased tenant; the value is where to go on."""
     tenant_id, store = key.decode(), steps.store
-    part = list(islice(store.rows_behind(cursor), _LOOKED_AT))
-    for _, value in part:
+    part, theirs = 0, list[Delivery]()
+    for id_, value in islice(store.rows_behind(cursor), _LOOKED_AT):
+        part, cursor = part + 1, id_
         if key in value and (row := DELIVERY.decode(value)).tenant_id == tenant_id:
-            steps.delete(row)
-    if len(part) == _LOOKED_AT:
-        store.queue.put(ERASING + key, part[-1][0])
+            theirs.append(row)
+        if len(theirs) == _CHANGED:
+            break
+    for row in theirs:
+        steps.delete(row)
+    if part == _LOOKED_AT or len(theirs) == _CHANGED:
+        store.queue.put(ERASING + key, cursor)
         return
     prefix = MESSAGE + key + SEPARATOR
-    messages = [k for k, _ in islice(store.queue.range(prefix, after(prefix)), _LOOKED_AT)]
+    messages = [k for k, _ in islice(store.queue.range(prefix, after(prefix)), _CHANGED)]
     for message in messages:
         store.queue.delete(message)
-    if len(messages) < _LOOKED_AT:
+    if len(messages) < _CHANGED:
         store.queue.delete(ERASING + key)

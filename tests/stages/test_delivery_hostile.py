@@ -455,3 +455,21 @@ def test_a_recovery_that_is_asked_for_again_after_another_is_not_begun_again(
     stage.remove()
     stage.driver.advance(1)
     assert list(stage.driver.store("delivery", "queue").range(*kept)) == []
+
+
+def test_an_erasure_deletes_in_bounded_parts(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_CHANGED", 10)
+    stage.endpoint()
+    for number in range(35):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(1)
+    stage.tenant(kind="erasure")
+    left, largest = len(stage.rows()), 0
+    for _ in range(30):
+        stage.driver.advance(0.01)
+        largest, left = max(largest, left - len(stage.rows())), len(stage.rows())
+    assert (left, largest) == (0, 10)
+    kept = stage.driver.store("delivery", "queue").range(b"m", b"n")
+    assert list(kept) == []
