@@ -12,6 +12,8 @@ from rich.text import Text
 Json = dict[str, Any]
 
 _ENDLESS = 1_000_000
+_BLOCK_CHARS = 4_200
+"""As much of one value as is read on a screen; a traceback is always whole."""
 
 
 def console_of_any_width() -> Console:
@@ -35,6 +37,16 @@ def fields(item: Json, title: str | None = None) -> Table:
         if value not in (None, ""):
             table.add_row(name, cell(value))
     return table
+
+
+def print_block(console: Console, title: str, value: Any) -> None:
+    """Print a long value below its title; a very long one is cut, and says so."""
+    text = cell(value)
+    more = len(text) - _BLOCK_CHARS
+    console.print(Text(title, style="bold"))
+    console.print(text[:_BLOCK_CHARS], soft_wrap=True)
+    if more > 0:
+        console.print(f"[{more} more characters: --json shows all]", style="dim", markup=False)
 
 
 def plain(value: Any) -> str:

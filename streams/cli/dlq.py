@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from streams.cli import tables
-from streams.cli.operator_command import Answer, Api, command, page_by_page, part, program, show
+from streams.cli.operator_command import (
+    Answer,
+    Api,
+    command,
+    page_by_page,
+    part,
+    program,
+    show,
+    with_payload_command,
+)
 from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant
 from streams.cli.quantities import moment
 from streams.cli.watch import follow
@@ -56,11 +65,14 @@ def show_dead_letter(
     api: Api,
     id_: Id,
 ) -> Answer:
-    """Show one dead letter with its job, or its record's bytes.
+    """Show one dead letter with its job's input, error and traceback, or its record's bytes.
 
     Example: tidegate dlq show job_d8utnr6f0dbu0aulueh5k9hsqk
     """
-    return api.get(f"/v1/dlq/{part(id_)}")
+    found = api.get(f"/v1/dlq/{part(id_)}")
+    if found.get("job"):
+        with_payload_command(api, found["job"])
+    return found
 
 
 @command(dlq, "discard", tables.dead_letter)

@@ -16,6 +16,7 @@ from streams.cli.operator_command import (
     page_by_page,
     part,
     program,
+    with_payload_command,
 )
 from streams.cli.options import (
     Cursor,
@@ -57,11 +58,11 @@ def show_job(
     api: Api,
     job_id: JobId,
 ) -> Answer:
-    """Show one job with its effects, steps and progress.
+    """Show one job with its input, why it failed and where, its effects, steps and progress.
 
     Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
     """
-    return api.get(f"/v1/jobs/{part(job_id)}")
+    return with_payload_command(api, api.get(f"/v1/jobs/{part(job_id)}"))
 
 
 @command(jobs, "list", tables.jobs)

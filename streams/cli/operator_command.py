@@ -231,6 +231,13 @@ def print_json(value: Answer) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
+def with_payload_command(api: Api, job: Answer) -> Answer:
+    """The job, with the command that shows the body of its event if it has one."""
+    if job["payload_ref"] is not None:
+        job["payload_command"] = api.command("jobs", "payload", job["job_id"])
+    return job
+
+
 def found_or_none(api: Api, path: str) -> Answer | None:
     """A tenant, source or endpoint as GET shows it, or None where there is none."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 
 from streams.cli import delivery_tables
-from streams.cli.cells import Json, console_of_any_width, print_fields
+from streams.cli.cells import Json, console_of_any_width, print_block, print_fields
 from streams.cli.lists import listed
 
 Show = Callable[[Json], None]
@@ -26,6 +26,9 @@ _SOURCES = ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at"
 _REJECTIONS = ("last_at", "tenant_id", "source", "reason", "cause", "count", "first_at")
 _DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
 
+_APART = (
+    "effects", "steps", "history", "held", "waits", "answered", "warning", "deliveries", "input",
+)  # fmt: skip
 _REPLAYS = ("job_id", "status", "created_at", "submitted_by", "note")
 
 
@@ -64,10 +67,11 @@ def duplicates(found: Json) -> None:
 
 
 def job(found: Json) -> None:
-    """One job, then its steps and effects."""
+    """One job, its input, where it failed, then its steps and effects."""
     console = console_of_any_width()
-    apart = ("effects", "steps", "history", "held", "waits", "answered", "warning", "deliveries")
-    print_fields(console, {k: v for k, v in found.items() if k not in apart})
+    print_fields(console, {k: v for k, v in found.items() if k not in _APART})
+    if (given := found.get("input")) is not None:
+        print_block(console, "input", given)
     if waits := found.get("waits"):
         _waits(console, waits)
     elif found["held"]:
@@ -75,6 +79,9 @@ def job(found: Json) -> None:
     if found["history"]:
         console.print("runs that did not succeed")
         listed(found["history"], _HISTORY, None)
+    for run in found["history"]:
+        if run.get("traceback"):
+            print_block(console, f"where attempt {run['attempt']} failed", run["traceback"])
     if found["steps"]:
         print_fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
     for effect in found["effects"]:

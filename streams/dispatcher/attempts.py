@@ -14,6 +14,8 @@ from streams.serde.records import Attempt, Job
 
 KEPT_RUNS = 10
 ERROR_CHARS = 300
+TRACEBACK_CHARS = 4_100
+"""More than a worker sends; another sender's is cut, because each change of a job copies it."""
 LOSSES_OF_A_SUSPECT = 2
 LOSSES_ALONE = 2
 _UNCONFIRMED_OF_A_SUSPECT = 3
@@ -24,15 +26,15 @@ _TIMEOUT = "TimeoutError: ran past its "  # how a worker reports its own timeout
 Kind = Literal["failed", "timeout", "lost", "released"]
 
 
-def noted(job: Job, kind: Kind, error: str | None, now: int) -> Job:
+def noted(job: Job, kind: Kind, error: str | None, now: int, traceback: str | None = None) -> Job:
     """The job with its newest run in the history."""
-    return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error))
+    return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error, traceback))
 
 
-def failed(job: Job, error: str | None, now: int) -> Job:
+def failed(job: Job, error: str | None, now: int, traceback: str | None = None) -> Job:
     """The job with a failed run in the history; it is a timeout if the worker says so."""
     timeout = error is not None and error.startswith(_TIMEOUT)
-    return noted(job, "timeout" if timeout else "failed", error, now)
+    return noted(job, "timeout" if timeout else "failed", error, now, traceback)
 
 
 def was_released_by(job: Job, worker_id: str) -> bool:
@@ -70,5 +72,13 @@ def is_given_up(job: Job) -> bool:
 
 
 def _with(job: Job, run: Attempt) -> Job:
-    cut = replace(run, error=run.error and run.error[:ERROR_CHARS])
-    return replace(job, history=(*job.history, cut)[-KEPT_RUNS:])
+    """The job with one more run; only the newest traceback is kept, because they are large."""
+    cut = replace(
+        run,
+        error=run.error and run.error[:ERROR_CHARS],
+        traceback=run.traceback and run.traceback[:TRACEBACK_CHARS],
+    )
+    earlier = job.history
+    if run.traceback:
+        earlier = tuple(replace(each, traceback=None) for each in earlier)
+    return replace(job, history=(*earlier, cut)[-KEPT_RUNS:])

@@ -128,10 +128,16 @@ class Lifecycle:
         self.store.put(job)
         self.run_queue.ready(job)
 
-    def failed_attempt(self, job: Job, error: str | None, asked_seconds: float | None) -> None:
+    def failed_attempt(
+        self,
+        job: Job,
+        error: str | None,
+        asked_seconds: float | None,
+        traceback: str | None = None,
+    ) -> None:
         """Retry after the backoff; after the last one, end, or have unknown effects reviewed."""
         delay = retry_delay(job, asked_seconds)
-        failed = attempts.failed(job, error, self.now)
+        failed = attempts.failed(job, error, self.now, traceback)
         if delay is not None:
             self._retry(failed, delay, error)
             return

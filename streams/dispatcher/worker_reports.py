@@ -112,16 +112,17 @@ class Runs:
                 life.end(job, "succeeded", result=body.result)
             case "review":
                 # If the earlier call's outcome came meanwhile, no person has to decide.
-                job = attempts.failed(job, body.error, now)
+                job = attempts.failed(job, body.error, now, body.traceback)
                 settling.go_on(life, life.end(job, "needs_review", error=body.error))
             case "failed":
-                life.dead_letter(attempts.failed(job, body.error, now), "failed", body.error)
+                job = attempts.failed(job, body.error, now, body.traceback)
+                life.dead_letter(job, "failed", body.error)
             case _ if body.status == "cancelled" or job.cancel_requested:
                 life.end(job, "cancelled", error=body.error)
             case "released":
                 life.given_back(job, body.error)
             case "retry":
-                life.failed_attempt(job, body.error, body.retry_after_seconds)
+                life.failed_attempt(job, body.error, body.retry_after_seconds, body.traceback)
 
     def declined(self, command: Command, body: Declined) -> None:
         """Lease the job to another worker at once; the attempt does not count."""

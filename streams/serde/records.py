@@ -76,6 +76,7 @@ class Attempt:
     worker_id: str | None
     kind: Literal["failed", "timeout", "lost", "released"]
     error: str | None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,7 @@ class Ended:
     error: str | None
     retry_after_seconds: float | None
     received: int = 0
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

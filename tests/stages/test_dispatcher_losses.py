@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
+from streams.dispatcher import attempts
+from streams.serde.codec import JOB
 from streams.serde.records import Lease
 
 
@@ -144,6 +146,22 @@ def test_the_history_keeps_the_newest_ten_runs_that_did_not_succeed(desk: Desk) 
     assert {len(run.error or "") for run in history} == {300}
     worker.end(desk.lease(job_id), "failed", error="PermanentError: no")
     assert desk.job(job_id).history[-1].error == "PermanentError: no"
+
+
+def test_the_history_keeps_the_newest_traceback_whatever_ends_the_job(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.end(desk.lease(job_id), "retry", error="KeyError: 'a'", after=0, traceback="line 1")
+    worker.end(desk.lease(job_id), "retry", error="KeyError: 'b'", after=0, traceback="2" * 9_000)
+    kept = [run.traceback for run in desk.job(job_id).history]
+    assert kept == [None, "2" * attempts.TRACEBACK_CHARS]
+    worker.end(desk.lease(job_id), "failed", error="PermanentError: no", traceback="line 3")
+    dead = desk.job(job_id)
+    assert [run.traceback for run in dead.history] == [None, None, "line 3"]
+    (letter,) = desk.dead_letters()
+    assert JOB.decode(letter.value or b"").history == dead.history
 
 
 def test_a_timeout_and_a_release_stand_in_the_history(desk: Desk, worker: ScriptedWorker) -> None:

@@ -267,10 +267,10 @@ class ScriptedWorker:
 
     def end(
         self, lease: Lease, status: Any, *, free: int = 10, result: str | None = None,
-        error: str | None = None, after: float | None = None,
+        error: str | None = None, after: float | None = None, traceback: str | None = None,
     ) -> None:  # fmt: skip
         body = Ended(
-            self.name, lease.run_id, free, status, result, error, after, received=self.received
+            self.name, lease.run_id, free, status, result, error, after, self.received, traceback
         )
         self.desk.command(body, lease.job_id, lease.epoch)
 

@@ -78,7 +78,10 @@ def job_json(job: Job, details: JobDetails) -> Json:
 
 
 def _attempt(run: Attempt) -> Json:
-    """Return a run that did not succeed; `worker_id` names the process that had it."""
+    """Return a run that did not succeed; `worker_id` names the process that had it.
+
+    `traceback` has the handler's own frames, in the newest run that has one.
+    """
     return asdict(run) | {"at": rfc3339(run.at)}
 
 

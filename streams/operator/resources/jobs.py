@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from streams.ledger import UNSETTLED, settleable_at
-from streams.operator.resources import deliveries, duplicates, held, paging
+from streams.operator.resources import deliveries, duplicates, held, paging, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
-from streams.operator.resources.json_values import Json
+from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
@@ -66,13 +66,24 @@ def shown_job(connection: sqlite3.Connection, job_id: str, topology: Topology) -
 
 
 def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) -> Json:
-    """Return a job with what other tables hold about it, why it waits, and its deliveries."""
+    """Return a job with its input, what other tables hold, why it waits, and its deliveries."""
     details = details_of(connection, found, topology)
     return {
         **job_json(found, details),
+        "input": _input(connection, found),
         "waits": waits_of(RunningJobs(connection), found, details.held, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
     }
+
+
+def _input(connection: sqlite3.Connection, found: Job) -> object:
+    """Return what a job was submitted with; None for an event's job, and for an erased tenant's.
+
+    Kafka keeps an input until its retention ends, but after an erasure nobody is shown it, as
+    nobody is shown a body.
+    """
+    erased = tenants.setting(connection, found.tenant_id, "erasure", "")
+    return None if erased else parsed(found.input)
 
 
 def details_of(connection: sqlite3.Connection, found: Job, topology: Topology) -> JobDetails:

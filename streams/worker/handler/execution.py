@@ -102,11 +102,11 @@ class Execution:
             if self._clock() >= session.held.valid_until:
                 session.lose("no heartbeat was acknowledged in time")
             elif self._clock() >= timeout_at:
+                stack = own_stack(task)
                 log.warning(
-                    "handler timed out", job_id=lease.job_id, type=lease.type,
-                    exception=own_stack(task),
-                )  # fmt: skip
-                session.stop(timed_out(lease.timeout_seconds))
+                    "handler timed out", job_id=lease.job_id, type=lease.type, exception=stack
+                )
+                session.stop(timed_out(lease.timeout_seconds, stack))
 
     async def _wind_up(self, task: asyncio.Task[RunResult]) -> None:
         """Give a stopped handler a moment for its `finally` blocks and outcomes."""

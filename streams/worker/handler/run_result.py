@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
+from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
 
 _ERROR_CHARS = 2_000
+_TRACEBACK_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended; `lost` is never reported, because another run may have begun."""
+    """How a run ended; `lost` is never reported, because another run may have begun.
+
+    `traceback` has the handler's own frames: where it raised, or stood when its time was up.
+    """
 
     status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "lost"]
     result: str | None = None
     error: str | None = None
     retry_after_seconds: float | None = None
+    traceback: str | None = None
 
 
 class ReviewNeeded(BaseException):
@@ -31,20 +37,21 @@ def returned(value: object) -> RunResult:
     try:
         return RunResult("succeeded", result=to_json(value, "the handler's result"))
     except PermanentError as error:
-        return raised(error)
+        return RunResult("failed", error=describe(error))
 
 
 def raised(error: BaseException) -> RunResult:
     """The result of a handler that raised; in a group, the most decisive error counts."""
+    where = _last_of(own_traceback(error))
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)
     if isinstance(error, ReviewNeeded):
         return RunResult("review", error=_sendable(str(error)))
     if isinstance(error, PermanentError):
-        return RunResult("failed", error=text)
+        return RunResult("failed", error=text, traceback=where)
     after = error.seconds if isinstance(error, RetryAfter) else None
-    return RunResult("retry", error=text, retry_after_seconds=after)
+    return RunResult("retry", error=text, retry_after_seconds=after, traceback=where)
 
 
 def unforeseen(error: BaseException) -> bool:
@@ -53,8 +60,10 @@ def unforeseen(error: BaseException) -> bool:
     return any(not isinstance(leaf, ours) for leaf in _leaves(error))
 
 
-def timed_out(seconds: float) -> RunResult:
-    return RunResult("retry", error=f"TimeoutError: ran past its {seconds:g} s")
+def timed_out(seconds: float, stack: str = "") -> RunResult:
+    """The result of a handler whose time is up; `stack` says where it stood."""
+    told = f"TimeoutError: ran past its {seconds:g} s"
+    return RunResult("retry", error=told, traceback=_last_of(stack))
 
 
 def describe(error: BaseException) -> str:
@@ -63,7 +72,18 @@ def describe(error: BaseException) -> str:
 
 
 def _sendable(text: str) -> str:
-    return text[:_ERROR_CHARS].encode("utf-8", "backslashreplace").decode()
+    return _encodable(text[:_ERROR_CHARS])
+
+
+def _last_of(traceback: str) -> str | None:
+    """The end of a traceback, which has the line that raised; None for none."""
+    cut = len(traceback) > _TRACEBACK_CHARS
+    kept = f"[...]\n{traceback[-_TRACEBACK_CHARS:]}" if cut else traceback
+    return _encodable(kept) or None
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:

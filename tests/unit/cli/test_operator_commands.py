@@ -314,6 +314,29 @@ def test_a_job_shows_its_history_and_what_holds_it(operator: OperatorApi) -> Non
         assert told in shown
 
 
+@pytest.mark.parametrize(("group", "path"), [(jobs, "/v1/jobs/job_a"), (dlq, "/v1/dlq/job_a")])
+def test_a_dead_job_shows_its_input_and_where_it_failed(
+    operator: OperatorApi, group: Any, path: str
+) -> None:
+    trace = 'Traceback (most recent call last):\n  File "app.py", line 7, in greet\n\x1b[31m'
+    run = Attempt(3, 1_700_000_000_000, "w1/b", "failed", "KeyError: 'to'", trace)
+    job = job_json(make_job("job_a", history=(run,)), JobDetails())
+    job["input"] = {"[bold]": "x" * 9_000}
+    operator.on("GET", path, LETTER | {"job": job} if group is dlq else job)
+    shown = invoke(operator, group, "show", "job_a").stdout
+    assert 'where attempt 3 failed\nTraceback (most recent call last):\n  File "app.py"' in shown
+    assert "\ufffd[31m" in shown
+    assert 'input\n{"[bold]":"xxx' in shown
+    assert "more characters: --json shows all" in shown
+
+
+def test_a_job_of_an_event_shows_the_command_for_its_body(operator: OperatorApi) -> None:
+    job = job_json(make_job("job_a", payload_ref=PayloadRef(0, (0,), 2, "kek")), JobDetails())
+    operator.on("GET", "/v1/jobs/job_a", job)
+    shown = invoke(operator, jobs, "show", "job_a").stdout
+    assert f"tidegate jobs payload job_a --url {operator.url}" in shown
+
+
 PAGE = {"dry_run": False, "matched": 5, "replayed": 3, "replayable": 3, "left_out": [HELD],
         "next_cursor": "abc"}  # fmt: skip
 

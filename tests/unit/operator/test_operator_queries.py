@@ -28,17 +28,19 @@ from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY
+from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY, TENANT
 from streams.serde.ids import fingerprint
-from streams.serde.keys import checkpoint_key
+from streams.serde.keys import checkpoint_key, tenant_key
 from streams.serde.records import (
     TERMINAL,
+    Attempt,
     DeadLetter,
     Duplicate,
     EventInfo,
     Job,
     JobStatus,
     LedgerEntry,
+    TenantRecord,
 )
 from streams.topology.load import load
 
@@ -180,6 +182,31 @@ def test_an_effect_of_a_job_in_review_shows_from_when_it_can_be_settled(
     again = jobs.shown_job(connection, "job_a", load())
     assert again is not None
     assert [effect["settle_after"] for effect in again["effects"]] == [None, None]
+
+
+def test_a_job_shows_its_input_and_where_it_failed(connection: sqlite3.Connection) -> None:
+    runs = (
+        Attempt(1, 1_700_000_000_000, "w1/b", "failed", "KeyError: 'to'"),
+        Attempt(2, 1_700_000_001_000, "w1/b", "failed", "KeyError: 'to'", "Traceback\n  line 7"),
+    )
+    fold(connection, make_job("job_a", input='{"to":"x"}', history=runs))
+    shown = jobs.shown_job(connection, "job_a", load())
+    (listed,) = jobs.jobs_page(connection, PageQuery(10), load()).items
+    assert shown is not None
+    assert shown["input"] == {"to": "x"}
+    assert [run["traceback"] for run in shown["history"]] == [None, "Traceback\n  line 7"]
+    assert "input" not in listed, "inputs are large"
+
+
+def test_an_erased_tenants_inputs_are_shown_to_nobody(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", input='{"to":"x"}'), make_job("job_b", "globex"))
+    mark = TenantRecord("acme", "erasure", "", True, '{"at":1,"note":"n"}')
+    batch: dict[str, Changes] = {}
+    project(Record("tenants", 0, 0, 0, tenant_key("acme", "erasure", ""), TENANT.encode(mark)),
+            batch)  # fmt: skip
+    write(connection, batch)
+    shown = [jobs.shown_job(connection, id_, load()) or {} for id_ in ("job_a", "job_b")]
+    assert [each["input"] for each in shown] == [None, {}]
 
 
 def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:

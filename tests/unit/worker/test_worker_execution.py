@@ -11,6 +11,7 @@ import pytest
 from support.worker_bench import Clock, bench
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
+from streams.dispatcher import attempts
 from streams.errors import LeaseLost
 from streams.serde.codec import PROGRESS
 from streams.serde.ids import partition_for
@@ -85,12 +86,41 @@ async def test_a_result_that_cannot_be_kept_fails_and_is_named(result: Any, name
     assert named in (ended.error or "")
 
 
-async def test_a_handler_past_its_timeout_is_retried() -> None:
+@pytest.mark.parametrize("kind", [KeyError, PermanentError, TransientError])
+async def test_the_dispatcher_is_told_the_line_that_raised(kind: type[Exception]) -> None:
+    async def handler(ctx: Context) -> None:
+        raise kind("customer")
+
+    told = (await run_once(handler)).traceback or ""
+    assert told.startswith("Traceback (most recent call last):")
+    assert 'raise kind("customer")' in told
+    assert "/handler/execution.py" not in told, "only the handler's own frames are told"
+
+
+async def test_of_a_long_traceback_its_end_is_told() -> None:
+    async def handler(ctx: Context) -> None:
+        raise ValueError("x" * 9_000 + "the end \ud83d")
+
+    told = (await run_once(handler)).traceback or ""
+    assert told.startswith("[...]")
+    assert told.endswith("the end \\ud83d"), "a lone surrogate is escaped"
+    assert len(told) < attempts.TRACEBACK_CHARS
+
+
+async def test_a_run_without_an_error_of_the_handler_tells_no_traceback() -> None:
+    async def handler(ctx: Context) -> object:
+        return object()
+
+    assert (await run_once(handler)).traceback is None
+
+
+async def test_a_handler_past_its_timeout_is_retried_and_tells_where_it_stood() -> None:
     async def handler(ctx: Context) -> None:
         await asyncio.Event().wait()
 
     ended = await run_once(handler, timeout_seconds=0.05)
     assert (ended.status, ended.error) == ("retry", "TimeoutError: ran past its 0.05 s")
+    assert "await asyncio.Event().wait()" in (ended.traceback or "")
 
 
 async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_nothing_more(
