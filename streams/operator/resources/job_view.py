@@ -52,7 +52,8 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "workflow_id": job.workflow_id,
         "callback_url": job.callback_url,
         "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
-        "timeout_seconds": job.timeout_seconds,
+        # Before its first run a job has only the timeout that its submission asked for.
+        "timeout_seconds": job.timeout_seconds or None,
         "scheduled_at": rfc3339(job.scheduled_at),
         "next_retry_at": rfc3339(job.next_retry_at),
         "last_error": job.last_error,

@@ -198,6 +198,14 @@ def test_a_job_shows_its_input_and_where_it_failed(connection: sqlite3.Connectio
     assert "input" not in listed, "inputs are large"
 
 
+def test_a_job_that_never_ran_shows_no_timeout_but_the_one_it_asked_for(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(connection, make_job("job_a", timeout_seconds=0.0), make_job("job_b", timeout_seconds=7.0))
+    shown = [jobs.shown_job(connection, id_, load()) or {} for id_ in ("job_a", "job_b")]
+    assert [each["timeout_seconds"] for each in shown] == [None, 7.0]
+
+
 def test_an_erased_tenants_inputs_are_shown_to_nobody(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a", input='{"to":"x"}'), make_job("job_b", "globex"))
     mark = TenantRecord("acme", "erasure", "", True, '{"at":1,"note":"n"}')
