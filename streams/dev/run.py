@@ -24,7 +24,6 @@ from streams.dev.sample_event import TENANT
 from streams.dev.welcome import (
     create_sample_tenant,
     hook_text,
-    list_text,
     next_text,
     ready_text,
 )
@@ -133,7 +132,7 @@ def _watched(settings: Settings) -> tuple[Path, Path | None]:
 
 
 async def _banner(pipeline: Pipeline, wanted: Wanted) -> str:
-    """What to do next; a program that reads it also gets the token and commands with it."""
+    """What to do next; a program that reads it also gets the token, and a signed delivery."""
     on_terminal = sys.stdout.isatty()
     # A cluster of somebody's own gets no tenant that nobody asked for.
     sample = wanted.app is None or pipeline.broker is not None
@@ -141,8 +140,8 @@ async def _banner(pipeline: Pipeline, wanted: Wanted) -> str:
     parts = [ready_text(pipeline, on_terminal=on_terminal)]
     if not wanted.quiet:
         parts.append(next_text(pipeline.settings, sample=sample))
-    if not on_terminal:
-        parts.append(hook_text(pipeline, secret) if wanted.app is None else list_text(pipeline))
+    if not on_terminal and wanted.app is None:
+        parts.append(hook_text(pipeline, secret))
     return "\n".join([*parts, "Ctrl-C stops everything."])
 
 

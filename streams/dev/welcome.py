@@ -108,14 +108,13 @@ def next_text(settings: Settings, *, sample: bool) -> str:
 
     They deliver an event that the topology has a route for, or say what is missing for that.
     """
-    directory = settings.data_dir
-    where = "" if directory == Path(".tidegate") else f" --data-dir {shlex.quote(str(directory))}"
+    where = _where(settings)
     topology = load(settings.topology)
     event = sample_event(topology) if sample else None
     missing = advice(topology, where) if sample and event is None else []
     commands = [*(event.commands if event else []), "jobs list", "jobs watch JOB_ID"]
     return "\n".join((
-        f"logs of every process: {directory / 'logs'}",
+        f"logs of every process: {settings.data_dir / 'logs'}",
         "Only here may outgoing webhooks and callbacks reach this machine and use http.",
         "In a second terminal:",
         *(f"  tidegate {command}{where}" for command in commands),
@@ -123,13 +122,14 @@ def next_text(settings: Settings, *, sample: bool) -> str:
     ))  # fmt: skip
 
 
-def list_text(pipeline: Pipeline) -> str:
-    """A command for programs that shows the jobs."""
-    return "See its jobs:\n" + _get(pipeline, "/v1/jobs")
+def _where(settings: Settings) -> str:
+    """The option that a command needs to find this `dev`, with a space before it."""
+    directory = settings.data_dir
+    return "" if directory == Path(".tidegate") else f" --data-dir {shlex.quote(str(directory))}"
 
 
 def hook_text(pipeline: Pipeline, secret: str) -> str:
-    """A command that delivers a signed event, and one that shows its job."""
+    """A delivery for programs without Tidegate, already signed, and the command for its job."""
     event_id = str(uuid4())
     stamp = _stamp(datetime.now(UTC))
     body = ticket_event(event_id, stamp)
@@ -141,7 +141,7 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
     job_id = event_job_id(TENANT, SOURCE, event_id)
     return "\n".join((
         "Deliver a signed event, as often as you like:", " \\\n  ".join(words),
-        "See its one job:", _get(pipeline, f"/v1/jobs/{job_id}"),
+        "See its one job:", f"  tidegate jobs show {job_id}{_where(pipeline.settings)}",
     ))  # fmt: skip
 
 
@@ -182,8 +182,3 @@ def _signed(secret: str, stamp: str, body: bytes) -> dict[str, str]:
 
 def _stamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _get(pipeline: Pipeline, path: str) -> str:
-    file = shlex.quote(str((pipeline.settings.data_dir / "admin.token").resolve()))
-    return f'curl -s {pipeline.url}{path} \\\n  -H "Authorization: Bearer $(cat {file})"'

@@ -46,11 +46,11 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
 
 
 def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev) -> None:
-    deliver, show = dev.printed_curls()
+    deliver = dev.printed_delivery()
     status, first = curl(deliver)
     again, second = curl(deliver)
     job = eventually(
-        lambda: found if (found := curl(show)[1]).get("status") == "succeeded" else None,
+        lambda: found if (found := dev.printed_job()).get("status") == "succeeded" else None,
         what="the sample job succeeded",
     )
     assert (status, again) == (202, 200)
@@ -59,11 +59,11 @@ def test_the_printed_commands_work_and_a_redelivery_makes_no_second_job(dev: Dev
 
 
 def test_an_event_its_job_and_its_effect_have_a_line_each(dev: Dev) -> None:
-    deliver, show = dev.printed_curls()
+    deliver = dev.printed_delivery()
     curl(deliver)
     curl(deliver)
     job = eventually(
-        lambda: found if "event_id" in (found := curl(show)[1]) else None, what="a job"
+        lambda: found if "event_id" in (found := dev.printed_job()) else None, what="a job"
     )
     job_id, event_id = job["job_id"], job["event_id"]
     dev.told(f"event        | accepted   {event_id} demo/zendesk ticket.created")
@@ -87,7 +87,7 @@ def test_a_start_fits_a_screen_and_a_pool_has_its_worker(tmp_path: Path) -> None
     shown, told = command_line(pid), len(dev.errors)
     metrics = get(f"{dev.url}/metrics")[1]
     stop(dev)
-    of_programs = ("curl", "  -H", "  --data-raw", "See ", "Deliver a signed")
+    of_programs = ("curl", "  -H", "  --data-raw", "See ", "  tidegate jobs show", "Deliver a s")
     own = [line for line in dev.lines if not line.startswith(of_programs)]
     assert "--pool slow" in shown
     assert len(own) + told <= 24
@@ -212,7 +212,7 @@ def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:
 
 def test_while_the_ingress_starts_again_no_connection_is_refused(dev: Dev) -> None:
     """It waits for the new one, which answers 503 until it knows the sources."""
-    deliver, _ = dev.printed_curls()
+    deliver = dev.printed_delivery()
     os.kill(dev.pids["ingress-0"], signal.SIGKILL)
     assert curl(deliver)[0] in (200, 202, 503)
     eventually(lambda: curl(deliver)[0] in (200, 202), what="a delivery is answered 2xx")
@@ -231,9 +231,9 @@ def test_a_killed_broker_comes_back_and_the_flow_goes_on(dev: Dev) -> None:
     bootstrap = dev.state["bootstrap"]
     os.kill(before, signal.SIGKILL)
     eventually(lambda: dev.pids["broker"] not in (None, before), 60, what="a new broker")
-    deliver, show = dev.printed_curls()
+    deliver = dev.printed_delivery()
     eventually(lambda: curl(deliver)[0] in (200, 202), 60, what="a delivery is answered 2xx")
-    eventually(lambda: curl(show)[1].get("status") == "succeeded", 60, what="its job succeeded")
+    eventually(lambda: dev.printed_job().get("status") == "succeeded", 60, what="its job succeeded")
     assert dev.state["bootstrap"] == bootstrap
 
 
@@ -276,9 +276,11 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
 ) -> None:
     port = str(pick_free())
     first = start(tmp_path, "--port", port)
-    deliver, show = first.printed_curls()
+    deliver = first.printed_delivery()
     job_id = curl(deliver)[1]["job_id"]
-    eventually(lambda: curl(show)[1].get("status") == "succeeded", 30, what="the job succeeded")
+    eventually(
+        lambda: first.printed_job().get("status") == "succeeded", 30, what="the job succeeded"
+    )
     pids = first.pids
     first.process.kill()
     first.process.wait()
@@ -290,7 +292,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
     )  # fmt: skip
     header = {"Authorization": f"Bearer {second.token}"}
     status, text = get(f"{second.url}/v1/jobs/{job_id}", header)
-    again = curl(second.printed_curls()[0])[0]
+    again = curl(second.printed_delivery())[0]
     pids = second.pids
     code = stop(second)
     assert (status, json.loads(text)["status"]) == (200, "succeeded")

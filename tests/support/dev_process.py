@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import signal
 import subprocess
@@ -19,7 +18,6 @@ from typing import IO, Any
 from support.conditions import eventually
 
 READY_SECONDS = 90.0
-_FILE = re.compile(r"\$\(cat ([^)]*)\)")
 
 
 @dataclass
@@ -54,9 +52,19 @@ class Dev:
     def line(self, start: str) -> str:
         return next((line for line in self.lines if line.startswith(start)), "")
 
-    def printed_curls(self) -> list[str]:
+    def printed_delivery(self) -> str:
+        """The `curl` that delivers a signed event."""
         text = "\n".join(self.lines).replace("\\\n", " ")
-        return [line for line in text.splitlines() if line.startswith("curl ")]
+        (found,) = [line for line in text.splitlines() if line.startswith("curl ")]
+        return found
+
+    def printed_job(self) -> dict[str, Any]:
+        """What the printed command shows of the delivery's job; empty while there is none."""
+        printed = [line for line in self.lines if line.startswith("  tidegate jobs show ")][-1]
+        words = [sys.executable, "-m", "streams.cli", *shlex.split(printed)[1:], "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        shown: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+        return shown
 
     def told(self, part: str) -> None:
         """Return once a line of standard error has this part."""
@@ -111,18 +119,13 @@ def curl(command: str) -> tuple[int, dict[str, Any]]:
         word = words.pop(0)
         if word == "-H":
             name, _, value = words.pop(0).partition(": ")
-            headers[name] = _FILE.sub(lambda found: _content(found[1]), value)
+            headers[name] = value
         elif word == "--data-raw":
             body = words.pop(0).encode()
         elif not word.startswith("-"):
             url = word
     status, text = get(url, headers, body)
     return status, json.loads(text)
-
-
-def _content(quoted: str) -> str:
-    (path,) = shlex.split(quoted)
-    return Path(path).read_text().strip()
 
 
 def get(

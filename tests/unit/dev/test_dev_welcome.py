@@ -12,7 +12,7 @@ import typer
 import streams.dev
 import streams.new
 from streams.cli.main import application
-from streams.dev.welcome import list_text, next_text, ready_text
+from streams.dev.welcome import hook_text, next_text, ready_text
 from streams.settings import load_settings
 
 SAMPLE = Path(streams.dev.__file__).with_name("sample.yaml")
@@ -56,10 +56,14 @@ def test_a_terminal_is_told_where_the_token_lies_and_a_program_gets_it() -> None
     assert given.splitlines()[-1] == "admin token: s3cret"
 
 
-def test_a_printed_call_reads_the_token_from_its_file() -> None:
-    file = Path(".tidegate/admin.token").resolve()
-    assert f'"Authorization: Bearer $(cat {file})"' in list_text(pipeline())
-    assert "s3cret" not in list_text(pipeline())
+def test_a_printed_delivery_needs_no_token_and_its_job_is_shown_by_a_command() -> None:
+    text = hook_text(pipeline(), "a secret")
+    assert text.count("curl") == 1
+    assert not [word for word in ("Authorization", "s3cret", "admin.token") if word in text]
+    assert re.fullmatch(r"jobs show job_\w+", commands(text)[-1])
+    elsewhere = pipeline()
+    elsewhere.settings = load_settings({}, data_dir=Path("/tmp/a b"))
+    assert commands(hook_text(elsewhere, "a secret"))[-1].endswith("--data-dir '/tmp/a b'")
 
 
 def test_the_next_commands_work_as_printed_whatever_the_data_directory() -> None:
