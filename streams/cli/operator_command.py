@@ -29,6 +29,7 @@ from streams.cli.api_client import (
     remedy,
     token_origin,
 )
+from streams.cli.calls_as_commands import told_in_commands
 from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
 from streams.errors import ConfigError, TidegateError
 from streams.settings import Settings, load_settings
@@ -170,7 +171,7 @@ def _errors_shown(api: Api) -> Iterator[None]:
         typer.echo(f"error: {error}: {api.remedy()}", err=True)
         raise typer.Exit(1) from None
     except TidegateError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {told_in_commands(str(error), api.command)}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
 
 

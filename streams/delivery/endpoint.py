@@ -115,7 +115,7 @@ def made(value: bytes, since: int, state: EndpointState | None) -> Endpoint:
     try:
         settings = endpoint_settings(record)
     except ValueError:  # pydantic's and orjson's errors are subclasses, and may quote the value
-        raise PoisonRecord("bad_endpoint", "its settings cannot be used: PUT it again") from None
+        raise PoisonRecord("bad_endpoint", "its settings cannot be used: set it again") from None
     state = state or new_state(record.tenant_id, record.id, record.updated_at)
     return Endpoint(record, settings, since, state)
 

@@ -70,7 +70,7 @@ def _judge(endpoint: Endpoint, state: EndpointState, steps: Transitions, fan_out
     if because is None or before.disabled_because is not None:
         return
     log.warning(
-        "endpoint disabled: mend it, then PUT it with enabled true and recover its deliveries",
+        "endpoint disabled: mend its receiver, enable it, and recover its deliveries",
         tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id, because=because,
     )  # fmt: skip
     steps.park_rows_of(endpoint.tenant_id, endpoint.id)

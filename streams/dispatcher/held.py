@@ -127,7 +127,7 @@ class HeldJobs:
             "another one, or move its jobs",
             "no_topic": f"the broker has no topic jobs.work.{pool}: create it as "
             "`tidegate topology plan` says",
-            "tenant_disabled": f"tenant {tenant_id} is disabled: PUT it again, or cancel its jobs",
+            "tenant_disabled": f"tenant {tenant_id} is disabled: enable it, or cancel its jobs",
             "no_slot": f"no worker of pool {pool!r} that handles {type_!r} has a free slot: wait "
             "until a job ends, start another worker, or give the workers more --slots",
         }[reason]

@@ -37,10 +37,11 @@ async def require_enabled(state: AppState, record: TenantRecord) -> None:
     found = await state.query(lambda db: endpoint_state(db, record.tenant_id, record.id))
     why = _disabled_because(record, found)
     if why is not None:
-        where = f"PUT /v1/tenants/{record.tenant_id}/endpoints/{record.id} with enabled true"
+        where = f"/v1/tenants/{record.tenant_id}/endpoints/{record.id}"
+        enable = f'PUT {where} {{"enabled":true}} enables it'
         raise Refusal(
             409, "endpoint-disabled",
-            f"endpoint {record.id!r} is disabled ({why}): {where} enables it, then recover it",
+            f"endpoint {record.id!r} is disabled ({why}): {enable}, then recover it",
         )  # fmt: skip
 
 

@@ -60,5 +60,5 @@ def _unknown(delivery_id: str) -> Refusal:
     return unknown(
         "delivery", delivery_id,
         "it was never made, is not shown yet, or has been purged since it ended: compare the id "
-        "with GET /v1/deliveries (`tidegate deliveries list`)",
+        "with GET /v1/deliveries",
     )  # fmt: skip

@@ -74,10 +74,7 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     """Return the effect as the ledger has it; refuse with 404 if there is none."""
     entry = await state.query(lambda db: effect(db, job, action))
     if entry is None:
-        raise unknown(
-            "effect", action,
-            f"`tidegate jobs show` and GET /v1/jobs/{job.job_id} list them",
-        )  # fmt: skip
+        raise unknown("effect", action, f"GET /v1/jobs/{job.job_id} lists them")
     return entry
 
 

@@ -82,6 +82,6 @@ def _callback_url(source: TenantRecord | None) -> str | None:
     if source is None:
         return None
     if source.disabled:
-        enable = "PUT it to enable it"
+        enable = f"PUT /v1/tenants/{source.tenant_id}/sources/{source.id} enables it"
         raise Refusal(403, "source-disabled", f"source {source.id!r} is disabled: {enable}")
     return source_settings(source).callback_url

@@ -166,5 +166,5 @@ def _unknown(job_id: str) -> Refusal:
         "job",
         job_id,
         "it was never accepted, is not shown yet, or has been purged since it "
-        "ended: compare the id with GET /v1/jobs (`tidegate jobs list`)",
+        "ended: compare the id with GET /v1/jobs",
     )

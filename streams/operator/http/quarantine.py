@@ -112,9 +112,9 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
         lambda db: tenants.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
-        where = f"PUT /v1/tenants/{record.tenant_id}/sources/{record.source}"
+        where = f"/v1/tenants/{record.tenant_id}/sources/{record.source}"
         raise Refusal(409, "source-disabled", f"its source has no mapping now: set it up with "
-                      f"{where}, then release it")  # fmt: skip
+                      f"PUT {where}, then release it")  # fmt: skip
     return source_settings(found)
 
 

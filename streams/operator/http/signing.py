@@ -92,7 +92,7 @@ def _require_private(name: str) -> None:
     if scheme is None:
         known = ", ".join(SCHEMES)
         detail = f"this operator does not know the source's scheme {name!r}, only {known}"
-        remedy = "upgrade the operator, or PUT the source with another scheme"
+        remedy = "upgrade the operator, or set another scheme for the source"
         raise Refusal(409, "cannot-sign", f"{detail}: {remedy}")
     if scheme.public_key:
         detail = f"the secret of {name} is the sender's public key, which only verifies"
@@ -106,7 +106,9 @@ def _secret(state: AppState, record: TenantRecord) -> bytes:
         Refusal: 409, the operator does not have it.
     """
     if record.disabled:
-        raise Refusal(409, "source-disabled", "a disabled source has no secret: PUT it first")
+        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
+        enable = f"enable it with PUT {where}"
+        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
     newest = keys_of(record)[0]
     if newest.sealed is None:
         where = f"its secret is kept at {newest.reference}, which the operator does not read"

@@ -115,6 +115,6 @@ def with_newest(
         raise Refusal(
             409, "too-many-secrets",
             f"{MOST_KEYS} secrets are in use already: the next one ends at {until}; "
-            "rotate after that, or PUT a new secret to end all at once",
+            "rotate after that, or set a new secret to end all at once",
         )  # fmt: skip
     return keys

@@ -169,7 +169,8 @@ def _rotated(
 ) -> TenantRecord:
     if record.disabled:
         where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
-        raise Refusal(409, "source-disabled", f"a disabled source has no secret: PUT {where}")
+        enable = f"enable it with PUT {where}"
+        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
     secret = wanted.new_secret(source_settings(record).scheme)
     newest = signing_key(state.vault, record.tenant_id, record.id, secret)
     keys = with_newest(keys_of(record), newest, wanted.overlap_seconds, now)

@@ -1,0 +1,51 @@
+"""Tells people which command makes a call that the API's errors name as a remedy.
+
+The API speaks HTTP to its clients: `create it with PUT /v1/tenants/acme`. A person who types
+commands is told `tidegate tenants set acme`. Only the table below maps one to the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+_COMMANDS = {
+    "PUT /v1/tenants/{t}": "tenants set {t}",
+    "PUT /v1/tenants/{t}/sources/{s}": "sources set {s} --tenant {t} --scheme SCHEME",
+    "PUT /v1/tenants/{t}/endpoints/{e}": "endpoints set {e} --tenant {t} --to URL",
+    'PUT /v1/tenants/{t}/endpoints/{e} {"enabled":true}': "endpoints set {e} --tenant {t} --enable",
+    "GET /v1/jobs": "jobs list",
+    "GET /v1/jobs/{id}": "jobs show {id}",
+    "GET /v1/events": "events list",
+    "GET /v1/quarantine": "quarantine list",
+    "GET /v1/dlq": "dlq list",
+    "GET /v1/deliveries": "deliveries list",
+}
+"""Calls with their paths' ids in braces, and the commands that make them."""
+_ID = r"(?P<\1>[^\\s/?`'\"]*[\\w~-])"
+"""An id in a path, without the punctuation of the sentence after it."""
+
+
+def told_in_commands(detail: str, command: Callable[..., str]) -> str:
+    """The detail of an error with each call in it as a command; calls without one stay.
+
+    `command` gives the command line of a command's words.
+    """
+    for call, words in _FORMS:
+        detail = call.sub(lambda found, words=words: _typed(found, words, command), detail)
+    return detail
+
+
+def _typed(found: re.Match[str], words: Sequence[str], command: Callable[..., str]) -> str:
+    return f"`{command(*(word.format(**found.groupdict()) for word in words))}`"
+
+
+def _pattern(call: str) -> re.Pattern[str]:
+    """A pattern for the call alone, not for the beginning of a longer path."""
+    return re.compile(re.sub(r"\\{(\w+)\\}", _ID, re.escape(call)) + r"(?![/\w])")
+
+
+_FORMS = [
+    (_pattern(call), words.split()) for call, words in sorted(_COMMANDS.items(), reverse=True)
+]
+"""A call with a body comes before the same call without one."""
