@@ -27,6 +27,8 @@ _ENDPOINT = "listen"
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """A developer watches: the retries of a failure come soon."""
 _TIMEOUT_SECONDS = 15.0
+_MOST_COUNTED = 200
+"""As many deliveries as one page lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,9 @@ def listen(
     """Receive a tenant's outgoing messages here, and print a line for each request.
 
     It sets the endpoint `listen` with a secret of its own, verifies each signature, and removes the
-    endpoint on Ctrl-C; what was not delivered by then is parked. The delivery stage must run on
-    this machine and be allowed to reach loopback addresses, as in `tidegate dev`.
+    endpoint on Ctrl-C; what was not delivered by then is parked, and it says how much that is. The
+    delivery stage must run on this machine and be allowed to reach loopback addresses, as in
+    `tidegate dev`.
 
     Example: tidegate listen --tenant demo --events 'ticket.*' --fail 503 --times 3
     """
@@ -109,6 +112,7 @@ async def _listen(
             await end.wait()
         finally:
             await asyncio.to_thread(_remove, api, wanted)
+            typer.echo(await asyncio.to_thread(_farewell, api, wanted), err=True)
 
 
 def _remove(api: Api, wanted: _Wanted) -> None:
@@ -122,6 +126,40 @@ def _remove(api: Api, wanted: _Wanted) -> None:
     except CallFailed as error:
         again = api.command("endpoints", "remove", _ENDPOINT, "--tenant", wanted.tenant)
         raise CallFailed(f"{error}; the endpoint stays, remove it with: {again}") from error
+
+
+def _farewell(api: Api, wanted: _Wanted) -> str:
+    """What became of the endpoint, how much it did not take, and how to get that after all."""
+    of = ("--tenant", wanted.tenant)
+    removed = f"endpoint {_ENDPOINT} of tenant {wanted.tenant} is removed"
+    shown = api.command("deliveries", "list", *of, "--endpoint", _ENDPOINT)
+    try:
+        left = _left(api, wanted)
+    except CallFailed:
+        return f"{removed}; what it did not take is parked: `{shown}` shows it"
+    if not left:
+        return f"{removed}; it took all that was sent to it"
+    again = api.command("deliveries", "recover", _ENDPOINT, *of, "--since", "1h")
+    return (
+        f"{removed}; not delivered: {left}. `{shown}` shows them; to get them after all, listen "
+        f"again and type `{again}`"
+    )
+
+
+def _left(api: Api, wanted: _Wanted) -> str:
+    """How many of the endpoint's deliveries are parked, or will be in a moment, and are dead."""
+    found = {
+        status: api.get(
+            "/v1/deliveries",
+            tenant_id=wanted.tenant, endpoint_id=_ENDPOINT, status=status, limit=_MOST_COUNTED,
+        )
+        for status in ("pending", "parked", "dead")
+    }  # fmt: skip
+    counts = {status: len(page["deliveries"]) for status, page in found.items()}
+    more = any(page["next_cursor"] for page in found.values())
+    told = {"parked": counts["pending"] + counts["parked"], "dead": counts["dead"]}
+    left = ", ".join(f"{count} {status}" for status, count in told.items() if count)
+    return f"{left} or more" if more else left
 
 
 @asynccontextmanager

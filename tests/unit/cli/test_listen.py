@@ -13,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
 from support.conditions import eventually
 from support.operator_api import OperatorApi, problem
 from typer.testing import CliRunner, Result
@@ -62,8 +63,35 @@ def test_it_is_an_endpoint_until_ctrl_c(operator: OperatorApi) -> None:
     assert settings.events == ("ticket.*", "job.*")
     assert body["url"].startswith("http://127.0.0.1:")
     assert body["secret"].startswith("whsec_")
-    assert [each.method for each in operator.asked] == ["PUT", "DELETE"]
+    assert [each.method for each in operator.asked[:2]] == ["PUT", "DELETE"]
     assert body["secret"] not in done.output
+
+
+def page(*ids: str, cursor: str | None = None) -> tuple[int, Any]:
+    return 200, {"deliveries": [{"delivery_id": each} for each in ids], "next_cursor": cursor}
+
+
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        ((page(), page(), page()), "is removed; it took all that was sent to it"),
+        ((page("a"), page("b", "c"), page("d")), "is removed; not delivered: 3 parked, 1 dead. "),
+        ((page(), page("b", cursor="x"), page()), "not delivered: 1 parked or more. "),
+        ((problem(503, "not-ready"),), "is removed; what it did not take is parked: "),
+    ],
+)
+def test_at_its_end_it_says_what_was_not_delivered_and_how_to_get_it(
+    operator: OperatorApi, pages: tuple[tuple[int, Any], ...], told: str
+) -> None:
+    operator.on("GET", "/v1/deliveries", *pages)
+    done = listening(operator, lambda _: None)
+    last = done.stderr.splitlines()[-1]
+    at = f"--url {operator.url}"
+    assert (done.exit_code, told in last) == (0, True), last
+    if "all that" not in last:
+        assert f"`tidegate deliveries list --tenant demo --endpoint listen {at}` shows" in last
+    if "not delivered" in last:
+        assert f"`tidegate deliveries recover listen --tenant demo --since 1h {at}`" in last
 
 
 def test_each_request_is_a_line_and_a_foreign_signature_is_told(operator: OperatorApi) -> None:
