@@ -116,7 +116,8 @@ def _quarantined(body: Quarantined) -> Line | None:
     if body.released_at is not None:
         return None
     what = f"{body.event_id} {body.tenant_id}/{body.source}: {body.reason}"
-    return Line("event", f"quarantine {what}; see tidegate quarantine show", "warning")
+    see = f"see tidegate quarantine show {body.event_id}"
+    return Line("event", f"quarantine {what}; {see}", "warning")
 
 
 def _effect(entry: LedgerEntry) -> Line | None:
@@ -138,7 +139,8 @@ def _held(held: Held) -> Line:
 def _dead_letter(letter: DeadLetter) -> Line | None:
     if letter.replayed_at is not None or letter.discarded_at is not None:
         return None
-    return Line("dead letter", f"{letter.id} {letter.reason}; see tidegate dlq show", "error")
+    see = f"see tidegate dlq show {letter.id}"
+    return Line("dead letter", f"{letter.id} {letter.reason}; {see}", "error")
 
 
 def _because(error: str | None) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[(\w+) *\] (.*?)(?:\s+(\w+=.*))?$")
-_FIELD = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*)")
+_QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_FIELD = re.compile(rf"(\w+)=({_QUOTED}|.*?)(?=\s+\w+=|\s*$)")
+_IN_QUOTES = re.compile(r"[\s=\"']")
+"""The log puts a text with one of these in quotes, as a literal of Python."""
 _OF_THE_LOG = {"event", "level", "timestamp", "stage", "instance", "exception"}
 _LONG = {"run_id", "tenant_id"}
 """Left out on the screen, where the job's id names the run."""
@@ -27,7 +31,8 @@ class LogLine:
     @property
     def text(self) -> str:
         """The line for people, followed by the traceback of a JSON line."""
-        words = [f"{name}={value}" for name, value in self.fields.items() if name not in _LONG]
+        shown = {name: value for name, value in self.fields.items() if name not in _LONG}
+        words = [f"{name}={_in_quotes(value)}" for name, value in shown.items()]
         head = self.event if self.level in ("info", "debug") else f"{self.level}: {self.event}"
         text = " ".join([head, *words])
         return f"{text}\n{self.exception}" if self.exception else text
@@ -41,7 +46,7 @@ def parse(text: str) -> LogLine | None:
     if found is None:
         return None
     level, event, rest = found.groups()
-    fields = {name: value.strip("'\"") for name, value in _FIELD.findall(rest or "")}
+    fields = {name: _without_quotes(value) for name, value in _FIELD.findall(rest or "")}
     return LogLine(level, event.strip(), _own(fields))
 
 
@@ -55,6 +60,19 @@ def _of_json(text: str) -> LogLine | None:
     return LogLine(
         str(found["level"]), str(found["event"]), _own(found), str(found.get("exception", ""))
     )
+
+
+def _without_quotes(value: str) -> str:
+    if value[:1] not in ("'", '"'):
+        return value
+    try:
+        return str(literal_eval(value))
+    except (SyntaxError, ValueError):
+        return value
+
+
+def _in_quotes(value: str) -> str:
+    return repr(value) if _IN_QUOTES.search(value) else value
 
 
 def _own(fields: Mapping[str, Any]) -> dict[str, str]:

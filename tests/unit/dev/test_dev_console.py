@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.dev import ConsoleRenderer
 
 from streams.dev.console.activity import Activity
+from streams.dev.console.log_line import parse
 from streams.dev.console.pace import Pace
 from streams.dev.console.process_lines import ProcessLines
 from streams.dev.console.screen import Line, Screen, wants_colour
@@ -95,7 +97,8 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     assert held == Line("job", "held       2 jobs of answer: start one", "warning")
     letter = DeadLetter(JOB, "job", "demo", "permanent_error", "", "dispatcher", 0)
     line = activity.line(letter)
-    assert line == Line("dead letter", f"{JOB} permanent_error; see tidegate dlq show", "error")
+    see = f"see tidegate dlq show {JOB}"
+    assert line == Line("dead letter", f"{JOB} permanent_error; {see}", "error")
     assert activity.line(replace(letter, replayed_at=1)) is None
 
 
@@ -128,6 +131,28 @@ def test_the_stages_news_stays_in_the_files_and_warnings_come_with_their_traceba
         Line("worker-0", "Traceback:", "warning"),
         Line("worker-0", "KeyError: 'x'", "warning"),
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["KeyError: 'custmer'", 'a "b" c', "both ' and \"", "a=1 b='2'", "back\\slash \\'",
+     "two\nlines", "'", "", "plain", "['a', 'b']", "ümlaut ß", "error=", " spaces "],
+)  # fmt: skip
+def test_a_value_with_quotes_spaces_or_equals_signs_stays_whole(value: str) -> None:
+    log = parse(_rendered(error=value, attempt=1, type="answer", jobs=["a b", "c"]))
+    assert log is not None
+    assert log.fields == {
+        "error": value, "attempt": "1", "type": "answer", "jobs": "['a b', 'c']",
+    }  # fmt: skip
+    (line,) = shown("worker-0", _rendered(error="KeyError: 'custmer'", job_id="job_1"))
+    assert line.text == "warning: handler raised error=\"KeyError: 'custmer'\" job_id=job_1"
+
+
+def _rendered(**fields: Any) -> str:
+    """A line as the log of a process writes it."""
+    event = {"event": "handler raised", "level": "warning", "timestamp": "2026-11-23T20:27:15.000Z"}
+    rendered = ConsoleRenderer(colors=False)(None, "warning", {**event, **fields})
+    return str(rendered)
 
 
 def test_json_logs_are_read_alike() -> None:
