@@ -124,8 +124,11 @@ def rotate(
     secret_file: SecretFile = None,
     secret_ref: SecretRef = None,
     generate: Generate = False,
+    ingress: Ingress = None,
 ) -> Answer:
     """Give a source a new secret; the old one verifies until the overlap is over.
+
+    It says who has to get the new secret, and until when.
 
     Example: tidegate sources rotate shop --tenant acme --overlap 24h --generate
     """
@@ -133,9 +136,23 @@ def rotate(
     scheme = api.get(path)["scheme"]
     secret = given_secret(secret_file, secret_ref, generate, scheme) or asked_secret(scheme)
     after = api.post(f"{path}/rotate", {**secret.body, "overlap_seconds": seconds})
-    for old in after["old_secrets"][:1]:
-        typer.echo(f"the old secret verifies until {old['valid_until']}", err=True)
-    return {**after, **secret.shown}
+    url = hook_url(api, ingress, tenant, name)
+    for line in _after_rotation(api, after, url):
+        typer.echo(line, err=True)
+    return {**after, "hook_url": url, **secret.shown}
+
+
+def _after_rotation(api: Api, source: Answer, url: str) -> tuple[str, ...]:
+    """Until when the old secret verifies, and what to do by then."""
+    old, by = "the old secret is over", "now"
+    for each in source["old_secrets"][:1]:
+        old, by = f"the old secret verifies until {each['valid_until']}", "before then"
+    counts = api.command("rejections", "list", "--tenant", source["tenant_id"])
+    return (
+        old,
+        f"have the vendor that calls {url} sign with the new one {by}",
+        f"what is still signed otherwise after that is refused, and counted by `{counts}`",
+    )
 
 
 @command(sources, "disable", tables.source)

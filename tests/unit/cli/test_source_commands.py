@@ -170,7 +170,26 @@ def test_rotate_sends_the_overlap_and_says_until_when_the_old_secret_verifies(
         {"secret": "new", "overlap_seconds": 86_400},
         {"secret_ref": "file:/run/s", "overlap_seconds": 1_800},
     ]
-    assert "the old secret verifies until 2026-11-22T09:00:00.000Z" in done.stderr
+    assert done.stderr.splitlines() == [
+        "the old secret verifies until 2026-11-22T09:00:00.000Z",
+        f"have the vendor that calls {shop.url}/v1/hooks/acme/shop sign with the new one before "
+        "then",
+        "what is still signed otherwise after that is refused, and counted by `tidegate rejections "
+        f"list --tenant acme --url {shop.url}`",
+    ]
+
+
+def test_a_rotation_without_an_overlap_shows_the_url_whose_vendor_needs_the_secret_now(
+    shop: OperatorApi,
+) -> None:
+    shop.on("POST", f"{PATH}/rotate", SHOP | {"old_secrets": []})
+    flags = ("--overlap", "0s", "--generate", "--ingress", "https://in.example", "--json")
+    done = invoke(shop, "rotate", *flags)
+    url = "https://in.example/v1/hooks/acme/shop"
+    assert json.loads(done.stdout)["hook_url"] == url
+    assert done.stderr.splitlines()[:2] == [
+        "the old secret is over", f"have the vendor that calls {url} sign with the new one now",
+    ]  # fmt: skip
 
 
 def test_sources_are_listed_shown_and_disabled(shop: OperatorApi) -> None:
