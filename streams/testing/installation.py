@@ -11,6 +11,7 @@ from streams.testing.flow import Flow
 from streams.testing.observed_app import Observer
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.plain_logs import plain_logs
+from streams.testing.refused import Unprovided
 from streams.testing.stops import Stops
 from streams.testing.tools import Tools
 from streams.testing.worker_process import Surroundings, WorkerProcess
@@ -79,7 +80,7 @@ class Installation:
         """Fail the test for what it did not provide for."""
         fault, self.tools.fault = self.tools.fault, None
         if fault is not None:
-            raise AssertionError(fault)
+            raise Unprovided(fault)
 
     def _stand(self, standing: bool) -> None:
         if self.flow.worker is not None:

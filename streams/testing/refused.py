@@ -1,4 +1,4 @@
-"""What the bench raises where the product refuses something."""
+"""What the bench raises where the product refuses something, or the test left something out."""
 
 from __future__ import annotations
 
@@ -15,3 +15,7 @@ class Refused(TidegateError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class Unprovided(AssertionError):
+    """A handler did what its test did not provide for; the message says what to add."""

@@ -18,6 +18,8 @@ from streams.worker.lease.held_leases import GRACE_SECONDS
 
 log = structlog.get_logger(__name__)
 
+ALL_FRAMES = "handler raised: all frames"
+"""The text of the debug line that has the worker's frames, too."""
 _LOOK_SECONDS = 1.0
 
 
@@ -83,7 +85,7 @@ class Execution:
                     "handler raised", type=lease.type, attempt=lease.attempt,
                     exception=own_traceback(error),
                 )  # fmt: skip
-                log.debug("handler raised: all frames", exc_info=error)
+                log.debug(ALL_FRAMES, exc_info=error)
             return raised(error)
 
     async def _watch(self, task: asyncio.Task[RunResult]) -> None:
