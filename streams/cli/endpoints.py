@@ -35,9 +35,11 @@ from streams.cli.operator_command import (
     command,
     found_or_none,
     part,
+    program,
     require_tenant,
+    show,
 )
-from streams.cli.options import Cursor, Limit, OfTenant
+from streams.cli.options import AsJson, Cursor, Limit, OfTenant
 from streams.cli.quantities import duration, rate
 from streams.cli.signing_secret import SecretFile
 from streams.tenants.endpoints import LONGEST_TIMEOUT_SECONDS
@@ -49,6 +51,8 @@ endpoints = typer.Typer(
 EndpointId = Annotated[str, typer.Argument(metavar="ENDPOINT")]
 _TESTED_WITHIN_SECONDS = 3 * LONGEST_TIMEOUT_SECONDS + 30
 """A test has at most three attempts, each of which may take the endpoint's whole timeout."""
+NOT_DELIVERED = 3
+"""The exit code of a test that no attempt delivered."""
 _SETTINGS = (
     "url", "events", "sources", "enabled", "rate", "ordering", "timeout_seconds", "retry", "format",
     "mapping", "description",
@@ -158,13 +162,22 @@ def remove(api: Api, endpoint: EndpointId, tenant: OfTenant) -> Answer:
     return api.delete(_path(tenant, endpoint))
 
 
-@command(endpoints, "test", tables.tested)
-def test_endpoint(api: Api, endpoint: EndpointId, tenant: OfTenant) -> Answer:
+@endpoints.command("test")
+@program
+def try_endpoint(api: Api, endpoint: EndpointId, tenant: OfTenant, as_json: AsJson = False) -> int:
     """Send a sample at once, in at most three attempts, and show what was answered.
+
+    Exit codes: 0 it was delivered; 1 it was not sent; 3 no attempt delivered it.
 
     Example: tidegate endpoints test crm --tenant acme
     """
-    return api.post(f"{_path(tenant, endpoint)}/test", {}, within=_TESTED_WITHIN_SECONDS)
+    found = api.post(f"{_path(tenant, endpoint)}/test", {}, within=_TESTED_WITHIN_SECONDS)
+    show(found, as_json, tables.tested)
+    if found["delivered"]:
+        return 0
+    look = api.command("deliveries", "show", found["delivery_id"])
+    typer.echo(f"not delivered: mend the receiver or the endpoint; see `{look}`", err=True)
+    return NOT_DELIVERED
 
 
 def _path(tenant: str, endpoint: str) -> str:

@@ -136,11 +136,16 @@ def test_a_test_prints_its_attempts_and_the_last_answer(crm: OperatorApi) -> Non
         "attempt": 1, "at": "2026-11-21T09:00:00.000Z", "duration_ms": 12, "status": 503,
         "error": "status", "detail": "503", "excerpt": "try later", "address": "93.184.216.34",
     }  # fmt: skip
-    crm.on("POST", f"{PATH}/test", {"delivery_id": "dlv_1", "attempts": [attempt]})
+    failed = {"delivery_id": "dlv_1", "delivered": False, "attempts": [attempt]}
+    crm.on("POST", f"{PATH}/test", failed, failed | {"delivered": True})
     done = invoke(crm, "test")
-    assert done.exit_code == 0
+    assert done.exit_code == 3, "the documented code of what was not delivered"
     for text in ("dlv_1", "503", "93.184.216.34", "try later"):
         assert text in done.stdout
+    assert f"see `tidegate deliveries show dlv_1 --url {crm.url}`" in done.stderr
+    delivered = invoke(crm, "test", "--json")
+    assert (delivered.exit_code, delivered.stderr) == (0, "")
+    assert json.loads(delivered.stdout)["delivered"] is True
 
 
 def test_a_test_may_take_as_long_as_three_attempts(
@@ -153,7 +158,8 @@ def test_a_test_may_take_as_long_as_three_attempts(
         return call(*given, **more)
 
     monkeypatch.setattr(operator_command, "call", watched)
-    crm.on("POST", f"{PATH}/test", {"delivery_id": "dlv_1", "attempts": []})
+    answer = {"delivery_id": "dlv_1", "delivered": True, "attempts": []}
+    crm.on("POST", f"{PATH}/test", answer)
     assert invoke(crm, "test").exit_code == 0
     assert allowed[-1] >= 3 * LONGEST_TIMEOUT_SECONDS
 
