@@ -49,6 +49,11 @@ def print_block(console: Console, title: str, value: Any) -> None:
         console.print(f"[{more} more characters: --json shows all]", style="dim", markup=False)
 
 
+def tell(text: str) -> None:
+    """Print one line, which nothing wraps: people copy the ids in it."""
+    console_of_any_width().print(Text(plain(text)), soft_wrap=True)
+
+
 def plain(value: Any) -> str:
     """A value as one line of text that cannot steer a terminal."""
     return " ".join(cell(value).plain.split())

@@ -66,7 +66,7 @@ def show_delivery(api: Api, id_: Id) -> Answer:
     return api.get(f"/v1/deliveries/{part(id_)}")
 
 
-@command(deliveries, "retry", delivery_tables.delivery)
+@command(deliveries, "retry", delivery_tables.retried)
 def retry(api: Api, id_: Id) -> Answer:
     """Make one delivery due now, whatever its status is.
 

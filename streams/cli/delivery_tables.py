@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from streams.cli.cells import Json, console_of_any_width, print_fields
+from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
 
 _DELIVERIES = (
@@ -35,6 +35,13 @@ def delivery(found: Json) -> None:
         listed(attempts, _ATTEMPTS, None)
         if excerpt := attempts[-1]["excerpt"]:
             print_fields(console, {"the last answer begins": excerpt})
+
+
+def retried(found: Json) -> None:
+    """A delivery that was made due."""
+    due = found["next_attempt_at"]
+    when = f", its next attempt at {due}" if found["status"] == "pending" and due else ""
+    tell(f"{found['delivery_id']} to endpoint {found['endpoint_id']} is {found['status']}{when}")
 
 
 def related(console: Console, found: Sequence[Json]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams.cli import tables
+from streams.cli import job_sentences, tables
 from streams.cli.operator_command import (
     Answer,
     Api,
@@ -15,6 +15,7 @@ from streams.cli.operator_command import (
     part,
     program,
     show,
+    tell_how_to_follow,
     with_payload_command,
 )
 from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant
@@ -75,7 +76,7 @@ def show_dead_letter(
     return found
 
 
-@command(dlq, "discard", tables.dead_letter)
+@command(dlq, "discard", job_sentences.discarded)
 def discard(api: Api, id_: Id, note: Note) -> Answer:
     """Leave a dead letter out of the list from now on, because nothing is left to do about it.
 
@@ -154,12 +155,15 @@ def replay(
     body: dict[str, Any] = {"incident_note": note} | ({"type": type_} if type_ else {})
     if id_ is None:
         found = page_by_page(api, "/v1/dlq:replay", body | _selection(filters), "replayed")
-        return show(found, as_json, tables.replayed)
+        return show(found, as_json, job_sentences.replayed)
     body |= {name: value for name, value in alone.items() if value}
     found = api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
     if watch and found["job_id"] is not None:
         return follow(api, found["job_id"], as_json, accepted=True)
-    return show(found, as_json, tables.replayed)
+    show(found, as_json, job_sentences.replayed)
+    if "sent" not in found:
+        tell_how_to_follow(api, found)
+    return 0
 
 
 def _selection(filters: dict[str, Any]) -> dict[str, Any]:

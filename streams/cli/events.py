@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import event_tables, tables
-from streams.cli.operator_command import Answer, Api, command, part
+from streams.cli import event_tables, job_sentences, tables
+from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import Cursor, EventId, Limit, Tenant
 
 events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
@@ -75,7 +75,7 @@ def list_duplicates(
     return api.get("/v1/duplicates", tenant_id=tenant, limit=limit, cursor=cursor)
 
 
-@command(events, "route", tables.job)
+@command(events, "route", job_sentences.routed)
 def route(
     api: Api,
     note: Annotated[
@@ -106,4 +106,6 @@ def route(
         found = api.get(f"/v1/events/{part(event_id)}")
         keys = (found["tenant_id"], found["source"], found["dedup_key"])
     body = {"source": keys[1], "dedup_key": keys[2], "note": note}
-    return api.post(f"/v1/tenants/{part(str(keys[0]))}/events:route", body)
+    job = api.post(f"/v1/tenants/{part(str(keys[0]))}/events:route", body)
+    tell_how_to_follow(api, job)
+    return job

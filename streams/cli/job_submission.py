@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from streams.cli import tables
-from streams.cli.operator_command import Answer, Api, part, show
+from streams.cli.operator_command import Answer, Api, part, show, tell_how_to_follow
 from streams.cli.options import AsJson, OfTenant
 from streams.cli.quantities import duration, moment
 from streams.cli.watch import follow
@@ -72,7 +72,7 @@ def submit(
         typer.echo(f"warning: {job['warning']}", err=True)
     if watch:
         return follow(api, job["job_id"], as_json, accepted=True)
-    typer.echo(f"follow it with: {api.command('jobs', 'watch', job['job_id'])}", err=True)
+    tell_how_to_follow(api, job)
     return show(job, as_json, tables.job)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from streams.cli import event_tables, tables
+from streams.cli import event_tables, job_sentences, tables
 from streams.cli.job_review import reviewed
 from streams.cli.job_submission import json_value, submit
 from streams.cli.operator_command import (
@@ -16,6 +16,7 @@ from streams.cli.operator_command import (
     page_by_page,
     part,
     program,
+    tell_how_to_follow,
     with_payload_command,
 )
 from streams.cli.options import (
@@ -88,7 +89,7 @@ def list_jobs(
     )
 
 
-@command(jobs, "cancel", tables.job)
+@command(jobs, "cancel", job_sentences.cancelled)
 def cancel_job(
     api: Api,
     job_id: JobId,
@@ -115,7 +116,7 @@ def list_held(
     return api.get("/v1/held", tenant_id=tenant, limit=limit, cursor=cursor)
 
 
-@command(jobs, "move", tables.moved)
+@command(jobs, "move", job_sentences.moved)
 def move(
     api: Api,
     pool: Annotated[str, typer.Option(help="Pool in which it waits from now on.", metavar="POOL")],
@@ -145,7 +146,7 @@ def move(
     return page_by_page(api, "/v1/jobs:move", body, "moved")
 
 
-@command(jobs, "settle", tables.job)
+@command(jobs, "settle", job_sentences.settled)
 def settle(
     api: Api,
     job_id: JobId,
@@ -171,8 +172,9 @@ def settle(
     body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}
     if done is not None:
         body["result"] = json_value(done, "--done")
-    path = f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle"
-    return api.post(path, body)
+    job = api.post(f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle", body)
+    tell_how_to_follow(api, job)
+    return job
 
 
 @command(jobs, "review", event_tables.review)

@@ -232,6 +232,11 @@ def print_json(value: Answer) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
+def tell_how_to_follow(api: Api, job: Answer) -> None:
+    """Write the command that watches a job that goes on now to standard error."""
+    typer.echo(f"follow it with: {api.command('jobs', 'watch', job['job_id'])}", err=True)
+
+
 def with_payload_command(api: Api, job: Answer) -> Answer:
     """The job, with the command that shows the body of its event if it has one."""
     if job["payload_ref"] is not None:

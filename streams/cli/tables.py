@@ -113,21 +113,6 @@ def replays(console: Console, made: Sequence[Json]) -> None:
         listed(made, _REPLAYS, None)
 
 
-def replayed(found: Json) -> None:
-    """A replay: the new job, the record sent in again, or the result of a bulk replay."""
-    if "matched" in found:
-        bulk(found)
-    elif "history" in found:
-        job(found)
-    else:
-        dead_letter(found)
-
-
-def moved(found: Json) -> None:
-    """A job in its new pool, or the result of moving all."""
-    (bulk if "matched" in found else job)(found)
-
-
 def tenants(found: Json) -> None:
     """A page of tenants."""
     listed([_readable(each) for each in found["tenants"]], _TENANTS, found["next_cursor"])

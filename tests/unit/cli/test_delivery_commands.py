@@ -85,6 +85,8 @@ def test_a_retry_that_nobody_took_ends_with_1(
     done = invoke(operator, "retry", "dlv_a")
     assert done.exit_code == code
     assert operator.bodies("POST") == [{}]
+    assert done.stdout.startswith(f"dlv_a to endpoint crm is {ROW['status']}")
+    assert done.stdout.count("\n") == 1
     if not answered:
         assert "no delivery stage carried it out" in done.stderr
         assert f"tidegate deliveries show dlv_a --url {operator.url}" in done.stderr

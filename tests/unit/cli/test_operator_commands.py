@@ -95,7 +95,7 @@ CALLS = [
     (
         dlq,
         ["replay", "job_a", "--note", "vendor is back", "--fresh-scope"],
-        JOB,
+        JOB | {"replay_of": "job_old"},
         ("POST", "/v1/dlq/job_a/replay", {"incident_note": "vendor is back", "fresh_scope": True}),
     ),
     (
@@ -272,7 +272,7 @@ def test_a_command_asks_the_api_and_prints_a_table_or_its_json(
     )
     assert (for_people.exit_code, for_programs.exit_code) == (0, 0)
     assert json.loads(for_programs.stdout) == answer
-    assert "job_a" in for_people.stdout
+    assert "job_a" in for_people.stdout or arguments[1] in for_people.stdout
     for call in operator.asked:
         assert (call.method, call.path, call.body) == asked
         assert call.headers["Authorization"] == "Bearer a-token"
@@ -423,6 +423,70 @@ def test_a_command_that_nothing_carried_out_in_time_says_so_and_exits_1(
     assert "job_a" in told.stdout, "the job is shown all the same"
     done = invoke(operator, jobs, *arguments)
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+REVIEWED = [{"action": "a/1", "settle_after": None}, {"action": "a/2", "settle_after": "2026"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "said"),
+    [
+        (("cancel", "job_a"), {"status": "cancelled", "cancel_reason": "asked\n\x1b[31mtwice"},
+         "is cancelled: asked \ufffd[31mtwice"),
+        (("cancel", "job_a"),
+         {"status": "running", "cancel_requested": True, "cancel_reason": "no more"},
+         "is running until its handler stops: no more"),
+        (("cancel", "job_a"), {"status": "running"}, "is still running"),
+        (("settle", "job_a", "a/1", "--not-done", "--note", "n"), {"status": "pending"},
+         "has the answer, and is pending"),
+        (("settle", "job_a", "a/1", "--done", "1", "--note", "n"),
+         {"status": "needs_review", "effects": REVIEWED},
+         "has the answer, and is needs_review; settle these, too: a/2"),
+        (("move", "job_a", "--pool", "gpu", "--note", "n"), {"pool": "gpu"},
+         "is pending in pool gpu"),
+        (("move", "job_a", "--pool", "gpu", "--note", "n"),
+         {"status": "running", "asked_pool": "gpu"},
+         "still runs in pool default; next it waits in gpu"),
+    ],
+)  # fmt: skip
+def test_a_command_that_changes_a_job_says_one_sentence(
+    operator: OperatorApi, words: tuple[str, ...], changed: dict[str, Any], said: str
+) -> None:
+    action = "effects/a%2F1/settle" if words[0] == "settle" else words[0]
+    operator.on("POST", f"/v1/jobs/job_a/{action}", JOB | changed)
+    done = invoke(operator, jobs, *words)
+    assert (done.exit_code, done.stdout) == (0, f"job_a draft_reply {said}\n")
+
+
+def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
+    operator: OperatorApi,
+) -> None:
+    operator.on("POST", "/v1/tenants/acme/events:route", JOB)
+    keys = ("--tenant", "acme", "--source", "zendesk", "--dedup-key", "t-1", "--note", "n")
+    done = invoke(operator, events, "route", *keys)
+    assert done.stdout == "job_a draft_reply is the event's job, and is pending\n"
+    assert done.stderr == f"follow it with: tidegate jobs watch job_a --url {operator.url}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "answer", "said"),
+    [
+        (("replay", "job_a"), "job_a/replay", JOB | {"job_id": "job_b", "replay_of": "job_a"},
+         "job_a runs again as job_b draft_reply\n"),
+        (("replay", RECORD["id"]), f"{RECORD['id']}/replay", RECORD,
+         "dispatcher:events:1:7 is sent in again, to events, partition 1\n"),
+        (("discard", "job_a"), "job_a/discard", LETTER | {"discard_note": "no\nmore"},
+         "job_a is discarded: no more\n"),
+    ],
+)  # fmt: skip
+def test_a_command_that_changes_a_dead_letter_says_one_sentence(
+    operator: OperatorApi, words: tuple[str, ...], path: str, answer: Any, said: str
+) -> None:
+    operator.on("POST", f"/v1/dlq/{path}", answer)
+    done = invoke(operator, dlq, *words, "--note", "n")
+    assert (done.exit_code, done.stdout) == (0, said)
+    followed = f"follow it with: tidegate jobs watch job_b --url {operator.url}\n"
+    assert done.stderr == (followed if "runs again" in said else "")
 
 
 def test_a_waiting_job_shows_the_caps_that_keep_it(operator: OperatorApi) -> None:

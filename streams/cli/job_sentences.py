@@ -1,0 +1,59 @@
+"""What commands that change a job or a dead letter say to people: one sentence each."""
+
+from __future__ import annotations
+
+from streams.cli import tables
+from streams.cli.cells import Json, tell
+
+
+def cancelled(found: Json) -> None:
+    """A job that was told to end."""
+    if found["status"] == "cancelled":
+        _say(found, "is cancelled", found["cancel_reason"])
+    elif found["cancel_requested"]:
+        _say(found, f"is {found['status']} until its handler stops", found["cancel_reason"])
+    else:
+        _say(found, f"is still {found['status']}")
+
+
+def settled(found: Json) -> None:
+    """A job of which an effect was settled."""
+    waiting = [each["action"] for each in found["effects"] if each["settle_after"] is not None]
+    more = f"; settle these, too: {', '.join(waiting)}" if waiting else ""
+    _say(found, f"has the answer, and is {found['status']}{more}")
+
+
+def routed(found: Json) -> None:
+    """The job that an event got."""
+    _say(found, f"is the event's job, and is {found['status']}")
+
+
+def moved(found: Json) -> None:
+    """A job in its new pool, or the result of moving all."""
+    if "matched" in found:
+        tables.bulk(found)
+    elif found["status"] == "running":
+        _say(found, f"still runs in pool {found['pool']}; next it waits in {found['asked_pool']}")
+    else:
+        _say(found, f"is {found['status']} in pool {found['pool']}")
+
+
+def replayed(found: Json) -> None:
+    """A replay: the new job, the record sent in again, or the result of a bulk replay."""
+    if "matched" in found:
+        tables.bulk(found)
+    elif "sent" in found:
+        to = found["sent"]
+        tell(f"{found['id']} is sent in again, to {to['topic']}, partition {to['partition']}")
+    else:
+        tell(f"{found['replay_of']} runs again as {found['job_id']} {found['type']}")
+
+
+def discarded(found: Json) -> None:
+    """A dead letter that lists leave out from now on."""
+    tell(f"{found['id']} is discarded: {found['discard_note']}")
+
+
+def _say(job: Json, what: str, why: str | None = None) -> None:
+    because = f": {why}" if why else ""
+    tell(f"{job['job_id']} {job['type']} {what}{because}")
