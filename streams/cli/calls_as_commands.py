@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 _COMMANDS = {
     "PUT /v1/tenants/{t}": "tenants set {t}",
@@ -32,11 +33,11 @@ def told_in_commands(detail: str, command: Callable[..., str]) -> str:
     `command` gives the command line of a command's words.
     """
     for call, words in _FORMS:
-        detail = call.sub(lambda found, words=words: _typed(found, words, command), detail)
+        detail = call.sub(partial(_typed, words, command), detail)
     return detail
 
 
-def _typed(found: re.Match[str], words: Sequence[str], command: Callable[..., str]) -> str:
+def _typed(words: Sequence[str], command: Callable[..., str], found: re.Match[str]) -> str:
     return f"`{command(*(word.format(**found.groupdict()) for word in words))}`"
 
 
