@@ -73,7 +73,7 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         }],
         "steps": [{"name": "draft", "value": {"text": "Hi"}}], "progress": {"pct": 50},
         "duplicates": None, "pool": "default", "asked_pool": None, "held": None, "lost": 0,
-        "waits": None, "deliveries": [],
+        "input": {}, "waits": None, "deliveries": [],
         "end_reason": None, "history": [], "cancel_reason": None, "replayed_as": None,
         "cancel_requested": False, "replay_of": None, "replay_note": None,
         "submitted_by": None, "trace_id": "a" * 32,

@@ -19,10 +19,8 @@ from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
-from streams.operator.resources.job_view import JobDetails, job_json
-from streams.operator.resources.json_values import Json, parsed
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.known_types import doubt_about
-from streams.operator.resources.waits import UNREAD
 from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
@@ -57,10 +55,7 @@ async def submit_job(request: web.Request) -> web.Response:
     shown = await submitted(state, asked, now)
     if shown is None:
         pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
-        shown = {
-            **job_json(pending, JobDetails()),
-            "input": parsed(pending.input), "waits": UNREAD, "deliveries": [],
-        }  # fmt: skip
+        shown = jobs.unread_job(pending)
     doubt = await state.query(lambda db: doubt_about(db, state.topology, submit.type))
     return web.json_response({**shown, "warning": doubt}, status=202)
 

@@ -17,10 +17,8 @@ from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
 from streams.operator.resources.effects import begun_effects, effect_json
-from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.replays import replays
-from streams.operator.resources.waits import UNREAD
 from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
 from streams.process.wall_clock import wall_ms
@@ -97,7 +95,7 @@ async def made(state: AppState, sent: Requested) -> Json:
     )
     if found is None:
         pending = pending_replay(sent.job, new_id, asked.command(), state.topology, wall_ms())
-        return {**job_json(pending, JobDetails()), "waits": UNREAD, "deliveries": []}
+        return jobs.unread_job(pending)
     state.sent_commands.shown(asked.subject, new_id)
     require_same(found[0], asked.wanted)
     return found[1]

@@ -20,7 +20,7 @@ from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
 from streams.operator.resources.table import Row, Table, find
-from streams.operator.resources.waits import RunningJobs, waits_of
+from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
 from streams.serde.records import TERMINAL, Job, JobStatus, LedgerEntry
@@ -74,6 +74,12 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
         "waits": waits_of(RunningJobs(connection), found, details.held, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
     }
+
+
+def unread_job(pending: Job) -> Json:
+    """Return a job that no dispatcher has made yet, as it will first appear alone."""
+    beside = {"input": parsed(pending.input), "waits": UNREAD, "deliveries": []}
+    return {**job_json(pending, JobDetails()), **beside}
 
 
 def _input(connection: sqlite3.Connection, found: Job) -> object:
