@@ -163,7 +163,7 @@ async def test_a_retry_that_the_stage_refuses_tells_its_reason(
 
 async def test_an_unknown_delivery_is_neither_shown_nor_retried(desk: Desk, api: Api) -> None:
     status, told = await asked(api, "/v1/deliveries/dlv_none/retry")
-    assert (status, "tidegate deliveries list" in told["detail"]) == (404, True)
+    assert (status, "GET /v1/deliveries" in told["detail"]) == (404, True)
     assert (await api.get("/v1/deliveries/dlv_none")).status == 404
     assert desk.sent == []
 
