@@ -203,7 +203,7 @@ def _opened(value: bytes, state: EndpointState | None) -> Endpoint:
 
 def _unusable(tenant_id: str, endpoint_id: str, error: PoisonRecord) -> None:
     log.error(
-        "an endpoint's record cannot be used, and is ignored: PUT the endpoint again",
+        "an endpoint's record cannot be used, and is ignored: set the endpoint again",
         tenant_id=tenant_id, endpoint_id=endpoint_id, reason=str(error),
     )  # fmt: skip
 
@@ -213,7 +213,7 @@ def _is_disabled(tenant_id: str, value: bytes) -> bool:
         return codec.TENANT.decode(value).disabled
     except PoisonRecord as error:
         log.error(
-            "a tenant's record cannot be read, its deliveries wait: PUT the tenant again",
+            "a tenant's record cannot be read, its deliveries wait: set the tenant again",
             tenant_id=tenant_id, error=str(error),
         )  # fmt: skip
         return True

@@ -81,7 +81,7 @@ def _is_disabled(tenant_id: str, value: bytes) -> bool:
         return TENANT.decode(value).disabled
     except PoisonRecord as error:
         log.error(
-            "a tenant's record cannot be read, its jobs are held: PUT the tenant again",
+            "a tenant's record cannot be read, its jobs are held: set the tenant again",
             tenant_id=tenant_id, error=str(error),
         )  # fmt: skip
         return True
