@@ -380,7 +380,7 @@ def test_a_pending_job_says_what_holds_it_and_its_history_is_shown(
     })  # fmt: skip
     assert (shown["lost"], shown["history"]) == (1, [{
         "attempt": 1, "at": "2023-11-14T22:13:20.000Z", "worker_id": "w1/b", "kind": "lost",
-        "error": "WorkerLost: gone",
+        "error": "WorkerLost: gone", "traceback": None,
     }])  # fmt: skip
     assert operator.shows("/v1/jobs/job_run", status="running")["held"] is None
     held = operator.get("/v1/held")["held"]
