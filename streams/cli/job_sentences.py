@@ -46,7 +46,7 @@ def replayed(found: Json) -> None:
         to = found["sent"]
         tell(f"{found['id']} is sent in again, to {to['topic']}, partition {to['partition']}")
     else:
-        tell(f"{found['replay_of']} runs again as {found['job_id']} {found['type']}")
+        tell(f"{found['replay_of']} runs again as {found['job_id']} ({found['type']})")
 
 
 def discarded(found: Json) -> None:
@@ -56,4 +56,4 @@ def discarded(found: Json) -> None:
 
 def _say(job: Json, what: str, why: str | None = None) -> None:
     because = f": {why}" if why else ""
-    tell(f"{job['job_id']} {job['type']} {what}{because}")
+    tell(f"{job['job_id']} ({job['type']}) {what}{because}")

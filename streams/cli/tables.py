@@ -70,7 +70,7 @@ def job(found: Json) -> None:
     """One job, its input, where it failed, then its steps and effects."""
     console = console_of_any_width()
     print_fields(console, {k: v for k, v in found.items() if k not in _APART})
-    if (given := found.get("input")) is not None:
+    if (given := found.get("input")) not in (None, {}):
         print_block(console, "input", given)
     if waits := found.get("waits"):
         _waits(console, waits)

@@ -455,7 +455,7 @@ def test_a_command_that_changes_a_job_says_one_sentence(
     action = "effects/a%2F1/settle" if words[0] == "settle" else words[0]
     operator.on("POST", f"/v1/jobs/job_a/{action}", JOB | changed)
     done = invoke(operator, jobs, *words)
-    assert (done.exit_code, done.stdout) == (0, f"job_a draft_reply {said}\n")
+    assert (done.exit_code, done.stdout) == (0, f"job_a (draft_reply) {said}\n")
 
 
 def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
@@ -464,7 +464,7 @@ def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
     operator.on("POST", "/v1/tenants/acme/events:route", JOB)
     keys = ("--tenant", "acme", "--source", "zendesk", "--dedup-key", "t-1", "--note", "n")
     done = invoke(operator, events, "route", *keys)
-    assert done.stdout == "job_a draft_reply is the event's job, and is pending\n"
+    assert done.stdout == "job_a (draft_reply) is the event's job, and is pending\n"
     assert done.stderr == f"follow it with: tidegate jobs watch job_a --url {operator.url}\n"
 
 
@@ -472,7 +472,7 @@ def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
     ("words", "path", "answer", "said"),
     [
         (("replay", "job_a"), "job_a/replay", JOB | {"job_id": "job_b", "replay_of": "job_a"},
-         "job_a runs again as job_b draft_reply\n"),
+         "job_a runs again as job_b (draft_reply)\n"),
         (("replay", RECORD["id"]), f"{RECORD['id']}/replay", RECORD,
          "dispatcher:events:1:7 is sent in again, to events, partition 1\n"),
         (("discard", "job_a"), "job_a/discard", LETTER | {"discard_note": "no\nmore"},
