@@ -76,7 +76,7 @@ def _with(job: Job, run: Attempt) -> Job:
     cut = replace(
         run,
         error=run.error and run.error[:ERROR_CHARS],
-        traceback=run.traceback and run.traceback[:TRACEBACK_CHARS],
+        traceback=run.traceback and run.traceback[-TRACEBACK_CHARS:],
     )
     earlier = job.history
     if run.traceback:

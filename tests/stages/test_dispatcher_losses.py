@@ -154,9 +154,11 @@ def test_the_history_keeps_the_newest_traceback_whatever_ends_the_job(
     worker.heartbeat()
     job_id = desk.event("t1")
     worker.end(desk.lease(job_id), "retry", error="KeyError: 'a'", after=0, traceback="line 1")
-    worker.end(desk.lease(job_id), "retry", error="KeyError: 'b'", after=0, traceback="2" * 9_000)
+    worker.end(
+        desk.lease(job_id), "retry", error="KeyError: 'b'", after=0, traceback="2" * 9_000 + "!"
+    )
     kept = [run.traceback for run in desk.job(job_id).history]
-    assert kept == [None, "2" * attempts.TRACEBACK_CHARS]
+    assert kept == [None, "2" * (attempts.TRACEBACK_CHARS - 1) + "!"]
     worker.end(desk.lease(job_id), "failed", error="PermanentError: no", traceback="line 3")
     dead = desk.job(job_id)
     assert [run.traceback for run in dead.history] == [None, None, "line 3"]
