@@ -115,7 +115,7 @@ def _duplicate(duplicate: Duplicate) -> Line:
 def _quarantined(body: Quarantined) -> Line | None:
     if body.released_at is not None:
         return None
-    what = f"{body.event_id} {body.tenant_id}/{body.source}: {body.reason}"
+    what = f"{body.tenant_id}/{body.source}: {body.reason}"
     see = f"see tidegate quarantine show {body.event_id}"
     return Line("event", f"quarantine {what}; {see}", "warning")
 
@@ -139,8 +139,7 @@ def _held(held: Held) -> Line:
 def _dead_letter(letter: DeadLetter) -> Line | None:
     if letter.replayed_at is not None or letter.discarded_at is not None:
         return None
-    see = f"see tidegate dlq show {letter.id}"
-    return Line("dead letter", f"{letter.id} {letter.reason}; {see}", "error")
+    return Line("dead letter", f"{letter.reason}; see tidegate dlq show {letter.id}", "error")
 
 
 def _because(error: str | None) -> str:

@@ -97,8 +97,7 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     assert held == Line("job", "held       2 jobs of answer: start one", "warning")
     letter = DeadLetter(JOB, "job", "demo", "permanent_error", "", "dispatcher", 0)
     line = activity.line(letter)
-    see = f"see tidegate dlq show {JOB}"
-    assert line == Line("dead letter", f"{JOB} permanent_error; {see}", "error")
+    assert line == Line("dead letter", f"permanent_error; see tidegate dlq show {JOB}", "error")
     assert activity.line(replace(letter, replayed_at=1)) is None
 
 
