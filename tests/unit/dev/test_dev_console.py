@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from structlog.dev import ConsoleRenderer
+from support.operator_cluster import make_quarantined
 
 from streams.dev.console.activity import Activity
 from streams.dev.console.log_line import parse
 from streams.dev.console.pace import Pace
 from streams.dev.console.process_lines import ProcessLines
 from streams.dev.console.screen import Line, Screen, wants_colour
-from streams.serde.records import DeadLetter, EventInfo, Held, Job, LedgerEntry
+from streams.serde.records import DeadLetter, EventInfo, Held, Job, LedgerEntry, PayloadRef
 
 JOB = "job_5m617qialfa4384hq99vmogle8"
 """An id in full, as it is pasted."""
@@ -99,6 +100,14 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     line = activity.line(letter)
     assert line == Line("dead letter", f"permanent_error; see tidegate dlq show {JOB}", "error")
     assert activity.line(replace(letter, replayed_at=1)) is None
+
+
+def test_a_quarantined_body_is_named_by_the_command_that_shows_it() -> None:
+    body = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
+    line = Activity().line(body)
+    assert text(line).startswith(f"quarantine {body.tenant_id}/{body.source}: {body.reason}; ")
+    assert text(line).endswith(f"see tidegate quarantine show {body.event_id}")
+    assert Activity().line(replace(body, released_at=1)) is None
 
 
 def test_a_flood_is_counted_and_its_records_are_not_read() -> None:
