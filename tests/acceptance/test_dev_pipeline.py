@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -9,15 +10,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from standardwebhooks.webhooks import Webhook
 from support.at_the_terminal import AtTheTerminal
 from support.conditions import eventually
 from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
+from support.hook_receiver import HookReceiver, serving
+from support.onward import Onward
 
 from streams.broker.ports import pick_free
 
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 GONE_SECONDS = 25.0  # the JVM's reaper gives the JVM 20 s to stop before it kills it
 STAGES = ["ingress", "pipeline", "delivery", "worker", "operator"]
 pytestmark = pytest.mark.broker
@@ -195,6 +202,83 @@ def _rotates_and_is_refused(desk: AtTheTerminal, first: str) -> None:
         lambda: desk.run(counted).json["rejections"], 30, what="the ingress has counted it"
     )
     assert {(each["source"], each["reason"]) for each in found} == {("zendesk", "unauthorized")}
+
+
+def _sends_ticket(dev: Dev, tenant: str, source: str) -> None:
+    """Set up a source and deliver a ticket to it."""
+    dev.api("PUT", f"/v1/tenants/{tenant}", {})
+    path = f"/v1/tenants/{tenant}/sources/{source}"
+    dev.api("PUT", path, {"scheme": "zendesk", "secret": "s"})
+    sent = AtTheTerminal(dev.data_dir).run(
+        f"send --tenant {tenant} --source {source} --no-wait --json"
+    )
+    assert sent.code == 0, sent
+
+
+@pytest.mark.parametrize("lost", ["answer", "answer and ingress"])
+def test_a_message_to_our_own_ingress_makes_one_job_though_its_first_answer_is_lost(
+    dev: Dev, lost: str
+) -> None:
+    """The ingress knows the redelivery by its cache, and dedup knows it once the cache is gone."""
+    near, far = ("own", "own") if lost == "answer" else ("near", "far")
+    dies = lost == "answer and ingress"
+    dev.api("PUT", f"/v1/tenants/{far}", {})
+    source = {"scheme": "standard-webhooks", "secret": SECRET}
+    dev.api("PUT", f"/v1/tenants/{far}/sources/zendesk", source)
+    url = f"{dev.url}/v1/hooks/{far}/zendesk"
+    end = partial(os.kill, dev.pids["ingress-0"], signal.SIGKILL) if dies else None
+    with serving(Onward(url, end)) as onward:
+        _sends_onward(dev, near, onward.url)
+        (row,) = eventually(lambda: _delivered(dev, near), what="the message is delivered")
+    (job,) = dev.api("GET", f"/v1/jobs?tenant_id={far}")["jobs"]
+    path = f"/v1/jobs/{job['job_id']}"
+    eventually(lambda: dev.api("GET", path)["status"] == "succeeded", what="its job succeeded")
+    assert set(onward.ids) == {row["message_id"]}
+    assert onward.taken == [202, 202 if dies else 200]
+    assert row["attempt_count"] == len(onward.got) >= 2
+    if dies:
+        eventually(lambda: dev.api("GET", path)["duplicates"], what="dedup has dropped the second")
+    assert len(dev.api("GET", f"/v1/jobs?tenant_id={far}")["jobs"]) == 1
+
+
+def _sends_onward(dev: Dev, tenant: str, url: str) -> None:
+    """Set an endpoint for the events of the source `desk`, and deliver one of them."""
+    dev.api("PUT", f"/v1/tenants/{tenant}", {})
+    endpoint = {
+        "url": url, "sources": ["desk"], "secret": SECRET, "retry": [0.5] * 20,
+        "format": "mapped", "mapping": "{type: type, detail: data.detail}",
+    }  # fmt: skip
+    dev.api("PUT", f"/v1/tenants/{tenant}/endpoints/onward", endpoint)
+    _sends_ticket(dev, tenant, "desk")
+
+
+def _delivered(dev: Dev, tenant: str) -> list[Any]:
+    rows = dev.api("GET", f"/v1/deliveries?tenant_id={tenant}&endpoint_id=onward")["deliveries"]
+    return rows if [row["status"] for row in rows] == ["delivered"] else []
+
+
+def test_a_callback_is_signed_tried_again_and_shown_on_its_job(dev: Dev) -> None:
+    dev.api("PUT", "/v1/tenants/caller", {})
+    endpoint = {"secret": SECRET, "retry": [0.2, 0.2]}
+    dev.api("PUT", "/v1/tenants/caller/endpoints/callbacks", endpoint)
+    with serving(HookReceiver(503)) as receiver:
+        wanted = {"type": "draft_reply", "callback_url": receiver.url}
+        job_id = dev.api("POST", "/v1/tenants/caller/jobs", wanted)["job_id"]
+        shown = eventually(lambda: _called_back(dev, job_id), what="the callback is delivered")
+    assert (shown["kind"], shown["endpoint_id"]) == ("callback", "callbacks")
+    assert shown["attempt_count"] == len(receiver.got) == 2
+    assert set(receiver.ids) == {shown["message_id"]}
+    for headers, body in receiver.got:
+        told = Webhook(SECRET).verify(body, headers)
+        assert (told["type"], told["data"]["job_id"]) == ("job.failed", job_id)
+    out = AtTheTerminal(dev.data_dir).run(f"jobs show {job_id}").out
+    assert shown["delivery_id"] in out
+
+
+def _called_back(dev: Dev, job_id: str) -> Any:
+    """The delivery of a job's end as its job shows it, once it is delivered."""
+    rows = dev.api("GET", f"/v1/jobs/{job_id}")["deliveries"]
+    return rows[0] if [row["status"] for row in rows] == ["delivered"] else None
 
 
 def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Any
 
+from streams.cli.api_client import call
 from support.conditions import eventually
 
 READY_SECONDS = 90.0
@@ -65,6 +66,14 @@ class Dev:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         shown: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
         return shown
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the operator's API; what it answers.
+
+        Raises:
+            CallFailed: it refused the call.
+        """
+        return call(self.url, self.token, method, path, body=body)
 
     def told(self, part: str) -> None:
         """Return once a line of standard error has this part."""
