@@ -29,7 +29,8 @@ log = structlog.get_logger(__name__)
 def run(settings: Settings, topology: Topology) -> None:
     """Deliver until SIGTERM or SIGINT.
 
-    An attempt that is under way then is given up; the next process makes it again.
+    Requests that are under way then have 5 s to end. One that takes longer is given up; the next
+    process sends it again.
 
     Raises:
         ConfigError: a key file is missing, or an egress setting cannot be used.
@@ -38,7 +39,8 @@ def run(settings: Settings, topology: Topology) -> None:
     vault = open_vault(settings)
     wait_for_broker(settings)
     with _sending(settings, vault) as (sender, history):
-        run_stage(processor.stage(topology, sender, history), topology, settings)
+        made = processor.stage(topology, sender, history)
+        run_stage(made, topology, settings, sender.drained)
 
 
 @contextmanager

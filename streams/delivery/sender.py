@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
@@ -35,6 +35,10 @@ _LARGE = 64 * 1024
 _MOST_LARGE = 64 * 1024 * 1024
 """Bytes of all large bodies in attempts; each may be held twice, as it came and as it is sent."""
 _MOST_OF_TENANT = _MOST_LARGE // 2
+
+
+class _Withdrawn(Exception):
+    """Nothing was sent, because the process ends."""
 
 
 class Fault:
@@ -65,6 +69,8 @@ class HttpSender:
         self._thread = DaemonThread("delivery", self._run)
         self._running: dict[int, set[asyncio.Task[None]]] = defaultdict(set)
         self._ended: dict[int, list[Ended]] = defaultdict(list)
+        self._open: Counter[int] = Counter()  # by partition, attempts whose end was not taken
+        self._draining = False
         self._large = Window(_MOST_LARGE)
         self._large_of: WeakValueDictionary[str, Window] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -86,8 +92,20 @@ class HttpSender:
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.stop()
 
+    def drained(self) -> bool:
+        """Send no more requests from now on; whether those sent have ended, and `ended` told of it.
+
+        Attempts that are given up by this have no end: their rows stay pending.
+        """
+        self._draining = True
+        return not self._open
+
     def send(self, partition: int, attempts: Sequence[Attempt]) -> None:
         self._fault.check()
+        if self._draining:
+            return
+        with self._lock:
+            self._open[partition] += len(attempts)
         self._loop.call_soon_threadsafe(self._begin, partition, attempts)
 
     def ended(self, partition: int) -> list[Ended]:
@@ -95,9 +113,13 @@ class HttpSender:
         if not self._ended.get(partition):
             return []
         with self._lock:
-            return self._ended.pop(partition)
+            ended = self._ended.pop(partition)
+            self._close(partition, len(ended))
+        return ended
 
     def forget(self, partition: int) -> None:
+        with self._lock:
+            self._open.pop(partition, None)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel, partition)
 
@@ -136,11 +158,18 @@ class HttpSender:
         began = wall_ms()
         try:
             ended = await self._ended_of(attempt, began)
+        except _Withdrawn:
+            with self._lock:
+                self._close(partition, 1)
+            return
         except Exception as error:  # a bug of ours must not leave the row without an end
             log.exception("an attempt raised", delivery_id=attempt.row.delivery_id)
             ended = _unsent(attempt, began, "internal", type(error).__name__, "us")
         with self._lock:
             self._ended[partition].append(ended)
+
+    def _close(self, partition: int, attempts: int) -> None:
+        self._open -= Counter({partition: attempts})  # what is at 0 or forgotten drops out
 
     async def _ended_of(self, attempt: Attempt, began: int) -> Ended:
         try:
@@ -171,6 +200,8 @@ class HttpSender:
             return await self._post(attempt, await self._requests.rendered(attempt))
 
     async def _post(self, attempt: Attempt, rendered: Rendered) -> Ended:
+        if self._draining:
+            raise _Withdrawn
         began = wall_ms()
         if not attempt.wanted():
             return _unsent(attempt, began, "withdrawn", "its endpoint has changed", "nobody")

@@ -11,6 +11,7 @@ import gc
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import structlog
@@ -45,12 +46,27 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
+_DRAIN_SECONDS = 5.0
+"""How long a stage that was told to stop goes on for what it began outside."""
 _TICK_SECONDS = 0.001
 """How much a wait may fall short: less than this is not worth another wait."""
 
 
-def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
+def _at_once() -> bool:
+    """That of a stage which begins nothing outside."""
+    return True
+
+
+def run_stage(
+    stage: AnyStage,
+    topology: Topology,
+    settings: Settings,
+    drained: Callable[[], bool] = _at_once,
+) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
+
+    A stage that calls out gives `drained`. It is asked after the signal: the stage begins nothing
+    outside any more, and goes on for 5 s at most until this says that all it began has ended.
 
     Serves the probes on `settings.probe_port`; ready means that the broker answers and every
     assigned task is restored. While the broker is away, the stage waits for it.
@@ -71,7 +87,7 @@ def run_stage(stage: AnyStage, topology: Topology, settings: Settings) -> None:
     # A batch is thousands of tuples that live for one step: a collection every 700 took a third.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    loop = StageLoop(stage, topology, settings, stop)
+    loop = StageLoop(stage, topology, settings, stop, drained)
     port = telemetry.serve_probes(settings, loop.ready)
     log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
     try:
@@ -91,12 +107,18 @@ class StageLoop:
     """The loop of one stage's process."""
 
     def __init__(
-        self, stage: AnyStage, topology: Topology, settings: Settings, stop: threading.Event
+        self,
+        stage: AnyStage,
+        topology: Topology,
+        settings: Settings,
+        stop: threading.Event,
+        drained: Callable[[], bool] = _at_once,
     ) -> None:
         self._stage = stage
         self._topology = topology
         self._settings = settings
         self._stop = stop
+        self._drained = drained
         self._outage = Outage()
         self._restored = False
         self._due = 0.0
@@ -123,9 +145,20 @@ class StageLoop:
             while not self._stop.is_set():
                 self._clock.check()
                 self._round()
+            self._drain()
         finally:
             self._assignment.close()
             self._source.close()
+
+    def _drain(self) -> None:
+        """Go on until what was begun outside has ended, and is committed."""
+        if self._drained():
+            return
+        log.info("stage drains", seconds=_DRAIN_SECONDS)
+        until = time.monotonic() + _DRAIN_SECONDS
+        while not self._drained() and time.monotonic() < until:
+            self._clock.check()
+            self._round()
 
     def _await_answer(self) -> None:
         """Check that no other layout has this stage's positions, as soon as the broker answers."""

@@ -73,6 +73,22 @@ def test_a_row_whose_process_dies_around_its_commit_is_delivered_once(
     assert stage.receiver.ids == ["evt_k0", event_id]
 
 
+def test_a_stage_that_stops_records_what_ends_soon(stage: DeliveryProcesses) -> None:
+    stage.receiver.answers = [0]
+    former = stage.start()
+    stage.endpoint(timeout_seconds=60)
+    event_id = stage.event()
+    eventually(lambda: stage.receiver.got, what="the request")
+    former.signal(signal.SIGTERM)
+    former.wait_for("stage drains")
+    stage.receiver.let_go.set()
+    assert former.exit_code() == 0
+    assert stage.row_of(event_id, "delivered").attempts == 1
+    stage.start()
+    stage.row_of(stage.event("k2"), "delivered")
+    assert stage.receiver.ids == [event_id, "evt_k2"]
+
+
 def test_the_heir_of_a_partition_makes_an_attempt_again_that_was_under_way(
     stage: DeliveryProcesses,
 ) -> None:

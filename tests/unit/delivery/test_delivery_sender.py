@@ -261,6 +261,36 @@ def test_what_waited_for_its_host_is_signed_when_it_is_sent(
     assert second.at >= first.at + 900
 
 
+def test_a_sender_that_drains_sends_nothing_more_and_waits_for_what_it_sent(
+    bodies: Bodies, receiver: Receiver
+) -> None:
+    receiver.status = 0
+    sender = HttpSender(replace(LOOPBACK, connections_per_host=1), Requests(VAULT, bodies), Fault())
+    sender.start()
+    under_way, waiting, later = (attempt(receiver.url, new_secret().encode()) for _ in range(3))
+    sender.send(0, [under_way, waiting])
+    eventually(lambda: receiver.got, what="one request is under way, the other waits for its host")
+    assert not sender.drained()
+    sender.send(1, [later])
+    receiver.let_go.set()
+    (ended,) = eventually(lambda: sender.ended(0), what="the first attempt's end")
+    eventually(sender.drained, what="nothing is under way")
+    sender.stop()
+    assert ended.row is under_way.row
+    assert len(receiver.got) == 1
+
+
+def test_a_sender_that_drains_waits_for_no_partition_that_went_elsewhere(
+    sender: HttpSender, receiver: Receiver
+) -> None:
+    receiver.status = 0
+    sender.send(0, [attempt(receiver.url, new_secret().encode())])
+    eventually(lambda: receiver.got, what="the attempt is under way")
+    assert not sender.drained()
+    sender.forget(0)
+    assert sender.drained()
+
+
 def test_a_sender_whose_loop_has_ended_is_stopped_without_another_error(bodies: Bodies) -> None:
     broken = replace(LOOPBACK, ca_file=Path("/no/such/file"))
     sender = HttpSender(broken, Requests(VAULT, bodies), Fault())
