@@ -57,7 +57,7 @@ class Selection:
         return chosen
 
     def _room(self, endpoint: Endpoint, steps: Transitions) -> int:
-        free = self.handed.slots.room(_slot(endpoint), endpoint.tenant_id)
+        free = self.handed.slots.room(_slot(endpoint), endpoint.tenant_id, steps.now)
         if free <= 0:
             self.rotation.wake(endpoint)
             return 0
