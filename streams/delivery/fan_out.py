@@ -20,7 +20,7 @@ from streams.serde.delivery_records import Outgoing
 from streams.serde.keys import SEPARATOR, after, join, split
 
 _IN_A_STEP = 2_000
-_IN_A_PART = 100
+_IN_A_PART = 50
 """A message that needs more rows than a part has is always made in parts."""
 
 _NUMBER = struct.Struct(">Q")

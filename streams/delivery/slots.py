@@ -15,7 +15,7 @@ from typing import Literal
 Slot = Literal["proven", "unproven"]
 _SHARE = 3
 """A tenant takes slots while it has less than so many times those that stay free."""
-_UNPROVEN_IN_A_MS, _MOST_AT_ONCE = 0.2, 8
+_UNPROVEN_IN_A_MS, _MOST_AT_ONCE = 0.1, 4
 """How many unproven attempts begin in a millisecond, and how many of them together."""
 
 

@@ -370,7 +370,7 @@ def test_a_tenant_with_many_hanging_endpoints_leaves_slots_to_others(
         under_way, stage.sender.under_way = stage.sender.under_way, []
         for each in under_way:
             stage.sender.end(each, {"status": 200})
-        stage.driver.advance(0.1)
+        stage.driver.advance(1)
     assert {row.status for row in stage.rows()} == {"delivered"}
 
 
