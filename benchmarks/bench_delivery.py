@@ -24,6 +24,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector
 from confluent_kafka import KafkaError, Message
+from fast_receiver import HANGING
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import KEY, flush, percentiles, producer, stage, until
 
@@ -145,14 +146,14 @@ def latency(world: World, url: str, process: subprocess.Popen[bytes]) -> list[Re
 
 
 def hanging(world: World, url: str, process: subprocess.Popen[bytes]) -> list[Result]:
-    """A healthy endpoint alone, and beside a thousand that take messages and never answer."""
+    """A healthy endpoint alone, and beside a thousand hosts that take messages and never answer."""
     world.endpoint("healthy", "crm", f"{url}/ok")
     alone = percentiles("alone", "20/s", paced(world, url, process, "healthy", 20, 30))
-    for number in range(1_000):
-        host = url.replace("127.0.0.1", f"127.0.0.{2 + number % 10}")
-        world.endpoint("hanging", f"h{number}", f"{host}/hang{number}")
+    for number, host in enumerate(HANGING):
+        world.endpoint("hanging", f"h{number}", f"{url.replace('127.0.0.1', host)}/hang")
     for number in range(3):
         world.events("hanging", [f"evt_hang_{number}"])
+    until(lambda: stats(url).keys() >= {"hang evt_hang_0"}, process, "the first one hangs")
     took = paced(world, url, process, "healthy", 20, 30)
     beside = percentiles("beside 1,000 that hang", "20/s", took)
     ratio = Result("beside 1,000 that hang", "p99, to alone", beside[1].value / alone[1].value, "x")

@@ -21,8 +21,8 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ID = re.compile(rb"\r\nwebhook-id: *(\S+)", re.IGNORECASE)
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-HOSTS = [f"127.0.0.{number}" for number in range(1, 12)]
-"""All are this machine; connections are counted for each host."""
+HANGING = [f"127.1.{number // 250}.{number % 250 + 1}" for number in range(1_000)]
+"""Hosts that are all this machine; connections are counted for each host."""
 
 CAME: dict[str, float] = {}
 
@@ -61,7 +61,9 @@ class Connection(asyncio.Protocol):
 
 
 async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Connection, HOSTS, port)
+    server = await asyncio.get_running_loop().create_server(
+        Connection, ["127.0.0.1", *HANGING], port
+    )
     await server.serve_forever()
 
 
