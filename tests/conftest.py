@@ -7,11 +7,13 @@ serves all workers, started only when a test asks for `kafka`.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +36,27 @@ NewTopic = Callable[..., str]
 _SESSION_SECONDS = "4"
 """Of the processes under test, on embedded brokers; others may allow 6 seconds at the least."""
 
+_TESTS_BETWEEN_COLLECTIONS = 50
+_TESTS = count(1)
+
 
 def pytest_configure() -> None:
     """Set what all processes under test get from this one.
 
-    Ctrl-C reaches them, also where a background job's shell ignores it.
+    Ctrl-C reaches them, also where a background job's shell ignores it. Only this thread collects
+    garbage: a thread of librdkafka that collects its own client aborts the process.
     """
+    gc.disable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     other = os.environ.get("TIDEGATE_TEST_KAFKA", "embedded") != "embedded"
     if not other and "TIDEGATE_TEST_BOOTSTRAP" not in os.environ:
         os.environ.setdefault("TIDEGATE_SESSION_SECONDS", _SESSION_SECONDS)
+
+
+def pytest_runtest_teardown() -> None:
+    """Collect garbage now and then."""
+    if next(_TESTS) % _TESTS_BETWEEN_COLLECTIONS == 0:
+        gc.collect()
 
 
 @pytest.hookimpl(optionalhook=True)

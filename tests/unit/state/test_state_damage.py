@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -188,15 +187,11 @@ def test_a_store_found_damaged_in_use_can_be_begun_anew(tmp_path: Path, by: str)
         "range": lambda: list(tables.range(0, b"", b"\xff")),
         "wipe": tables.wipe,
     }
-    gc.disable()  # nor does a stage collect often
     try:
-        try:
-            use[by]()
-        except StoreDamaged:
-            found = True
-            tables.close()
-        assert found
-        remove_tables(path)
-        RocksTables(path, "the test's", RocksMemory()).close()
-    finally:
-        gc.enable()
+        use[by]()
+    except StoreDamaged:
+        found = True
+        tables.close()
+    assert found
+    remove_tables(path)
+    RocksTables(path, "the test's", RocksMemory()).close()
