@@ -49,10 +49,10 @@ class Rotation:
             if len(self._asleep) > 2 * len(self._wakes) + _STALE:
                 self._drop_stale()
 
-    def turns(self, now: int) -> list[Place]:
+    def turns(self, now: int, most: int | None = None) -> list[Place]:
         """Each waiting endpoint once: the first of every tenant, then the second of each, ...
 
-        All of them leave the rotation; give back those that have more to send.
+        All of them, or the first `most`, leave it; give back those that have more to send.
         """
         while self._asleep and self._asleep[0][0] <= now:
             until, _, place = heappop(self._asleep)
@@ -60,19 +60,19 @@ class Rotation:
                 del self._wakes[place]
                 self._waiting.add(place)
                 self._tenants.setdefault(place[0], deque()).append(place)
-        return self._round() if self._tenants else []
+        return self._round(len(self._waiting) if most is None else most) if self._tenants else []
 
     def _drop_stale(self) -> None:
         self._asleep = [(until, next(self._ties), place) for place, until in self._wakes.items()]
         heapify(self._asleep)
 
-    def _round(self) -> list[Place]:
+    def _round(self, most: int) -> list[Place]:
         order: list[Place] = []
         tenants = self._tenants
-        while tenants:
+        while tenants and len(order) < most:
             tenant_id, places = tenants.popitem(last=False)
             order.append(places.popleft())
             if places:
                 tenants[tenant_id] = places
-        self._waiting.clear()
+        self._waiting.difference_update(order)
         return order

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -11,7 +11,8 @@ from streams.delivery import queue
 from streams.delivery.attempts import Attempt
 from streams.delivery.endpoint import Endpoint
 from streams.delivery.handed import Handed
-from streams.delivery.rotation import Rotation
+from streams.delivery.pace import Pace
+from streams.delivery.rotation import Place, Rotation
 from streams.delivery.slots import Slot
 from streams.delivery.transitions import Transitions
 from streams.serde.delivery_records import Delivery, Outgoing
@@ -23,27 +24,39 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Takes due rows of one partition out of the queue's order, and marks them as handed over."""
+    """Takes due rows of one partition out of the queue's order, and marks them as handed over.
+
+    Endpoints whose last attempt failed, or that had none yet, wait in a rotation of their own, of
+    which each step looks at as many as may begin: there may be thousands.
+    """
 
     rotation: Rotation
     handed: Handed
+    unproven: Rotation = field(default_factory=Rotation)
+    pace: Pace = field(default_factory=Pace)
 
     def choose(self, steps: Transitions) -> list[Attempt]:
         """The attempts to begin now."""
         chosen: list[Attempt] = []
         served: list[Endpoint] = []
-        for place in self.rotation.turns(steps.now):
-            endpoint = steps.endpoints.get(*place)
-            if endpoint is None or endpoint.closed_because or endpoint.held:
-                continue
-            if place[0] in steps.endpoints.paused:
-                continue
-            room = self._room(endpoint, steps)
-            if room > 0 and self._take(endpoint, room, steps, chosen):
+        for endpoint in _open(self.rotation.turns(steps.now), steps):
+            if not endpoint.proven:
+                self.unproven.wake(endpoint)
+            elif self._serve(endpoint, steps, chosen):
                 served.append(endpoint)
+        first = len(chosen)
+        for endpoint in _open(self.unproven.turns(steps.now, self.pace.room(steps.now)), steps):
+            if self._serve(endpoint, steps, chosen):
+                served.append(endpoint)
+        self.pace.begun(len(chosen) - first)
         for endpoint in served:  # behind those that got no turn
             self.rotation.wake(endpoint)
         return chosen
+
+    def _serve(self, endpoint: Endpoint, steps: Transitions, chosen: list[Attempt]) -> bool:
+        """Choose as many rows of an endpoint as it may have; returns whether there may be more."""
+        room = self._room(endpoint, steps)
+        return room > 0 and self._take(endpoint, room, steps, chosen)
 
     def tests(self, tests: dict[str, int], steps: Transitions) -> list[Attempt]:
         """The tests to begin now; they wait for nothing but their time and the sender."""
@@ -57,7 +70,7 @@ class Selection:
         return chosen
 
     def _room(self, endpoint: Endpoint, steps: Transitions) -> int:
-        free = self.handed.slots.room(_slot(endpoint), endpoint.tenant_id, steps.now)
+        free = self.handed.slots.room(_slot(endpoint), endpoint.tenant_id)
         if free <= 0:
             self.rotation.wake(endpoint)
             return 0
@@ -102,6 +115,15 @@ class Selection:
             message = row and store.message(row.tenant_id, row.message_id)
             if row and message:
                 yield row, message
+
+
+def _open(places: Sequence[Place], steps: Transitions) -> Iterator[Endpoint]:
+    """The endpoints at these places to which something may be sent."""
+    for tenant_id, id_ in places:
+        endpoint = steps.endpoints.get(tenant_id, id_)
+        closed = endpoint is None or endpoint.closed_because or endpoint.held
+        if endpoint is not None and not closed and tenant_id not in steps.endpoints.paused:
+            yield endpoint
 
 
 def _slot(endpoint: Endpoint) -> Slot:
