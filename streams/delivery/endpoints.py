@@ -49,7 +49,7 @@ class Endpoints:
 
     def restored(self, store: DeliveryStore) -> None:
         """Load all of them."""
-        self._by_tenant.clear()
+        before, self._by_tenant = self._by_tenant, {}
         self._wanting.cache_clear()
         tenants = {key.decode(): marks for key, marks in store.marked(TENANT)}
         self.paused = set(tenants)
@@ -57,10 +57,15 @@ class Endpoints:
         states = {key: codec.ENDPOINT_STATE.decode(value) for key, value in store.marked(STATE)}
         for key, value in store.marked(ENDPOINT):
             try:
-                self._put(_opened(value, states.get(key)))
+                endpoint = _opened(value, states.get(key))
             except PoisonRecord as error:
                 tenant_id, id_ = split(key)
                 _unusable(tenant_id, id_, error)
+                continue
+            known = before.get(endpoint.tenant_id, {}).get(endpoint.id)
+            if known is not None and known.record == endpoint.record:
+                _keep_course(known, endpoint)
+            self._put(endpoint)
 
     def __iter__(self) -> Iterator[Endpoint]:
         return (each for named in self._by_tenant.values() for each in named.values())
@@ -194,6 +199,12 @@ def _carry_over(before: Endpoint, endpoint: Endpoint) -> None:
     moved = endpoint.settings.url != before.settings.url
     if enabled or moved:
         endpoint.state = enabled_anew(endpoint.state, endpoint.record.updated_at)
+
+
+def _keep_course(before: Endpoint, endpoint: Endpoint) -> None:
+    """Give an endpoint what no store holds: a rollback says nothing of its receiver."""
+    endpoint.window, endpoint.next_at = before.window, before.next_at
+    endpoint.failures, endpoint.opened = before.failures, before.opened
 
 
 def _opened(value: bytes, state: EndpointState | None) -> Endpoint:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from streams.delivery.endpoint import Endpoint
@@ -31,13 +31,12 @@ class FanOut:
 
     def __init__(self) -> None:
         self._behind: deque[str] = deque()  # the tenants whose messages wait
-        self._made = 0
+        self._made = self._kept = 0  # rows: made in this transaction, kept since the last part
 
     def restored(self, store: DeliveryStore) -> None:
         """Look whose messages wait, after a start or a rollback."""
-        waiting = (key[: key.index(SEPARATOR)].decode() for key, _ in store.marked(FAN_OUT))
-        self._behind = deque(dict.fromkeys(waiting))
-        self._made = 0
+        self._behind = deque(_waiting(store))
+        self._made = self._kept = 0
 
     def committed(self) -> None:
         self._made = 0
@@ -51,6 +50,7 @@ class FanOut:
         wide = len(endpoints) > _IN_A_PART or self._made + len(endpoints) > _IN_A_STEP
         if behind or wide:
             _keep(message, happened, steps.store)
+            self._kept += len(endpoints)
         else:
             self._made += len(endpoints)
             steps.enter(message, endpoints)
@@ -58,9 +58,21 @@ class FanOut:
             self._behind.append(message.tenant_id)
 
     def go_on(self, steps: Transitions) -> bool:
-        """Make the next part of the rows; returns whether there were any to make."""
+        """Make the next part of the rows; returns whether there were any to make.
+
+        While messages are kept there are more parts, as the step has room: who fell behind once
+        would else stay behind for as long as messages come.
+        """
         if not self._behind:
             return False
+        made = self._next_part(steps)
+        most = min(self._kept + _IN_A_PART, _IN_A_STEP - self._made)
+        while self._behind and made + _IN_A_PART <= most:
+            made += self._next_part(steps)
+        self._made, self._kept = self._made + made, 0
+        return True
+
+    def _next_part(self, steps: Transitions) -> int:
         tenant_id = self._behind.popleft()
         made, first = 0, _places(tenant_id)
         waiting = steps.store.queue.range(first, after(first))
@@ -70,7 +82,16 @@ class FanOut:
                 break
         if made:
             self._behind.append(tenant_id)
-        return True
+        return made
+
+
+def _waiting(store: DeliveryStore) -> Iterator[str]:
+    """The tenants with messages that wait; there may be a million messages of one."""
+    start, end = FAN_OUT, after(FAN_OUT)
+    while first := next(store.queue.range(start, end), None):
+        tenant_id = first[0][len(FAN_OUT) :].partition(SEPARATOR)[0].decode()
+        yield tenant_id
+        start = after(_places(tenant_id))
 
 
 def _places(tenant_id: str) -> bytes:

@@ -21,6 +21,8 @@ _CHANGED = 200
 """How many rows one part changes: a transaction of thousands would not end in time."""
 _LOOKED_AT = 3_000
 _SWEEP_SECONDS = 0.1
+_BEHIND = b"\1"
+"""Behind a tenant's id, it follows all keys of that tenant, and precedes those of others."""
 
 
 class Upkeep:
@@ -28,13 +30,13 @@ class Upkeep:
 
     def __init__(self) -> None:
         self._pending = True
+        self._next = b""  # the key from which to look for work
         self._sweeping = Sweep()
         self._sweep_due = 0.0
 
     def restored(self) -> None:
-        """Look for work again, and go over all rows from the first."""
+        """Look for work again; the next round over the rows ends what a rollback took back."""
         self._pending = True
-        self._sweeping = Sweep()
 
     def begin(self) -> None:
         """Note that there may be work."""
@@ -46,11 +48,15 @@ class Upkeep:
         return self._sweep(steps) or done
 
     def _part(self, steps: Transitions) -> bool:
-        store = steps.store
-        for mark, work in ((PARKING, _park), (RECOVERY, _recover), (ERASING, _erase)):
-            for key, value in store.marked(mark):
-                work(key, value, steps)
-                return True
+        for start in (self._next, b""):
+            for mark, work in _WORK:
+                found = steps.store.queue.range(max(start, mark), after(mark))
+                for key, value in islice(found, 1):
+                    # Tenants take turns, and what one asked for is done in its order.
+                    tenant_id = key[len(mark) :].partition(SEPARATOR)[0]
+                    self._next = mark + tenant_id + _BEHIND
+                    work(key[len(mark) :], value, steps)
+                    return True
         self._pending = False
         return False
 
@@ -158,3 +164,7 @@ def _erase(key: bytes, cursor: bytes, steps: Transitions) -> None:
         store.queue.delete(message)
     if len(messages) < _CHANGED:
         store.queue.delete(ERASING + key)
+
+
+_WORK = ((PARKING, _park), (RECOVERY, _recover), (ERASING, _erase))
+"""In the order of their marks."""

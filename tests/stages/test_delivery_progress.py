@@ -1,0 +1,118 @@
+"""The delivery stage's long work goes on, whatever other tenants and odd records do meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from support.delivering import Deliveries, hang, ok, status
+
+from streams.delivery import fan_out, sweep, upkeep
+from streams.serde.delivery_records import Delivery, DeliveryCommand
+from streams.serde.ids import new_id
+
+
+@pytest.fixture
+def stage() -> Deliveries:
+    return Deliveries()
+
+
+def test_poison_records_do_not_begin_the_round_over_old_rows_again(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_PART", 1)
+    monkeypatch.setattr(sweep, "_ROUND_SECONDS", 0)
+    looked_at = set[str]()
+
+    def noted(row: Delivery, _: object) -> bool:
+        looked_at.add(row.message_id)
+        return False
+
+    monkeypatch.setattr(sweep, "_aged", noted)
+    stage.endpoint()
+    with stage.driver.together():
+        for number in range(40):
+            stage.event(f"k{number:02}")
+    for _ in range(30):
+        stage.driver.pipe("events", b"acme", b"no envelope")
+        stage.driver.advance(0.5)
+    assert len(looked_at) == 40
+
+
+def test_a_tenant_that_asks_for_recoveries_again_and_again_holds_up_no_other(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_LOOKED_AT", 5)
+    stage.endpoint()
+    stage.endpoint("crm", "other", enabled=False)
+    for number in range(20):
+        stage.event(f"k{number:02}")
+    stage.event("theirs", "other")
+    stage.driver.advance(1)
+    stage.endpoint("crm", "other")
+    stage.driver.advance(1)
+    _recover(stage, "other")
+    for _ in range(30):
+        _recover(stage, "acme")
+        stage.driver.advance(0.03)
+    assert stage.state("crm", "other").recovery is not None
+    (row,) = [row for row in stage.rows() if row.tenant_id == "other"]
+    assert row.status == "delivered"
+    stage.tenant("other", kind="erasure")
+    for _ in range(30):
+        _recover(stage, "acme")
+        stage.driver.advance(0.03)
+    assert [row for row in stage.rows() if row.tenant_id == "other"] == []
+
+
+def _recover(stage: Deliveries, tenant: str) -> None:
+    stage.repeat(
+        DeliveryCommand(
+            new_id("cmd"), tenant, "crm", "recover", None, 0, None, ("parked",), None,
+            "operator", stage.driver.now,
+        )
+    )  # fmt: skip
+
+
+def test_a_tenant_that_fell_behind_catches_up_while_its_messages_go_on(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "_IN_A_STEP", 40)
+    monkeypatch.setattr(fan_out, "_IN_A_PART", 5)
+    stage.endpoint()
+    waiting = []
+    for step in range(60):  # the first step is more than it may make, the later ones are not
+        with stage.driver.together():
+            for number in range(100 if step == 0 else 20):
+                stage.event(f"k{step:02}_{number:03}")
+            stage.driver.run_of("delivery").step(punctuate=True)
+        kept = stage.driver.store("delivery", "queue").range(b"F", b"G")
+        waiting.append(len(list(kept)))
+    assert waiting[0] > 0
+    assert waiting[-1] == 0
+
+
+def test_a_poison_record_takes_no_endpoint_its_window_nor_its_rate(stage: Deliveries) -> None:
+    stage.endpoint(rate={"count": 1, "seconds": 3600})
+    stage.endpoint("fast")
+    for number in range(4):
+        stage.event(f"k{number}")
+        stage.driver.advance(0.1)
+    stage.sender.sent.clear()
+    stage.sender.answer = hang
+    stage.driver.pipe("events", b"acme", b"no envelope")
+    for number in range(4, 8):
+        stage.event(f"k{number}")
+    stage.driver.advance(0.1)
+    assert [a.row.endpoint_id for a in stage.sender.sent] == ["fast"] * 4
+
+
+def test_failures_before_a_poison_record_still_open_the_circuit(stage: Deliveries) -> None:
+    stage.endpoint(retry=(1,) * 50)
+    stage.sender.answer = status(500)
+    stage.event("k1")
+    for _ in range(20):
+        stage.driver.pipe("events", b"acme", b"no envelope")
+        stage.driver.advance(1)
+    assert stage.state().circuit == "open"
+    stage.sender.answer = ok
+    stage.driver.advance(60)
+    assert stage.row().status == "delivered"
