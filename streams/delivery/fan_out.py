@@ -31,7 +31,7 @@ class FanOut:
 
     def __init__(self) -> None:
         self._behind: deque[str] = deque()  # the tenants whose messages wait
-        self._made = self._kept = 0  # rows: made in this transaction, kept since the last part
+        self._made = self._kept = 0  # rows: made in this transaction; to make of what was kept
 
     def restored(self, store: DeliveryStore) -> None:
         """Look whose messages wait, after a start or a rollback."""
@@ -46,22 +46,21 @@ class FanOut:
         endpoints = _wanting(message, happened, steps)
         if not endpoints:
             return
-        behind = message.tenant_id in self._behind
-        wide = len(endpoints) > _IN_A_PART or self._made + len(endpoints) > _IN_A_STEP
-        if behind or wide:
-            _keep(message, happened, steps.store)
-            self._kept += len(endpoints)
-        else:
+        behind, wide = message.tenant_id in self._behind, len(endpoints) > _IN_A_PART
+        if not (behind or wide) and self._made + len(endpoints) <= _IN_A_STEP:
             self._made += len(endpoints)
             steps.enter(message, endpoints)
-        if wide and not behind:
+            return
+        _keep(message, happened, steps.store)
+        self._kept += 0 if wide else len(endpoints)
+        if not behind:
             self._behind.append(message.tenant_id)
 
     def go_on(self, steps: Transitions) -> bool:
         """Make the next part of the rows; returns whether there were any to make.
 
-        While messages are kept there are more parts, as the step has room: who fell behind once
-        would else stay behind for as long as messages come.
+        There are more parts, as the step has room, for messages of few rows that were kept. A
+        tenant that fell behind once would otherwise stay behind for as long as messages come.
         """
         if not self._behind:
             return False
