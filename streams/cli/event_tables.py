@@ -19,7 +19,7 @@ _EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error"
 _ANSWERS = ("if_done", "if_not_done")
 _APART = (
     "job", "replays", "dead_letters", "quarantine", "duplicates", "attributes", "route_command",
-    "deliveries",
+    "deliveries", "deliver_again",
 )  # fmt: skip
 
 
@@ -29,8 +29,16 @@ def events(found: Json) -> None:
 
 
 def event(found: Json) -> None:
-    """One event, then what became of it: each part only if there is something to say."""
+    """One event, what became of it, and the commands that deliver it again."""
     console = console_of_any_width()
+    _event(console, found)
+    _say(console, "to deliver it again (`send` says if its vendor needs a --header):")
+    for line in found["deliver_again"]:
+        _say(console, f"  {line}")
+
+
+def _event(console: Console, found: Json) -> None:
+    """One event, then what became of it: each part only if there is something to say."""
     print_fields(console, {k: v for k, v in found.items() if k not in _APART})
     for name in ("attributes", "duplicates", "quarantine"):
         if found[name]:

@@ -49,12 +49,23 @@ def show_event(api: Api, event_id: EventId) -> Answer:
     if found["job"] is None:
         note = "a route matches it now"
         found["route_command"] = api.command("events", "route", event_id, "--note", note)
-    return found
+    return found | {"deliver_again": _deliver_again(api, found)}
+
+
+def _deliver_again(api: Api, event: Answer) -> list[str]:
+    """The two commands that deliver an event once more; each connects as this one did."""
+    whose = ("--tenant", event["tenant_id"], "--source", event["source"])
+    return [
+        api.command("events", "payload", event["event_id"]) + " > body",
+        api.command("send", "body", *whose),
+    ]
 
 
 @command(events, "payload")
 def event_payload(api: Api, event_id: EventId) -> bytes:
     """Write an event's raw body to standard output, as its vendor sent it.
+
+    To deliver the event again, give the file to `tidegate send FILE --tenant T --source S`.
 
     Example: tidegate events payload evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 > body.json
     """

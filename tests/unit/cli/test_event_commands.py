@@ -89,6 +89,18 @@ def test_an_event_shows_its_job_its_replays_and_dead_letters(operator: OperatorA
     assert "events route" not in text
 
 
+def test_an_event_names_the_commands_that_deliver_it_again(operator: OperatorApi) -> None:
+    operator.on("GET", "/v1/events/evt_1", STORY)
+    *_, body, send = run(operator, events, "show", "evt_1").stdout.splitlines()
+    assert shlex.split(body) == [
+        "tidegate", "events", "payload", STORY["event_id"], "--url", operator.url, ">", "body",
+    ]  # fmt: skip
+    assert shlex.split(send) == [
+        "tidegate", "send", "body", "--tenant", STORY["tenant_id"], "--source", STORY["source"],
+        "--url", operator.url,
+    ]  # fmt: skip
+
+
 def test_an_events_body_is_written_as_it_came(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/events/evt_1/payload", b"\x00\xff no text\r\n")
     assert run(operator, events, "payload", "evt_1").stdout_bytes == b"\x00\xff no text\r\n"
