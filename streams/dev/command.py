@@ -37,7 +37,11 @@ def dev(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.", metavar="N")] = 1,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, help="Handlers that each runs at once. (20 by default)", metavar="N"),
+        typer.Option(
+            min=1,
+            help="Handlers that a worker of any pool runs at once. (20 by default)",
+            metavar="N",
+        ),
     ] = None,
     apart: Annotated[
         bool,
@@ -46,7 +50,7 @@ def dev(
     pool: Annotated[
         list[str] | None,
         typer.Option(
-            help="Worker processes of another pool: slow=1. Repeatable.", metavar="NAME=N"
+            help="N worker processes of another pool: slow=1. Repeatable.", metavar="NAME=N"
         ),
     ] = None,
     reload: Annotated[
