@@ -9,6 +9,9 @@ from streams.errors import ConfigError
 from streams.topology.model import Topology
 
 
+_SUBMIT = "submit a job with tidegate jobs submit TYPE --tenant TENANT"
+
+
 def remarks(topology: Topology, handled: Collection[str], tenants: Collection[str]) -> list[str]:
     """Warnings about routes, handlers and limits; `handled` are the application's job types."""
     return [
@@ -54,7 +57,7 @@ def _without_handler(topology: Topology, handled: Collection[str]) -> Iterator[s
 def _without_route(topology: Topology, handled: Collection[str]) -> Iterator[str]:
     routed = {route.job for route in topology.routes}
     if types := sorted(set(handled) - routed):
-        yield f"note: no route leads to {_named(types, 'job type')}; submit jobs over the API"
+        yield f"note: no route leads to {_named(types, 'job type')}; {_SUBMIT}"
 
 
 def _mistaken_limits(

@@ -26,7 +26,10 @@ def test_a_route_without_a_handler_and_a_handler_without_a_route() -> None:
     warning, note = remarks(PLAIN, {"report"}, set())
     assert "jobs of type 'answer', and the application has no handler" in warning
     assert "@app.job('answer')" in warning
-    assert note == "note: no route leads to job type 'report'; submit jobs over the API"
+    assert note == (
+        "note: no route leads to job type 'report'; submit a job with tidegate jobs submit TYPE "
+        "--tenant TENANT"
+    )
 
 
 def test_a_pool_without_a_worker() -> None:
