@@ -68,7 +68,8 @@ def _unauthorized(api: Api, source: Answer, secret_file: Path | None) -> str:
     if secret_file is not None:
         return (
             f"the ingress does not take this signature: the secret in {secret_file} is not that of "
-            f"source {name}; compare them, or let the operator sign, without --secret-file"
+            f"source {name}, or the source was set less than 2 s ago and the ingress does not know "
+            "it yet; compare them, or let the operator sign, without --secret-file"
         )
     counts = api.command("rejections", "list", "--tenant", tenant)
     return (

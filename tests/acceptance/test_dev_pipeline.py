@@ -193,7 +193,8 @@ def _rotates_and_is_refused(desk: AtTheTerminal, first: str) -> None:
     assert rotated["generated_secret"] not in desk.run("sources show zendesk --tenant acme").out
     for given in (first, rotated["generated_secret"]):
         secret.write_text(given)
-        assert desk.run(f"{send} --secret-file {secret} --no-wait").code == 0
+        by_file = f"{send} --secret-file {secret} --no-wait"
+        eventually(lambda c=by_file: desk.run(c).code == 0, 30, what="the ingress knows the secret")
     secret.write_text("another")
     refused = desk.run(f"{send} --secret-file {secret}")
     assert (refused.code, "not that of source zendesk" in refused.err) == (1, True)

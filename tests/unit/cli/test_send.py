@@ -56,6 +56,12 @@ def by_file(api: OperatorApi, tmp_path: Path, *arguments: str, typed: bytes = b"
     return invoke(api, *arguments, "--secret-file", secret, typed=typed)
 
 
+def signed_by_operator(api: OperatorApi) -> None:
+    body = base64.b64encode(b"{}").decode()
+    signed = {"url": f"{api.url}{HOOK}", "headers": {"X-Seal": "s"}, "body_base64": body}
+    api.on("POST", f"{SOURCE}/sign", signed)
+
+
 def delivered(api: OperatorApi) -> list[tuple[dict[str, str], bytes]]:
     return [(each.headers, each.raw) for each in api.asked if each.path.startswith("/v1/hooks/")]
 
@@ -195,13 +201,35 @@ def test_a_disabled_tenant_or_source_and_an_unknown_one_are_named(
 
 
 def test_a_source_that_was_set_just_now_may_be_unknown_to_the_ingress_for_a_moment(
-    shop: OperatorApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_BETWEEN_TRIES_SECONDS", 0)
+    monkeypatch.setattr(command, "_PAUSES_SECONDS", (0, 0, 0))
+    signed_by_operator(shop)
     shop.on("GET", SOURCE, SHOP | {"updated_at": datetime.now(UTC).isoformat()})
     shop.on("POST", HOOK, UNAUTHORIZED, UNAUTHORIZED, ACCEPTED)
-    done = by_file(shop, tmp_path, "--no-wait")
+    done = invoke(shop, "--no-wait")
     assert (done.exit_code, done.stdout) == (0, "202 accepted evt_a job_a\n")
+    assert done.stderr.count("may not know source shop yet") == 2
+
+
+def test_an_ingress_that_keeps_refusing_is_asked_a_few_times(
+    shop: OperatorApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_PAUSES_SECONDS", (0, 0, 0))
+    signed_by_operator(shop)
+    shop.on("GET", SOURCE, SHOP | {"updated_at": datetime.now(UTC).isoformat()})
+    shop.on("POST", HOOK, UNAUTHORIZED)
+    assert (invoke(shop, "--no-wait").exit_code, len(delivered(shop))) == (1, 4)
+
+
+def test_a_secret_of_ones_own_that_is_refused_is_not_tried_again(
+    shop: OperatorApi, tmp_path: Path
+) -> None:
+    shop.on("GET", SOURCE, SHOP | {"updated_at": datetime.now(UTC).isoformat()})
+    shop.on("POST", HOOK, UNAUTHORIZED)
+    refused = by_file(shop, tmp_path, "--no-wait")
+    assert (refused.exit_code, len(delivered(shop))) == (1, 1)
+    assert "trying again" not in refused.stderr
 
 
 def test_what_the_operator_cannot_sign_is_told_as_it_says_it(shop: OperatorApi) -> None:
