@@ -17,6 +17,10 @@ _EVENTS = (
 )  # fmt: skip
 _EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error")
 _ANSWERS = ("if_done", "if_not_done")
+_IF_DONE = (
+    "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, null if "
+    "nothing:"
+)
 _APART = (
     "job", "replays", "dead_letters", "quarantine", "duplicates", "attributes", "route_command",
     "deliveries", "deliver_again",
@@ -64,7 +68,7 @@ def review(found: Json) -> None:
     for effect in found["review"]:
         shown = {k: v for k, v in effect.items() if k not in _ANSWERS}
         print_fields(console, shown | {"settle_after": _with_wait(effect["settle_after"])})
-        _say(console, "if the tool has done it (null: the result that the handler gets):")
+        _say(console, _IF_DONE)
         _say(console, f"  {effect['if_done']}")
         _say(console, "if the tool has not done it:")
         _say(console, f"  {effect['if_not_done']}\n")
