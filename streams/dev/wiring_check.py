@@ -8,7 +8,6 @@ from streams.dev.layout import DEFAULT_POOL
 from streams.errors import ConfigError
 from streams.topology.model import Topology
 
-
 _SUBMIT = "submit a job with tidegate jobs submit TYPE --tenant TENANT"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 
 import orjson
 
@@ -105,8 +106,9 @@ def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
     if at < possible_at:
         when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
         raise PoisonRecord(
-            "too_early", f"a call of {name} may still be under way: settle it after {when}"
-        )
+            "too_early", f"a call of {name} may still be under way: settle it after {when} "
+            f"(in {ceil((possible_at - at) / 1000)} s)",
+        )  # fmt: skip
 
 
 def _result(body: Settle) -> str:

@@ -133,6 +133,7 @@ def test_nothing_is_settled_while_its_call_may_be_under_way(
     (letter,) = refusals(desk)
     assert letter.reason == "too_early"
     assert "2025-06-15T15:11" in letter.detail, "when it will be possible"
+    assert letter.detail.endswith(f"(in {300 - seconds:.0f} s)")
     assert entry(desk).status == "review"
     later(desk, worker, PATIENCE - seconds)
     settle(desk, run.job_id, "failed")
