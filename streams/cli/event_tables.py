@@ -18,8 +18,8 @@ _EVENTS = (
 _EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error")
 _ANSWERS = ("if_done", "if_not_done")
 _IF_DONE = (
-    "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, null if "
-    "nothing:"
+    "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, "
+    "null if nothing:"
 )
 _APART = (
     "job", "replays", "dead_letters", "quarantine", "duplicates", "attributes", "route_command",
