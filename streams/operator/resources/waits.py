@@ -106,11 +106,13 @@ def _cap(running: RunningJobs, job: Job, limit: Limit, value: str) -> Json:
 
 def _cap_detail(cap: Json) -> str:
     whose = {
-        "tenant": f"jobs of tenant {cap['value']!r}",
-        "job_type": f"jobs of type {cap['value']!r} in its partition",
-        "global": "jobs in its partition",
+        "tenant": f" of tenant {cap['value']!r}",
+        "job_type": f" of type {cap['value']!r} in its partition",
+        "global": " in its partition",
     }[cap["scope"]]
-    return (
-        f"limit {cap['limit']!r} lets {cap['concurrency']} {whose} run at once, and "
-        f"{cap['in_use']} run: it starts after one of them ends, or raise the limit's concurrency"
-    )
+    most, in_use = cap["concurrency"], cap["in_use"]
+    lets = f"one job{whose} run at a time" if most == 1 else f"{most} jobs{whose} run at once"
+    runs = "one runs" if in_use == 1 else f"{in_use} run"
+    ends = "it ends" if in_use == 1 else "there is room again"
+    now = f"{runs}: this job starts when {ends}"
+    return f"limit {cap['limit']!r} lets {lets}, and {now}; or raise the limit's concurrency"

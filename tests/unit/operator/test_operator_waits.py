@@ -69,6 +69,15 @@ def test_a_cap_that_is_reached_is_named_with_what_fills_it(connection: sqlite3.C
     assert "'per_tenant' lets 2 jobs of tenant 'acme' run at once, and 2 run" in told["detail"]
 
 
+def test_a_cap_of_one_job_is_told_in_the_singular(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a"), *running("r1"))
+    told = waits(connection, under(Limit("drafts", "job_type", "draft_*", 1)))
+    assert told["detail"] == (
+        "limit 'drafts' lets one job of type 'draft_reply' in its partition run at a time, and "
+        "one runs: this job starts when it ends; or raise the limit's concurrency"
+    )
+
+
 def test_a_cap_with_room_is_not_named(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a"), *running("r1"), *running("g1", "g2", tenant_id="globex"))
     told = waits(connection, under(Limit("per_tenant", "tenant", "*", 2)))
