@@ -21,7 +21,13 @@ SecretRef = Annotated[
     str | None,
     typer.Option(help="Where each ingress finds it: env:NAME or file:/path.", metavar="REF"),
 ]
-Generate = Annotated[bool, typer.Option("--generate", help="Make a secret, and show it once.")]
+Generate = Annotated[
+    bool,
+    typer.Option(
+        "--generate",
+        help="Make a secret, and show it once: for samples, and vendors that let you choose.",
+    ),
+]
 
 _STANDARD_INPUT = Path("-")
 _RANDOM_BYTES = 32

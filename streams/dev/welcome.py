@@ -103,6 +103,9 @@ def ready_text(pipeline: Pipeline, *, on_terminal: bool) -> str:
     return f"tidegate ready {pipeline.url}\nadmin token: {token}"
 
 
+_VENDORS_OWN = "Where the vendor itself shows a secret, give --secret-file FILE, not --generate."
+
+
 def next_text(settings: Settings, *, sample: bool) -> str:
     """Commands for a second terminal; with `sample`, those that deliver to the sample tenant.
 
@@ -119,6 +122,7 @@ def next_text(settings: Settings, *, sample: bool) -> str:
         "In a second terminal:",
         *(f"  tidegate {command}{where}" for command in commands),
         *missing,
+        *([_VENDORS_OWN] if any("--generate" in line for line in (*commands, *missing)) else []),
     ))  # fmt: skip
 
 

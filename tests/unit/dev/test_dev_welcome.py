@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import typer
 
 import streams.dev
@@ -100,6 +101,19 @@ def test_the_first_event_is_one_that_the_applications_routes_make_into_a_job(
     )
     everything = hint(tmp_path, ("*", "*"))
     assert everything == ["send --tenant demo --source zendesk --sample ticket.created --times 3"]
+
+
+@pytest.mark.parametrize(("source", "told"), [("stripe", True), ("shop", True), ("zendesk", False)])
+def test_a_hint_that_makes_a_secret_says_when_to_give_the_vendors(
+    tmp_path: Path, source: str, *, told: bool
+) -> None:
+    event_type = {"stripe": "invoice.paid", "zendesk": "*"}.get(source, "order.paid")
+    file = tmp_path / "routes.yaml"
+    file.write_text(
+        f'routes:\n  - match: {{source: {source}, event_type: "{event_type}"}}\n    job: j\n'
+    )
+    text = next_text(load_settings({}, topology=file), sample=True)
+    assert ("give --secret-file FILE, not --generate" in text) is told
 
 
 def test_without_a_sample_that_fits_it_says_what_to_create(tmp_path: Path) -> None:
