@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streams.dev.console.screen import Line
-from streams.serde.codec import DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
+from streams.errors import DecodeError
+from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
 from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
 from streams.serde.records import (
     DeadLetter,
@@ -16,7 +17,11 @@ from streams.serde.records import (
     Held,
     Job,
     LedgerEntry,
+    Move,
     Quarantined,
+    Replay,
+    Reroute,
+    Settle,
 )
 
 _RUNS_REMEMBERED = 10_000
@@ -139,7 +144,19 @@ def _held(held: Held) -> Line:
 def _dead_letter(letter: DeadLetter) -> Line | None:
     if letter.replayed_at is not None or letter.discarded_at is not None:
         return None
+    if _is_answered(letter):
+        return Line("command", f"refused    {letter.reason}{_because(letter.detail)}")
     return Line("dead letter", f"{letter.reason}; see tidegate dlq show {letter.id}", "error")
+
+
+def _is_answered(letter: DeadLetter) -> bool:
+    """Whether it is an operator's command, whose caller is told of the refusal."""
+    if letter.topic != "jobs.commands" or letter.value is None:
+        return False
+    try:
+        return isinstance(COMMAND.decode(letter.value).body, Move | Replay | Reroute | Settle)
+    except DecodeError:
+        return False
 
 
 def _because(error: str | None) -> str:

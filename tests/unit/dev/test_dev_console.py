@@ -15,7 +15,18 @@ from streams.dev.console.log_line import parse
 from streams.dev.console.pace import Pace
 from streams.dev.console.process_lines import ProcessLines
 from streams.dev.console.screen import Line, Screen, wants_colour
-from streams.serde.records import DeadLetter, EventInfo, Held, Job, LedgerEntry, PayloadRef
+from streams.serde.codec import COMMAND
+from streams.serde.records import (
+    Command,
+    DeadLetter,
+    EventInfo,
+    Heartbeat,
+    Held,
+    Job,
+    LedgerEntry,
+    PayloadRef,
+    Settle,
+)
 
 JOB = "job_5m617qialfa4384hq99vmogle8"
 """An id in full, as it is pasted."""
@@ -100,6 +111,24 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     line = activity.line(letter)
     assert line == Line("dead letter", f"permanent_error; see tidegate dlq show {JOB}", "error")
     assert activity.line(replace(letter, replayed_at=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "level"),
+    [
+        (Settle("a/1", "done", "1", "a note", None), "command", "info"),
+        (Heartbeat("w", "default", 0, 1, (), ()), "dead letter", "error"),
+    ],
+)
+def test_a_refused_command_of_an_operator_is_no_alarm(body: Any, name: str, level: str) -> None:
+    command = COMMAND.encode(Command("c", "demo", JOB, 1, 0, body))
+    letter = DeadLetter(
+        "d:1", "record", "demo", "too_early", "settle it later", "dispatcher", 0,
+        topic="jobs.commands", value=command,
+    )  # fmt: skip
+    line = Activity().line(letter)
+    assert line is not None
+    assert (line.name, line.level, "too_early" in line.text) == (name, level, True)
 
 
 def test_a_quarantined_body_is_named_by_the_command_that_shows_it() -> None:
