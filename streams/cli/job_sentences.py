@@ -6,6 +6,12 @@ from streams.cli import tables
 from streams.cli.cells import Json, tell
 
 
+def submitted(found: Json) -> None:
+    """A job that was accepted just now."""
+    at = found["scheduled_at"] if found["status"] == "scheduled" else None
+    _say(found, f"is {found['status']}{f', to start at {at}' if at else ''}")
+
+
 def cancelled(found: Json) -> None:
     """A job that was told to end."""
     if found["status"] == "cancelled":

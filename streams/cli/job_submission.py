@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from streams.cli import tables
+from streams.cli import job_sentences
 from streams.cli.operator_command import Answer, Api, part, show, tell_how_to_follow
 from streams.cli.options import AsJson, OfTenant
 from streams.cli.quantities import duration, moment
@@ -73,7 +73,7 @@ def submit(
     if watch:
         return follow(api, job["job_id"], as_json, accepted=True)
     tell_how_to_follow(api, job)
-    return show(job, as_json, tables.job)
+    return show(job, as_json, job_sentences.submitted)
 
 
 def _input(given: str) -> Any:

@@ -140,6 +140,16 @@ def test_submit_sends_what_it_is_told_and_shows_the_job(
     assert [each.headers.get("Idempotency-Key") for each in operator.asked[:2]] == [None, "k"]
 
 
+def test_submit_says_in_one_sentence_what_became_of_the_job(operator: OperatorApi) -> None:
+    found = job("scheduled", scheduled_at="2026-11-21T09:00:00.000Z")
+    operator.on("POST", SUBMIT, found, status=202)
+    done = invoke(operator, "submit", "t", "--tenant", "acme", "--delay", "20s")
+    (line,) = done.stdout.splitlines()
+    assert line == (
+        f"{found['job_id']} ({found['type']}) is scheduled, to start at 2026-11-21T09:00:00.000Z"
+    )
+
+
 def test_submit_and_watch_waits_for_the_job_to_be_shown(operator: OperatorApi) -> None:
     operator.on("POST", SUBMIT, job("pending"), status=202)
     late, unready = problem(404, "job-unknown"), problem(503, "not-shown")
