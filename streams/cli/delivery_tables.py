@@ -61,8 +61,14 @@ def recovery(found: Json) -> None:
 
 
 def _row(found: Json) -> Json:
-    """A delivery whose status says why it is parked; a delivered one's error is an old one."""
+    """A delivery whose status says why it is parked, and whose error is the status of an answer.
+
+    A delivered one's error is an old one.
+    """
     status = found["status"]
     if found["parked_because"]:
-        return {**found, "status": f"{status}: {found['parked_because']}"}
-    return {**found, "last_error": None} if status == "delivered" else found
+        found = {**found, "status": f"{status}: {found['parked_because']}"}
+    if status == "delivered":
+        return {**found, "last_error": None}
+    answered = found["last_error"] == "status" and found["last_status"]
+    return {**found, "last_error": str(answered)} if answered else found

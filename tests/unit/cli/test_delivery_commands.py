@@ -66,6 +66,14 @@ def test_a_list_says_why_a_delivery_is_parked(operator: OperatorApi) -> None:
     )
 
 
+def test_a_list_shows_the_status_that_a_receiver_answered(operator: OperatorApi) -> None:
+    row = delivery_json(
+        make_delivery(status="pending", attempts=1, last_status=503, last_error="status"), []
+    )
+    operator.on("GET", "/v1/deliveries", {"deliveries": [row], "next_cursor": None})
+    assert "503" in invoke(operator, "list").stdout.splitlines()[-1]
+
+
 def test_one_delivery_is_shown_with_its_attempts_and_the_last_answer(
     operator: OperatorApi,
 ) -> None:
