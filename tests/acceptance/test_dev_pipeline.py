@@ -191,10 +191,10 @@ def _rotates_and_is_refused(desk: AtTheTerminal, first: str) -> None:
     rotated = desk.run("sources rotate zendesk --tenant acme --overlap 24h --generate --json").json
     assert (rotated["secrets"], len(rotated["old_secrets"])) == (2, 1)
     assert rotated["generated_secret"] not in desk.run("sources show zendesk --tenant acme").out
+    by_file = f"{send} --secret-file {secret} --no-wait"
     for given in (first, rotated["generated_secret"]):
         secret.write_text(given)
-        by_file = f"{send} --secret-file {secret} --no-wait"
-        eventually(lambda c=by_file: desk.run(c).code == 0, 30, what="the ingress knows the secret")
+        eventually(lambda: desk.run(by_file).code == 0, 30, what="the ingress knows the secret")
     secret.write_text("another")
     refused = desk.run(f"{send} --secret-file {secret}")
     assert (refused.code, "not that of source zendesk" in refused.err) == (1, True)
