@@ -71,15 +71,15 @@ def job_dropped(module: ModuleType) -> None:
 
 def seen_before_delivery(module: ModuleType) -> None:
     """The delivery stage marks a message as delivered before it sends it."""
-    attempts = module.Selection._attempts
+    choose = module.Selection.choose
 
-    def marking(self: Any, endpoint: Any, rows: Any, steps: Any) -> Any:
-        made = attempts(self, endpoint, rows, steps)
-        for attempt in made:
+    def marking(self: Any, steps: Any) -> Any:
+        chosen = choose(self, steps)
+        for attempt in chosen:
             steps.move(attempt.row, replace(attempt.row, status="delivered", next_attempt_at=None))
-        return made
+        return chosen
 
-    module.Selection._attempts = marking
+    module.Selection.choose = marking
 
 
 def store_edited(module: ModuleType) -> None:
