@@ -62,5 +62,6 @@ def make_endpoint(
     endpoint_id: str = "crm", tenant_id: str = "acme", at: int = AT, **settings: Any
 ) -> TenantRecord:
     """The record of an endpoint."""
-    given = EndpointSettings(**({"url": "https://crm.example.com/in", "set_at": at} | settings))
-    return endpoint_record(local_vault(b"v" * 32), tenant_id, endpoint_id, given, (), {}, at)
+    given: dict[str, Any] = {"url": "https://crm.example.com/in", "set_at": at} | settings
+    made = EndpointSettings(**given)
+    return endpoint_record(local_vault(b"v" * 32), tenant_id, endpoint_id, made, (), {}, at)
