@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     """Of consumers and transactions: a killed process is replaced within it."""
     events_listed_hours: int = Field(default=24, ge=1)
     """How old the events are that the operator lists; older ones are on the topic alone."""
+    schemas_need_token: bool = False
+    """Whether readers of schemas need the admin token, too."""
     egress_allow_networks: Networks = ()
     """Networks that outgoing requests may reach although they are not public."""
     egress_allow_http: bool = False

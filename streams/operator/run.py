@@ -70,7 +70,8 @@ def build(
         ConfigError: no admin token or no vault key.
     """
     vault = open_vault(settings)
-    guards = [newline_ended, problems, authenticated(_admin_token(settings)), caught_up]
+    check = authenticated(_admin_token(settings), open_schemas=not settings.schemas_need_token)
+    guards = [newline_ended, problems, check, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
 
@@ -112,6 +113,7 @@ async def _state(
         topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier), RecordReplays(settings), egress_policy(settings),
+        settings.topic_prefix,
     )  # fmt: skip
     reader.stopping.set()
     await asyncio.to_thread(tenants.stop)

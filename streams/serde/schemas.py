@@ -21,12 +21,13 @@ from streams.shipped_files import resource
 
 @dataclass(frozen=True)
 class Schema:
-    """One version of one schema, in the form that fastavro needs."""
+    """One version of one schema: in the form that fastavro needs, and as JSON for others."""
 
     id: int
     name: str
     version: int
     parsed: Any
+    text: str
 
 
 def digest(source: dict[str, Any]) -> str:
@@ -87,4 +88,4 @@ def _load(id_: int, entry: dict[str, Any]) -> Schema:
     source = json.loads(path.read_text())
     if digest(source) != entry["sha256"]:
         raise ConfigError(f"{path.name} was changed after release: restore it, cut a new version")
-    return Schema(id_, name, version, parse_schema(source))
+    return Schema(id_, name, version, parse_schema(source), json.dumps(source))

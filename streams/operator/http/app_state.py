@@ -54,6 +54,7 @@ class AppState:
     barrier: ReadBarrier
     records: RecordReplays
     egress: EgressPolicy
+    topic_prefix: str
     sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""

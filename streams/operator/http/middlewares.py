@@ -15,12 +15,14 @@ from streams.errors import KafkaUnavailable
 from streams.http.problem import problem
 from streams.operator.http.app_state import STATE
 from streams.operator.http.refusal import Refusal
+from streams.operator.http.schemas import ROOTS
 
 log = structlog.get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+"""They need no token and no read model; schemas need no read model, and a token if it is set so."""
 
 _HTTP_ERRORS = {
     404: ("route-unknown", "no call has this path: docs/operating.md lists the calls under HTTP"),
@@ -63,13 +65,13 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(500, "internal-error", "the operator failed; its log has the reason")
 
 
-def authenticated(token: str) -> Middleware:
+def authenticated(token: str, *, open_schemas: bool) -> Middleware:
     """Refuse calls without the admin token (RFC 6750), compared in constant time."""
     expected = hashlib.sha256(token.encode()).digest()
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in OPEN_PATHS:
+        if request.path in OPEN_PATHS or (open_schemas and _is_of_schemas(request)):
             return await handler(request)
         scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).digest()
@@ -83,10 +85,15 @@ def authenticated(token: str) -> Middleware:
 @web.middleware
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
-    if request.path not in OPEN_PATHS and not request.app[STATE].follower.ready:
+    open_ = request.path in OPEN_PATHS or _is_of_schemas(request)
+    if not open_ and not request.app[STATE].follower.ready:
         late = "the operator has not read its topics to their end yet: ask again in a few seconds"
         raise Refusal(503, "not-ready", late)
     return await handler(request)
+
+
+def _is_of_schemas(request: web.Request) -> bool:
+    return request.path.startswith(ROOTS)
 
 
 def _unauthorized(*, sent: bool) -> web.Response:

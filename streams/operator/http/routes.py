@@ -20,6 +20,7 @@ from streams.operator.http import (
     moves,
     quarantine,
     recoveries,
+    schemas,
     signing,
     tenants,
     vault,
@@ -30,6 +31,7 @@ from streams.operator.resources import LISTINGS
 _CALLS = (
     tenants, signing, endpoints, vault, jobs, moves, effects, events, event_route, event_views,
     dead_letters, quarantine, deliveries, recoveries, endpoint_test,
+    schemas,
 )  # fmt: skip
 
 

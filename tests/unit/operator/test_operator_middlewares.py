@@ -18,7 +18,9 @@ async def _job(_: web.Request) -> web.Response:
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
     """A guarded application with one path."""
-    app = web.Application(middlewares=[newline_ended, problems, authenticated("right")])
+    app = web.Application(
+        middlewares=[newline_ended, problems, authenticated("right", open_schemas=True)]
+    )
     app.router.add_get("/v1/jobs", _job)
     runner = web.AppRunner(app)
     await runner.setup()
