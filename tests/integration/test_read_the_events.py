@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.kafka_under_test import KafkaUnderTest
-from support.operator_cluster import make_cluster, make_event
+from support.operator_cluster import make_cluster, make_event, running
 
 from streams.serde import schemas
 from streams.serde.codec import ENVELOPE
@@ -18,15 +18,17 @@ pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/read-the-events.md").read_text()
-CONSUMER = PAGE.split("```python\n")[1].split("```")[0]
+CONSUMER, WITH_REGISTRY = (part.split("```")[0] for part in PAGE.split("```python\n")[1:])
 
 
-def test_the_pages_consumer_is_whole_and_has_at_most_15_lines() -> None:
-    assert len([line for line in CONSUMER.splitlines() if line]) <= 15
+def test_the_pages_consumers_are_whole_and_have_at_most_16_lines() -> None:
+    for consumer in (CONSUMER, WITH_REGISTRY):
+        assert len([line for line in consumer.splitlines() if line]) <= 16
 
 
-def test_the_pages_consumer_prints_each_committed_event(
-    kafka: KafkaUnderTest, tmp_path: Path
+@pytest.mark.parametrize("consumer", [CONSUMER, WITH_REGISTRY], ids=["alone", "with_registry"])
+def test_the_pages_consumers_print_each_committed_event(
+    kafka: KafkaUnderTest, tmp_path: Path, consumer: str
 ) -> None:
     if kafka.client_settings:
         pytest.skip("the page's consumer has no settings for a secured cluster")
@@ -34,13 +36,17 @@ def test_the_pages_consumer_prints_each_committed_event(
     prefix = cluster.settings.topic_prefix
     cluster.write(make_event("aborted"), commit=False)
     cluster.write(make_event("k1"), make_event("k2", "bolt", event_type="ticket"))
-    program = CONSUMER.replace("127.0.0.1:9092", kafka.bootstrap)
+    program = consumer.replace("127.0.0.1:9092", kafka.bootstrap)
     program = program.replace('"my-analytics"', f'"{prefix}analytics"')
     program = program.replace('["events"]', f'["{prefix}events"]')
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as reader:  # fmt: skip
+    program = program.replace('Context("events"', f'Context("{prefix}events"')
+    with (
+        running(cluster.settings, cluster.topology) as operator,
+        subprocess.Popen(
+            [sys.executable, "-c", program.replace("http://127.0.0.1:8080", operator.url)],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ) as reader,
+    ):  # fmt: skip
         assert reader.stdout is not None
         printed = {reader.stdout.readline().strip() for _ in range(2)}
         reader.kill()

@@ -20,7 +20,7 @@ from streams.serde.subjects import subjects, versions
 
 routes = web.RouteTableDef()
 
-ROOTS = ("/schemas/", "/subjects", "/config", "/mode")
+ROOTS = ("/schemas/", "/subjects", "/associations/", "/config", "/mode")
 """What the paths of all calls begin with."""
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -142,6 +142,12 @@ async def mode_of_subject(request: web.Request) -> web.Response:
     """Tell the same of one subject."""
     _versions(request)
     return _answer(_MODE)
+
+
+@routes.get("/associations/{rest:.*}")
+async def associations(_: web.Request) -> web.Response:
+    """Tell newer clients, which ask this first, that a subject follows from the topic's name."""
+    raise RegistryError(40401, "this registry has no associations")
 
 
 def _by_id(request: web.Request) -> Schema:

@@ -102,9 +102,10 @@ def pair() -> tuple[Behind, Behind]:
     return Behind("ingress"), Behind("operator")
 
 
-async def test_the_api_is_the_operators() -> None:
+@pytest.mark.parametrize("path", ["/v1/jobs", "/schemas/ids/3", "/subjects", "/mode"])
+async def test_the_api_is_the_operators(path: str) -> None:
     async with fronted(*pair()) as client:
-        rest = await (await client.get("/v1/jobs")).json()
+        rest = await (await client.get(path)).json()
     assert rest["by"] == "operator-0"
 
 
