@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from streams.cli import event_tables, job_sentences, tables
+from streams.cli.event_count import count_events
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import Cursor, EventId, Limit, Tenant
 
@@ -37,6 +38,9 @@ def list_events(
         "/v1/events", tenant_id=tenant, source=source, event_type=type_,
         unrouted="true" if unrouted else None, limit=limit, cursor=cursor,
     )  # fmt: skip
+
+
+events.command("count")(count_events)
 
 
 @command(events, "show", event_tables.event)

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from streams.cli.cells import console_of_any_width
+from streams.cli.cluster import (
+    BROKER_SECONDS,
+    BootstrapOption,
+    FileOption,
+    addressed,
+    read_settings,
+)
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, own_options, with_options
-from streams.dev_state import read_state
-from streams.errors import ConfigError, KafkaUnavailable, TidegateError
+from streams.errors import ConfigError, TidegateError
 from streams.kafka.clients import wait_for_broker
 from streams.runtime.layouts import LayoutName
-from streams.settings import Settings, load_settings
+from streams.settings import load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
 from streams.topology.cluster import admin_client
-from streams.topology.load import checked, load
+from streams.topology.load import checked
 from streams.topology.mermaid import mermaid
 from streams.topology.model import Topology
 from streams.topology.plan import Consent, Plan
@@ -33,21 +38,6 @@ app = typer.Typer(
     help="Check topology.yaml and bring a cluster's topics in line with it.",
 )
 
-_BROKER_SECONDS = 5.0
-"""How long a broker may take to answer at all."""
-
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
-]
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Kafka brokers, host:port, separated by commas.  "
-        "[default: TIDEGATE_BOOTSTRAP, else that of a running `tidegate dev`]",
-        metavar="HOSTS",
-    ),
-]
 UnsafeOption = Annotated[
     bool, typer.Option("--allow-unsafe", help="Accept fewer than 3 replicas of each topic.")
 ]
@@ -90,9 +80,9 @@ def _compare(
     as_json: AsJson = False,
 ) -> None:
     with _errors_told(as_json):
-        settings, loaded = _read(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
-        with _addressed(settings):
+        with addressed(settings):
             admin = admin_client(settings)
             planned = make_plan(loaded, admin, settings.topic_prefix, consent)
             applied = execute_it and not planned.refusals
@@ -142,9 +132,9 @@ def layout(
     from streams.runtime.layouts import carry_over
 
     with _errors_told(as_json):
-        settings, loaded = _read(topology, bootstrap)
-        wait_for_broker(settings, _BROKER_SECONDS)
-        with _addressed(settings):
+        settings, loaded = read_settings(topology, bootstrap)
+        wait_for_broker(settings, BROKER_SECONDS)
+        with addressed(settings):
             moved = carry_over(layout, loaded, settings, admin_client(settings))
         if as_json:
             print_json({"layout": layout, "moved": moved})
@@ -166,7 +156,7 @@ def describe(
     Example: tidegate topology describe --mermaid > flow.mmd
     """
     with _errors_told(as_json):
-        _, loaded = _read(topology)
+        _, loaded = read_settings(topology)
         if as_mermaid:
             typer.echo(mermaid(loaded))
         elif as_json:
@@ -175,14 +165,6 @@ def describe(
             console = console_of_any_width()
             for table in descriptions.tables(loaded):
                 console.print(table)
-
-
-def _read(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
-    settings = load_settings(topology=file, bootstrap=bootstrap)
-    running = read_state(settings.data_dir).get("bootstrap")
-    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
-        settings = settings.model_copy(update={"bootstrap": running})
-    return settings, load(settings.topology)
 
 
 def _counts(topology: Topology) -> dict[str, int]:
@@ -221,15 +203,6 @@ def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:
         "refusals": [asdict(refusal) for refusal in planned.refusals],
         "notes": list(planned.notes),
     }
-
-
-@contextmanager
-def _addressed(settings: Settings) -> Iterator[None]:
-    """Add to an error of silent brokers the address at which they were tried."""
-    try:
-        yield
-    except KafkaUnavailable as error:
-        raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error
 
 
 @contextmanager

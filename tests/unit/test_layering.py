@@ -19,7 +19,7 @@ LAYERS = (
     {"ingress.samples", "ingress.signatures", "streams.delivery.egress",
      "streams.delivery.message", "streams.fairness", "streams.kafka", "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
-    {"streams.event_admission"},
+    {"streams.event_admission", "streams.event_reader"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.delivery",
      "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},

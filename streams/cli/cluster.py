@@ -1,0 +1,54 @@
+"""Which cluster a command means that asks Kafka itself, and how an error names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streams.dev_state import read_state
+from streams.errors import KafkaUnavailable
+from streams.settings import Settings, load_settings
+from streams.topology.load import load
+from streams.topology.model import Topology
+
+BROKER_SECONDS = 5.0
+"""How long a broker may take to answer at all."""
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Kafka brokers, host:port, separated by commas.  "
+        "[default: TIDEGATE_BOOTSTRAP, else that of a running `tidegate dev`]",
+        metavar="HOSTS",
+    ),
+]
+
+
+def read_settings(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
+    """The settings, with the address of a running `tidegate dev` if none is set, and the topology.
+
+    Raises:
+        ConfigError: a setting or the file is not valid.
+    """
+    settings = load_settings(topology=file, bootstrap=bootstrap)
+    running = read_state(settings.data_dir).get("bootstrap")
+    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
+        settings = settings.model_copy(update={"bootstrap": running})
+    return settings, load(settings.topology)
+
+
+@contextmanager
+def addressed(settings: Settings) -> Iterator[None]:
+    """Add to an error of silent brokers the address at which they were tried."""
+    try:
+        yield
+    except KafkaUnavailable as error:
+        raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error

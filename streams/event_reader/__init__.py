@@ -1,0 +1,1 @@
+"""Reads the topic `events` from outside the pipeline: what a person selected, once, to its end."""

@@ -1,0 +1,129 @@
+"""Reads the records of some spans once, as committed, and keeps those that are selected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.event_reader.selection import Selection
+from streams.event_reader.span import EVENTS, Span
+from streams.kafka.clients import consumer_config
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import Envelope
+from streams.settings import Settings
+
+_BATCH = 2_000
+_WAIT_SECONDS = 0.2
+_PATIENCE_SECONDS = 30.0
+_MOST_TYPES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A selected event, its place, and the broker's time in milliseconds."""
+
+    partition: int
+    offset: int
+    at: int
+    event: Envelope
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a scan is: offsets passed of all.
+
+    `unreadable` are records that this version cannot read, `oldest_at` is the time of the oldest
+    record that was read, selected or not, in milliseconds, and `types` are the types of events.
+    """
+
+    passed: int
+    total: int
+    unreadable: int = 0
+    oldest_at: int | None = None
+    types: set[str] = field(default_factory=set)
+
+
+class Scan:
+    """One pass over spans of `events`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spans: Mapping[int, Span],
+        selection: Selection,
+        told: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self.progress = Progress(0, sum(span.end - span.first for span in spans.values()))
+        self._settings = settings
+        self._selection = selection
+        self._told = told
+        self._left = {number: span for number, span in spans.items() if span.first < span.end}
+        self._done = 0
+
+    def __iter__(self) -> Iterator[Found]:
+        """Yield what is selected, in each partition's order.
+
+        Raises:
+            KafkaUnavailable: nothing came for 30 seconds.
+        """
+        name = self._settings.topic_prefix + EVENTS
+        config = consumer_config(self._settings, "events-reader", **{"enable.partition.eof": True})
+        with closing(Consumer(config)) as consumer:
+            places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
+            consumer.assign(places)
+            moved = time.monotonic()
+            while self._left:
+                yield from self._take(consumer.consume(_BATCH, _WAIT_SECONDS))
+                before = self.progress.passed
+                self._pass(consumer, name)
+                if self.progress.passed > before:
+                    moved = time.monotonic()
+                elif time.monotonic() - moved > _PATIENCE_SECONDS:
+                    raise KafkaUnavailable(
+                        f"{name}: partitions {sorted(self._left)} answer no longer: see whether "
+                        "each has a leader, and type the command again"
+                    )
+
+    def _take(self, messages: list[Message]) -> Iterator[Found]:
+        for message in messages:
+            span = self._left.get(message.partition() or 0)
+            if message.error() is not None or span is None or (message.offset() or 0) >= span.end:
+                continue
+            found = self._found(message)
+            if found is not None:
+                yield found
+
+    def _found(self, message: Message) -> Found | None:
+        try:
+            event = ENVELOPE.decode(message.value())
+        except PoisonRecord:
+            self.progress.unreadable += 1
+            return None
+        at = message.timestamp()[1]
+        seen = self.progress
+        seen.oldest_at = at if seen.oldest_at is None else min(seen.oldest_at, at)
+        if len(seen.types) < _MOST_TYPES:
+            seen.types.add(event.event_type)
+        if not self._selection.has(event, at):
+            return None
+        return Found(message.partition() or 0, message.offset() or 0, at, event)
+
+    def _pass(self, consumer: Consumer, name: str) -> None:
+        """Note how far each partition is read; aborted records and markers count as read."""
+        places = [TopicPartition(name, number) for number in self._left]
+        passed = 0
+        for place in consumer.position(places):
+            span = self._left[place.partition]
+            at = min(max(place.offset, span.first), span.end)
+            if at >= span.end:
+                del self._left[place.partition]
+                self._done += span.end - span.first
+            else:
+                passed += at - span.first
+        self.progress.passed = self._done + passed
+        self._told(self.progress)

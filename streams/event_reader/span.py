@@ -1,0 +1,75 @@
+"""Where the records of a selection lie on the topic, as of now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams.errors import KafkaUnavailable
+from streams.event_reader.selection import Selection
+from streams.kafka.offsets import (
+    Place,
+    earliest,
+    latest,
+    offset_in,
+    offset_since,
+    request_offsets,
+    since,
+)
+
+EVENTS = "events"
+_TIMEOUT, _BETWEEN_TRIES_SECONDS = 10.0, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of one partition to read: from `first` on and before `end`.
+
+    `oldest` is the first offset that the broker still has.
+    """
+
+    oldest: int
+    first: int
+    end: int
+
+
+def spans(
+    admin: AdminClient, prefix: str, partitions: Sequence[int], selection: Selection
+) -> dict[int, Span]:
+    """The span of each partition; it ends where everything before is committed or aborted.
+
+    It asks again for a while: leaders move, and those of a new topic are not known at once.
+
+    Raises:
+        KafkaUnavailable: the topic is not there, or a partition has no leader.
+    """
+    latest_try = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            return _spans(admin, prefix, [(EVENTS, number) for number in partitions], selection)
+        except KafkaException as error:
+            if time.monotonic() > latest_try:
+                raise KafkaUnavailable(
+                    f"{prefix}{EVENTS}: {error.args[0].str()}: see whether the topic exists and "
+                    "each of its partitions has a leader"
+                ) from error
+            time.sleep(_BETWEEN_TRIES_SECONDS)
+
+
+def _spans(
+    admin: AdminClient, prefix: str, places: Sequence[Place], selection: Selection
+) -> dict[int, Span]:
+    committed = IsolationLevel.READ_COMMITTED
+    ends, oldest, firsts = (
+        request_offsets(admin, prefix, places, spec, _TIMEOUT, committed)
+        for spec in (latest(), earliest(), since(selection.since or 0))
+    )
+    found: dict[int, Span] = {}
+    for place in places:
+        end, begin = offset_in(ends[place]), offset_in(oldest[place])
+        found[place[1]] = Span(begin, max(begin, offset_since(firsts[place], end)), end)
+    return found
