@@ -22,10 +22,10 @@ from streams.delivery.message.bounded_mapping import (
 )
 from streams.delivery.message.cloud_event import CONTENT_TYPE, OCTETS, cloud_event
 from streams.delivery.message.message import Message
-from streams.errors import ConfigError, MappingFailed
+from streams.errors import MappingFailed
 from streams.serde.delivery_records import MessageFormat as Format
 
-__all__ = ["Format", "Rendered", "check_mapping", "render"]
+__all__ = ["Format", "Rendered", "mapping_fault", "render"]
 
 _HEADER_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
@@ -38,15 +38,12 @@ class Rendered:
     content_type: str
 
 
-def check_mapping(expression: str) -> None:
-    """Return if the expression can be an endpoint's `mapping`.
+def mapping_fault(expression: str) -> str | None:
+    """Why an expression cannot be an endpoint's `mapping`, or None.
 
-    Raises:
-        ConfigError: it is longer than 1,000 characters, no JMESPath, or calls an unknown function.
+    It is longer than 1,000 characters, no JMESPath, or calls an unknown function.
     """
-    fault = expression_fault(expression) or _unknown_function(expression)
-    if fault is not None:
-        raise ConfigError(f"mapping: {fault}")
+    return expression_fault(expression) or _unknown_function(expression)
 
 
 def render(message: Message, format_: Format, mapping: str | None) -> Rendered:
@@ -80,7 +77,7 @@ def _mapped(message: Message, mapping: str | None) -> bytes:
 
 def _unknown_function(expression: str) -> str | None:
     unknown = sorted(_called(jmespath.compile(expression).parsed) - FUNCTIONS)
-    return f"{unknown[0]}() is no function of JMESPath" if unknown else None
+    return f"{unknown[0]}() is no function of JMESPath: correct its name" if unknown else None
 
 
 def _called(node: Any) -> set[str]:

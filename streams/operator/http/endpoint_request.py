@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from ingress.formats.paths import expression_fault
+from streams.delivery.message.formats import mapping_fault
 from streams.operator.http.new_secret import OVERLAP_SECONDS, NewSecret
 from streams.operator.http.refusal import invalid
 from streams.tenants.endpoints import CALLBACKS, EndpointOptions, EndpointSettings
@@ -63,7 +63,7 @@ class EndpointRequest(EndpointOptions, NewSecret):
             raise ValueError("must be given: format mapped sends what this JMESPath selects")
         if mapping is not None and of_format not in ("mapped", None):
             raise ValueError(f"format {of_format} has no mapping: leave it out, or choose mapped")
-        if mapping is not None and (fault := expression_fault(mapping)):
+        if mapping is not None and (fault := mapping_fault(mapping)):
             raise ValueError(fault)
         return mapping
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from support.outgoing import rendered
 
-from streams.delivery.message.formats import check_mapping
-from streams.errors import ConfigError, MappingFailed
+from streams.delivery.message.formats import mapping_fault
+from streams.errors import MappingFailed
 
 DOUBLING = "|".join(["[@,@]"] * 60)
 COSTLY = [
@@ -65,7 +65,7 @@ def test_a_mapping_that_fails_says_why_and_repeats_nothing(mapping: str, told: s
 
 @pytest.mark.parametrize("mapping", COSTLY)
 def test_a_small_expression_cannot_make_a_huge_value(mapping: str) -> None:
-    check_mapping(mapping)
+    assert mapping_fault(mapping) is None
     with pytest.raises(MappingFailed, match=r"costs too much|larger than 1 MiB"):
         mapped(mapping, {"many": list(range(100_000))})
 
@@ -91,10 +91,9 @@ def test_a_format_without_its_mapping_is_told() -> None:
         ("a.[b", "no JMESPath"),
         ("", "no JMESPath"),
         ("x" * 1_001, "1,000"),
-        ("(" * 500 + "a" + ")" * 499, "mapping"),
-        ("[?starts_wiht(a, 'b')]", r"starts_wiht\(\) is no function"),
+        ("(" * 500 + "a" + ")" * 499, "nested too deep"),
+        ("[?starts_wiht(a, 'b')]", "starts_wiht() is no function"),
     ],
 )
 def test_a_mapping_with_a_fault_is_refused_by_it(mapping: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        check_mapping(mapping)
+    assert told in (mapping_fault(mapping) or "")

@@ -58,6 +58,7 @@ def test_an_endpoint_of_its_url_alone_gets_everything_with_the_defaults() -> Non
         ({"mapping": "id"}, "mapping", "format cloudevents has no mapping"),
         ({"format": "mapped", "mapping": "a["}, "mapping", "is no JMESPath"),
         ({"format": "mapped", "mapping": "a" * 1_001}, "mapping", "more than 1,000"),
+        ({"format": "mapped", "mapping": "starts_wiht(id, 'a')"}, "mapping", "no function"),
         ({"description": "x" * 1_001}, "description", "at most 1000"),
         ({"created_at": 1}, "created_at", "there is no such field"),
         ({"secret": "a", "secret_ref": "env:A"}, "body", "exactly one of secret"),
