@@ -59,7 +59,7 @@ class Requests:
             return render(message, row.format, None)
         try:
             # A mapping may take a second: it runs beside the loop, and few of them at once.
-            async with self._mapping.of("", row.tenant_id):
+            async with self._mapping.of("", row.tenant_id, row.endpoint_id):
                 return await in_daemon_thread(lambda: render(message, "mapped", row.mapping))
         except MappingFailed as error:
             raise PermanentError(str(error)) from error

@@ -182,19 +182,19 @@ class HttpSender:
             return _unsent(attempt, began, "unsigned", str(error), "us")
 
     async def _posted(self, attempt: Attempt) -> Ended:
-        sharer = attempt.row.tenant_id, attempt.row.endpoint_id
+        tenant_id, endpoint_id = attempt.row.tenant_id, attempt.row.endpoint_id
         size = _size(attempt.message)
         if size < _LARGE:
             rendered = await self._requests.rendered(attempt)
-            async with self._poster.turn(attempt.url, sharer):
+            async with self._poster.turn(attempt.url, tenant_id, endpoint_id):
                 return await self._post(attempt, rendered)
-        tenant = self._large_of.get(sharer[0]) or Window(_MOST_OF_TENANT)
-        self._large_of[sharer[0]] = tenant  # for as long as an attempt needs it
+        tenant = self._large_of.get(tenant_id) or Window(_MOST_OF_TENANT)
+        self._large_of[tenant_id] = tenant  # for as long as an attempt needs it
         size = min(size, _MOST_OF_TENANT)
         # A tenant whose receivers hang must not hold all the memory, nor the line for it.
         async with (
             _held(tenant, size),
-            self._poster.turn(attempt.url, sharer),
+            self._poster.turn(attempt.url, tenant_id, endpoint_id),
             _held(self._large, size),
         ):
             return await self._post(attempt, await self._requests.rendered(attempt))

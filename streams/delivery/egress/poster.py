@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Collection, Hashable
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from io import BytesIO
@@ -86,14 +86,14 @@ class Poster:
         await self._session.close()
 
     @asynccontextmanager
-    async def turn(self, url: str, sharer: Hashable) -> AsyncIterator[None]:
-        """Hold one of the connections to the URL's host; those who share it take turns."""
+    async def turn(self, url: str, tenant_id: str, endpoint_id: str) -> AsyncIterator[None]:
+        """Hold one of the connections to the URL's host, for which tenants take turns."""
         try:
             host = self._target(url).raw_host or ""
         except EgressDenied:
             yield  # `post` refuses it
             return
-        async with self._slots.of(host, sharer):
+        async with self._slots.of(host, tenant_id, endpoint_id):
             yield
 
     async def post(self, post: Post, redact: Collection[str] = ()) -> Outcome:

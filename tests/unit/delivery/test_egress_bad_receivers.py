@@ -285,8 +285,10 @@ def answered(listener: socket.socket) -> socket.socket:
     return connection
 
 
-async def in_turn(poster: Poster, post: Post, sharer: str = "crm") -> Outcome:
-    async with poster.turn(post.url, sharer):
+async def in_turn(
+    poster: Poster, post: Post, endpoint_id: str = "crm", tenant_id: str = "acme"
+) -> Outcome:
+    async with poster.turn(post.url, tenant_id, endpoint_id):
         return await poster.post(post)
 
 
@@ -303,6 +305,22 @@ async def test_endpoints_of_one_host_take_turns() -> None:
     ):
         sharers = ["busy"] * 20 + ["other"]
         await asyncio.gather(*(one(poster, receiver.url, sharer) for sharer in sharers))
+    assert done.index("other") < 4
+
+
+async def test_many_endpoints_of_one_tenant_at_a_host_hold_up_no_other_tenant() -> None:
+    done: list[str] = []
+
+    async def one(poster: Poster, url: str, tenant_id: str, endpoint_id: str) -> None:
+        await in_turn(poster, to(url, timeout=SOON), endpoint_id, tenant_id)
+        done.append(tenant_id)
+
+    async with (
+        receiving(answering(OK)) as receiver,
+        Poster(loopback(connections_per_host=1)) as poster,
+    ):
+        places = [("many", f"crm{n}") for n in range(20)] + [("other", "crm")]
+        await asyncio.gather(*(one(poster, receiver.url, *place) for place in places))
     assert done.index("other") < 4
 
 
