@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 
@@ -11,7 +12,7 @@ REDACTED = "[redacted]"
 _DECODED_BYTES = 8_192
 _SHORTEST_SECRET = 4
 _SECRETS = re.compile(
-    r"wh(?:sec|sk)_[A-Za-z0-9+/=_-]+|\b(?P<scheme>bearer|basic)\s+[A-Za-z0-9._~+/=-]{4,}",
+    r"wh(?:sec|sk)_(?:[A-Za-z0-9+/=_-]|\\/)+|\b(?P<scheme>bearer|basic)\s+(?:[A-Za-z0-9._~+/=-]|\\/){4,}",
     re.IGNORECASE,
 )
 
@@ -21,11 +22,15 @@ def excerpt(body: bytes, charset: str | None, redact: Collection[str]) -> str:
 
     Characters that the charset does not decode are replaced, control characters and those that
     change the direction of text are removed. Each text of `redact` with at least 4 characters is
-    replaced, as is what looks like a signing secret or a bearer token.
+    replaced, also as JSON writes it, as is what looks like a signing secret or a bearer token.
     """
     if not body:
         return ""
-    return _redacted(printable(_decoded(body[:_DECODED_BYTES], charset)), redact)[:LONGEST_EXCERPT]
+    secrets = _spellings(redact)
+    text = _redacted(printable(_decoded(body[:_DECODED_BYTES], charset)), secrets)
+    if len(body) > _DECODED_BYTES:
+        text = _without_part(text, secrets)
+    return text[:LONGEST_EXCERPT]
 
 
 def printable(text: str) -> str:
@@ -42,14 +47,23 @@ def _decoded(body: bytes, charset: str | None) -> str:
         return body.decode("utf-8", "replace")
 
 
-def _redacted(text: str, redact: Collection[str]) -> str:
+def _redacted(text: str, secrets: Collection[str]) -> str:
     # Longest first: a secret may contain another one.
-    for secret in sorted(_spellings(redact), key=len, reverse=True):
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return _SECRETS.sub(lambda found: f"{found['scheme'] or ''} {REDACTED}".lstrip(), text)
 
 
+def _without_part(text: str, secrets: Collection[str]) -> str:
+    """A text that was cut, without the beginning of a secret at its end."""
+    shown = [each for each in secrets if len(text) - len(each) < LONGEST_EXCERPT]
+    parts = (each[:length] for each in shown for length in range(1, len(each)))
+    return text[: len(text) - max((len(part) for part in parts if text.endswith(part)), default=0)]
+
+
 def _spellings(redact: Collection[str]) -> set[str]:
-    """Each secret, and a credential also without its scheme (`Bearer`, `Basic`)."""
+    """Each secret, also as JSON writes it, and a credential also without its scheme (`Bearer`)."""
     texts = {spelling for secret in redact for spelling in (secret, secret.rpartition(" ")[2])}
+    quoted = {json.dumps(text)[1:-1] for text in texts}
+    texts |= quoted | {text.replace("/", "\\/") for text in quoted}  # some writers escape slashes
     return {text for text in map(printable, texts) if len(text) >= _SHORTEST_SECRET}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,3 +87,17 @@ def test_no_body_breaks_its_excerpt(body: bytes, charset: str | None) -> None:
 def test_secrets_are_redacted(body: str, text: str) -> None:
     redact = ("token-1234", "token-12345", "Token abcdefgh", "abc", "")
     assert excerpt(body.encode(), None, redact) == text
+
+
+@pytest.mark.parametrize(
+    "secret", ["s3cret/with/slashes", 's3cret "quoted" \\ here', "s3cret\ttab"]
+)
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+def test_a_secret_is_redacted_as_json_writes_it(secret: str, slash: str) -> None:
+    echoed = json.dumps({"x-key": secret, "n": 1}).replace("/", slash)
+    assert excerpt(echoed.encode(), None, (secret,)) == '{"x-key": "[redacted]", "n": 1}'
+
+
+def test_no_part_of_a_secret_stands_where_a_long_answer_was_cut() -> None:
+    secret = "s3cret" * 1_000
+    assert excerpt(f"{secret}, {secret}".encode(), None, (secret,)) == "[redacted], "
