@@ -15,6 +15,7 @@ from streams.delivery.message.signing import headers
 from streams.errors import MappingFailed, PermanentError
 from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.delivery_records import Outgoing
+from streams.serde.headers import is_traceparent
 from streams.serde.records import PayloadRef, TenantRecord
 from streams.tenants.endpoints import endpoint_headers, open_key
 from streams.tenants.secret_reference import resolve
@@ -77,7 +78,8 @@ class Requests:
         row, own = attempt.row, self._headers(attempt.endpoint)
         keys = self._secrets(attempt.endpoint, now)
         signed = headers(row.message_id, now, rendered.body, keys)
-        trace = {"traceparent": row.traceparent} if row.traceparent else {}
+        parent = row.traceparent or ""
+        trace = {"traceparent": parent} if is_traceparent(parent) else {}
         all_ = {**own, "Content-Type": rendered.content_type, **trace, **signed}
         post = Post(attempt.url, tuple(all_.items()), rendered.body, attempt.timeout_seconds)
         return post, [*own.values(), *(key.decode(errors="replace") for key in keys)]

@@ -20,7 +20,12 @@ _WELL_FORMED = re.compile(
 
 def continued_trace(given: str | None) -> str:
     """The sender's `traceparent` if it is well-formed, otherwise a new root."""
-    return given if given and _WELL_FORMED.fullmatch(given) else new_traceparent()
+    return given if given and is_traceparent(given) else new_traceparent()
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether a text is a well-formed `traceparent`, which a request may carry as a header."""
+    return _WELL_FORMED.fullmatch(text) is not None
 
 
 def traceparent(headers: Iterable[tuple[str, bytes | None]]) -> str | None:

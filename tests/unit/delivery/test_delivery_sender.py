@@ -150,6 +150,15 @@ def test_what_is_sent_is_signed_by_every_living_key(sender: HttpSender, receiver
         verify("standard-webhooks", [secret], headers, body, url="", method="POST", now=None)
 
 
+def test_a_traceparent_that_is_no_header_does_not_keep_a_message_from_its_receiver(
+    sender: HttpSender, receiver: Receiver
+) -> None:
+    sent = attempt(receiver.url, new_secret().encode(), traceparent="00-\r\nx: y")
+    (ended,) = outcome(sender, sent)
+    assert (ended.error, ended.status) == (None, 200)
+    assert "traceparent" not in receiver.got[0][0]
+
+
 def test_no_secret_is_in_what_is_kept_of_the_answer(sender: HttpSender, receiver: Receiver) -> None:
     (ended,) = outcome(sender, attempt(receiver.url, new_secret().encode()))
     assert "Bearer s3cret!" not in ended.excerpt + ended.detail
