@@ -69,6 +69,8 @@ async def recover(request: web.Request) -> web.Response:
     await require_enabled(state, endpoint)
     command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
     begun = await _begun(state, selected, command_id)
+    if begun is not None and _differs(begun, selected, wanted):
+        raise _key_reused(begun)
     return web.json_response({
         "dry_run": False,
         "command_id": command_id,
@@ -87,17 +89,31 @@ async def _begun(state: AppState, selected: Selection, command_id: str) -> Recov
         return found if found is not None and found.command_id == command_id else None
 
     found = await state.query(shown)
-    if found is None:
-        command = delivery_command(
-            command_id, selected.tenant_id, selected.endpoint_id, "recover",
-            since=selected.since, until=selected.until, statuses=selected.statuses,
-        )  # fmt: skip
-        row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
-        return await run_delivery_command(state, command, row, shown)
-    if (found.since, found.statuses) != (selected.since, selected.statuses):
-        belongs = "this key belongs to a recovery with another since or status: send a new key"
-        raise Refusal(409, "key-reused", belongs)
-    return found
+    if found is not None:
+        return found
+    command = delivery_command(
+        command_id, selected.tenant_id, selected.endpoint_id, "recover",
+        since=selected.since, until=selected.until, statuses=selected.statuses,
+    )  # fmt: skip
+    row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
+    return await run_delivery_command(state, command, row, shown)
+
+
+def _differs(begun: Recovery, selected: Selection, wanted: RecoverRequest) -> bool:
+    """Whether a recovery takes something else than is asked for; `until` is now if not given."""
+    until = begun.until if wanted.until is None else selected.until
+    asked = (selected.since, until, selected.statuses)
+    return (begun.since, begun.until, begun.statuses) != asked
+
+
+def _key_reused(begun: Recovery) -> Refusal:
+    """Tell which recovery has the key: `2h ago` is another time in each call."""
+    which = f"since {rfc3339(begun.since)} until {rfc3339(begun.until)}"
+    return Refusal(
+        409, "key-reused",
+        f"this key belongs to a recovery {which} of status {', '.join(begun.statuses)}: ask for "
+        "that again, or send a new key",
+    )  # fmt: skip
 
 
 def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) -> Recovery | None:

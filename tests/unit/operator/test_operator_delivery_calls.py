@@ -228,8 +228,11 @@ async def test_one_key_is_one_recovery_however_often_it_is_sent(desk: Desk, api:
     status, told = await asked(api, f"{ENDPOINT}/recover", body, "k1")
     assert (status, told["recovery"]["recovered"]) == (202, 9)
     assert len(desk.sent) == sent
-    status, told = await asked(api, f"{ENDPOINT}/recover", body | {"status": "dead"}, "k1")
-    assert (status, told["type"].rpartition(":")[2]) == (409, "key-reused")
+    for other_body in ({"status": "dead"}, {"until": "2023-11-14T23:13:20Z"}):
+        status, told = await asked(api, f"{ENDPOINT}/recover", body | other_body, "k1")
+        assert (status, told["type"].rpartition(":")[2]) == (409, "key-reused")
+        assert "since 2023-11-14T22:13:20" in told["detail"]
+    assert len(desk.sent) == sent
 
 
 @pytest.mark.parametrize(
