@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,16 +26,16 @@ from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
 from streams.errors import TidegateError
 from streams.event_reader import scan as scanning
+from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Span, spans
+from streams.event_reader.span import spans
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import partition_for
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
-from streams.topology.problems import near
 
 Told = Callable[[scanning.Progress], None]
 
@@ -95,35 +94,13 @@ def _counted(
         partitions = range(home, home + 1)
     where = spans(admin_client(settings), settings.topic_prefix, partitions, selection)
     scan = Scan(settings, where, selection, told)
-    types, days = Counter[str](), Counter[str]()
+    counts = Counts()
     for each in scan:
-        types[each.event.event_type] += 1
-        days[_utc(each.at).date().isoformat()] += 1
-    return {
-        "events": types.total(),
-        "by_type": dict(types.most_common()),
-        "by_day": dict(sorted(days.items())),
+        counts.add(each)
+    return counts.json() | {
         "unreadable": scan.progress.unreadable,
-        "notes": list(_notes(scan.progress, where, selection)),
+        "notes": list(notes(scan.progress, where, selection)),
     }
-
-
-def _notes(seen: scanning.Progress, where: dict[int, Span], selection: Selection) -> Iterator[str]:
-    """What a person should know of the number."""
-    if seen.unreadable:
-        yield (
-            f"{seen.unreadable} records cannot be read, and are not counted: install the version "
-            "of Tidegate that wrote them, or a later one"
-        )
-    purged = any(span.first == span.oldest > 0 for span in where.values())
-    if selection.since is not None and purged and seen.oldest_at is not None:
-        yield (
-            "the topic does not go back that far: the oldest record that it still has is of "
-            f"{_utc(seen.oldest_at).isoformat(timespec='seconds')}"
-        )
-    for glob in selection.types:
-        if seen.types and not Selection(types=(glob,)).has_any(seen.types):
-            yield f"no event has a type {glob!r}{near(glob, seen.types)}"
 
 
 def _time(text: str | None, flag: str) -> int | None:
@@ -172,7 +149,3 @@ def _show(found: dict[str, Any]) -> None:
     typer.echo(f"{found['events']:,} events")
     for note in found["notes"]:
         typer.echo(f"note: {note}", err=True)
-
-
-def _utc(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

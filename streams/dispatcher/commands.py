@@ -25,6 +25,7 @@ from streams.serde.records import (
     Move,
     Outcome,
     Replay,
+    ReplayEvent,
     Reroute,
     Settle,
     Submit,
@@ -68,6 +69,8 @@ class Commands:
                 self._requests.submit(command, body, at)
             case Replay() as body:
                 self._replays.replay(command, body, at)
+            case ReplayEvent() as body:
+                self._replays.replay_event(command, body, at)
             case Cancel() as body:
                 self._cancel(command, body, at)
             case Wake() as body:

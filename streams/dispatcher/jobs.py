@@ -18,6 +18,7 @@ from streams.serde.records import (
     Job,
     JobStatus,
     Replay,
+    ReplayEvent,
     Submit,
     Wake,
 )
@@ -44,10 +45,9 @@ def from_event(
         job_id, envelope.tenant_id, route.job, route.priority, topology,
         place=place, born=event_time, now=now,
     )  # fmt: skip
-    event = EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
     return replace(
         job,
-        event=event,
+        event=_info(envelope),
         payload_ref=envelope.payload_ref,
         callback_url=envelope.callback_url,
         traceparent=traceparent,
@@ -106,6 +106,30 @@ def from_replay(
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=old.traceparent,
+    )
+
+
+def from_event_replay(
+    command: Command, replay: ReplayEvent, envelope: Envelope, topology: Topology, *,
+    at: int, now: int,
+) -> Job:  # fmt: skip
+    """The job that a replay gives an old event, in a scope of its own.
+
+    Nobody is called back: whoever asked for a callback was told of the event's own job.
+    """
+    priority = _declared(replay.priority, topology)
+    job = _new(
+        command.job_id, envelope.tenant_id, replay.type, priority, topology,
+        place=FIRST, born=at, now=now,
+    )  # fmt: skip
+    return replace(
+        job,
+        event=_info(envelope),
+        payload_ref=envelope.payload_ref,
+        replay_id=replay.replay_id,
+        replay_note=replay.note,
+        submitted_by=replay.submitted_by,
+        traceparent=replay.traceparent,
     )
 
 
@@ -180,6 +204,10 @@ def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
 def is_live(job: Job) -> bool:
     """Whether the job has not ended."""
     return job.status not in TERMINAL
+
+
+def _info(envelope: Envelope) -> EventInfo:
+    return EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
 
 
 def _declared(priority: str | None, topology: Topology) -> str:

@@ -1,4 +1,4 @@
-"""Replays: a new job does the work of one that ended badly, by a person's decision.
+"""Replays: a new job does the work of one that ended badly, or of an event of the past.
 
 Each rule that refuses a replay names the reason. The operator checks the same rules before it
 writes the command; a replay that is refused here becomes a dead letter.
@@ -13,7 +13,8 @@ from streams import dead_letter, ledger
 from streams.dispatcher import jobs, metrics
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
-from streams.serde.records import Command, Job, Replay
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import Command, Job, Replay, ReplayEvent
 from streams.topology.model import Topology
 
 _REPLAYABLE = ("failed", "dead", "needs_review")
@@ -48,6 +49,24 @@ class Replays:
             self._store.share(job)
             self._store.inherit_steps(job, old)
         self._admitted(job)
+
+    def replay_event(self, command: Command, body: ReplayEvent, at: int) -> None:
+        """Make the job that a replay gives an event; reading the command again changes nothing.
+
+        Raises:
+            PoisonRecord: the event cannot be read, or is another tenant's.
+        """
+        if self._store.get(command.job_id) is not None:
+            metrics.TWINS.inc()
+            return
+        envelope = ENVELOPE.decode(body.event)
+        if envelope.tenant_id != command.tenant_id:
+            raise PoisonRecord("replay_of_unknown", "the event is one of another tenant")
+        self._admitted(
+            jobs.from_event_replay(
+                command, body, envelope, self._topology, at=at, now=self._life.now
+            )
+        )
 
     def _replayable(self, command: Command, body: Replay, at: int) -> Job:
         old = self._store.get(body.replay_of)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -14,6 +14,7 @@ from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
 from streams.kafka.clients import consumer_config
 from streams.serde.codec import ENVELOPE
+from streams.serde.headers import traceparent
 from streams.serde.records import Envelope
 from streams.settings import Settings
 
@@ -25,12 +26,27 @@ _MOST_TYPES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A selected event, its place, and the broker's time in milliseconds."""
+    """A selected event, its place, the broker's time in milliseconds, and its record."""
 
     partition: int
     offset: int
     at: int
     event: Envelope
+    record: bytes
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one read gave: selected events, and the first offset that is not read yet, by partition.
+
+    Aborted records and transaction markers count as read. A partition that is read to the end of
+    its span is at that end. `unreadable` are records that this version cannot read.
+    """
+
+    found: tuple[Found, ...]
+    next: Mapping[int, int]
+    unreadable: int
 
 
 @dataclass(slots=True)
@@ -71,19 +87,30 @@ class Scan:
         Raises:
             KafkaUnavailable: nothing came for 30 seconds.
         """
+        for batch in self.batches():
+            yield from batch.found
+
+    def batches(self) -> Generator[Batch, None, None]:
+        """Yield what is selected as it is read; a batch may be empty.
+
+        Raises:
+            KafkaUnavailable: nothing came for 30 seconds.
+        """
         name = self._settings.topic_prefix + EVENTS
         config = consumer_config(self._settings, "events-reader", **{"enable.partition.eof": True})
         with closing(Consumer(config)) as consumer:
             places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
             consumer.assign(places)
-            moved = time.monotonic()
+            silent = 0.0
             while self._left:
-                yield from self._take(consumer.consume(_BATCH, _WAIT_SECONDS))
-                before = self.progress.passed
-                self._pass(consumer, name)
-                if self.progress.passed > before:
-                    moved = time.monotonic()
-                elif time.monotonic() - moved > _PATIENCE_SECONDS:
+                began, before = time.monotonic(), replace(self.progress)
+                found = tuple(self._take(consumer.consume(_BATCH, _WAIT_SECONDS)))
+                reached = self._pass(consumer, name)
+                batch = Batch(found, reached, self.progress.unreadable - before.unreadable)
+                moved = self.progress.passed > before.passed
+                silent = 0.0 if moved else silent + time.monotonic() - began
+                yield batch
+                if silent > _PATIENCE_SECONDS:
                     raise KafkaUnavailable(
                         f"{name}: partitions {sorted(self._left)} answer no longer: see whether "
                         "each has a leader, and type the command again"
@@ -111,15 +138,22 @@ class Scan:
             seen.types.add(event.event_type)
         if not self._selection.has(event, at):
             return None
-        return Found(message.partition() or 0, message.offset() or 0, at, event)
+        return Found(
+            message.partition() or 0,
+            message.offset() or 0,
+            at,
+            event,
+            message.value() or b"",
+            traceparent(message.headers() or ()),  # type: ignore[arg-type]  # librdkafka: bytes
+        )
 
-    def _pass(self, consumer: Consumer, name: str) -> None:
-        """Note how far each partition is read; aborted records and markers count as read."""
+    def _pass(self, consumer: Consumer, name: str) -> dict[int, int]:
+        """Note how far each partition is read, and return it."""
         places = [TopicPartition(name, number) for number in self._left]
-        passed = 0
+        passed, reached = 0, dict[int, int]()
         for place in consumer.position(places):
             span = self._left[place.partition]
-            at = min(max(place.offset, span.first), span.end)
+            at = reached[place.partition] = min(max(place.offset, span.first), span.end)
             if at >= span.end:
                 del self._left[place.partition]
                 self._done += span.end - span.first
@@ -127,3 +161,4 @@ class Scan:
                 passed += at - span.first
         self.progress.passed = self._done + passed
         self._told(self.progress)
+        return reached

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import structlog
 import uvloop
@@ -14,6 +15,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_admission import Admissions
+from streams.event_replay.carrier import carrier
+from streams.event_replay.preview import Preview
+from streams.event_replay.verdicts import Reason
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
@@ -27,6 +31,7 @@ from streams.operator.read_model.follower import Follower
 from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
+from streams.operator.resources import tenants
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.telemetry import readiness
@@ -106,17 +111,21 @@ async def _state(
     reader = payload_thread(payloads, failed)
     follower.start()
     book = DataKeyring(vault)
-    tenants = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
+    settings_of = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
+    closed = partial(_closed, database)
+    replays = carrier(settings, topology, closed, lambda: follower.ready)
     reader.start()
-    tenants.start()
+    settings_of.start()
+    replays.start()
     yield AppState(
         topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier), RecordReplays(settings), egress_policy(settings),
-        settings.topic_prefix,
+        settings.topic_prefix, Preview(settings, topology, closed),
     )  # fmt: skip
+    await asyncio.to_thread(replays.stop)
     reader.stopping.set()
-    await asyncio.to_thread(tenants.stop)
+    await asyncio.to_thread(settings_of.stop)
     await asyncio.to_thread(follower.stop)
     REGISTRY.unregister(collector)
     await producer.close()
@@ -171,6 +180,14 @@ async def _metrics(request: web.Request) -> web.Response:
     async with request.app[SCRAPING]:
         body = await asyncio.to_thread(generate_latest)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _closed(database: Database, tenant_id: str) -> Reason | None:
+    """Return why a tenant gets no jobs from a replay of events."""
+    if database.read(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
+        return "tenant_erased"
+    record = database.read(lambda db: tenants.tenant(db, tenant_id))
+    return "tenant_disabled" if record is not None and record.disabled else None
 
 
 def _passed_over(message: Message, error: PoisonRecord) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from fastavro import schemaless_reader, schemaless_writer
 
 from streams.errors import DecodeError
-from streams.serde import conversion, delivery_records, records, schemas
+from streams.serde import conversion, delivery_records, records, replay_records, schemas
 
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
@@ -127,3 +127,4 @@ OUTGOING = Codec("outgoing", delivery_records.Outgoing)
 DELIVERY_ATTEMPT = Codec("delivery_attempt", delivery_records.DeliveryAttempt)
 DELIVERY_COMMAND = Codec("delivery_command", delivery_records.DeliveryCommand)
 ENDPOINT_STATE = Codec("endpoint_state", delivery_records.EndpointState)
+REPLAY = Codec("replay", replay_records.ReplayRecord)

@@ -54,6 +54,18 @@ def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
     return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
 
 
+def event_replay_id(tenant_id: str | None, key: str | None) -> str:
+    """A replay of events: by its idempotency key, otherwise new."""
+    if key is None:
+        return new_id("rpl")
+    return "rpl_" + _encode(_hash("event-replay", tenant_id or "", key))
+
+
+def replayed_event_job_id(tenant_id: str, replay_id: str, event_id: str) -> str:
+    """The one job that a replay gives an event."""
+    return "job_" + _encode(_hash("replayed-event", tenant_id, replay_id, event_id))
+
+
 def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> str:
     """The command that recovers an endpoint: by its idempotency key, otherwise random."""
     if key is None:

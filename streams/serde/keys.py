@@ -48,6 +48,11 @@ def held_key(partition: int, pool: str, type_: str, tenant_id: str | None) -> by
     return join(str(partition), pool, type_, tenant_id or "")
 
 
+def replay_key(replay_id: str, kind: str) -> bytes:
+    """Key of what is known of a replay, on `replays`; kinds: asked, paused, stopped, progress."""
+    return join(replay_id, kind)
+
+
 def after(prefix: bytes) -> bytes:
     """The first key after every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")

@@ -123,6 +123,7 @@ class Job:
     end_reason: str | None = None
     replayed_as: str | None = None
     history: tuple[Attempt, ...] = ()
+    replay_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +268,20 @@ class Reroute:
     submitted_by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayEvent:
+    replay_id: str
+    event: bytes
+    type: str
+    priority: str
+    note: str
+    submitted_by: str | None = None
+    traceparent: str | None = None
+
+
 CommandBody = (
     Submit | Replay | Cancel | Wake | Heartbeat | Claim | Outcome | Checkpoint | Ended | Declined
-    | Move | Settle | Reroute
+    | Move | Settle | Reroute | ReplayEvent
 )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ TOKEN = "an-operator-s-token"
 FOLLOWED = (
     "events", "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine",
     "rejections", "duplicates", "dispatcher.checkpoints.changelog", "deliveries",
-    "deliveries.attempts", "deliveries.endpoints",
+    "deliveries.attempts", "deliveries.endpoints", "replays",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
+from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.offsets import Place
 from streams.kafka.payload_reader import PayloadReader
@@ -55,6 +56,9 @@ class AppState:
     records: RecordReplays
     egress: EgressPolicy
     topic_prefix: str
+    preview: Preview
+    preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a replay of events is previewed: each preview reads much and computes much."""
     sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""

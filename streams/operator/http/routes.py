@@ -13,6 +13,7 @@ from streams.operator.http import (
     effects,
     endpoint_test,
     endpoints,
+    event_replays,
     event_route,
     event_views,
     events,
@@ -30,6 +31,7 @@ from streams.operator.resources import LISTINGS
 
 _CALLS = (
     tenants, signing, endpoints, vault, jobs, moves, effects, events, event_route, event_views,
+    event_replays,
     dead_letters, quarantine, deliveries, recoveries, endpoint_test,
     schemas,
 )  # fmt: skip

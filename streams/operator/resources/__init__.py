@@ -9,6 +9,7 @@ from streams.operator.resources import (
     duplicates,
     effects,
     endpoints,
+    event_replays,
     events,
     held,
     jobs,
@@ -24,7 +25,7 @@ from streams.operator.resources.table import Table
 
 _RESOURCES = (
     jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections, duplicates,
-    events, endpoints, deliveries, attempts,
+    events, endpoints, deliveries, attempts, event_replays,
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = tuple(resource.TABLE for resource in _RESOURCES)

@@ -70,6 +70,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "cancel_reason": job.cancel_reason,
         "replay_of": job.replay_of,
         "replay_note": job.replay_note,
+        "replay_id": job.replay_id,
         "replayed_as": job.replayed_as,
         "submitted_by": job.submitted_by,
         "trace_id": trace_id(job.traceparent),

@@ -26,7 +26,7 @@ from streams.serde.codec import JOB
 from streams.serde.records import TERMINAL, Job, JobStatus, LedgerEntry
 from streams.topology.model import Topology
 
-FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": ()}
+FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": (), "replay_id": ()}
 LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not in TERMINAL)
 
 
@@ -161,8 +161,8 @@ def counts(connection: sqlite3.Connection) -> Counts:
 def _row(record: Record) -> Row:
     job = JOB.read(record.value)
     return (job["job_id"], job["tenant_id"], job["type"], job["status"], job["pool"], job["scope"],
-            job["replay_of"], record.partition, job["created_at"], job["ready_at"],
-            record.value)  # fmt: skip
+            job["replay_of"], job["replay_id"], record.partition, job["created_at"],
+            job["ready_at"], record.value)  # fmt: skip
 
 
 TABLE = Table(
@@ -170,8 +170,9 @@ TABLE = Table(
     topic="jobs",
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
-    "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, part INTEGER NOT NULL, "
-    "created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, record BLOB NOT NULL",
+    "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, "
+    "part INTEGER NOT NULL, created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, "
+    "record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(created_at, job_id)",
@@ -184,5 +185,6 @@ TABLE = Table(
         "waiting": "(type, created_at, job_id) WHERE status IN ('pending', 'scheduled', 'waiting')",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
+        "of_replay": "(replay_id, created_at, job_id) WHERE replay_id IS NOT NULL",
     },
 )

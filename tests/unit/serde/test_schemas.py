@@ -14,7 +14,7 @@ from fastavro.schema import parse_schema
 from fastavro.utils import generate_one
 
 from streams.errors import DecodeError
-from streams.serde import codec, records, schemas
+from streams.serde import codec, records, replay_records, schemas
 from streams.shipped_files import resource
 
 CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
@@ -97,9 +97,13 @@ def _progress() -> records.Progress:
 
 
 def _named(datum: Any, c: codec.Codec[Any]) -> Any:
-    if c.name == "command":
-        body = dataclasses.asdict(records.Wake(1))
-        datum["body"] = ("tidegate.Wake", body)
+    bodies: dict[str, Any] = {
+        "command": records.Wake(1),
+        "replay": replay_records.ReplayPaused(True),
+    }
+    if c.name in bodies:
+        body = bodies[c.name]
+        datum["body"] = (f"tidegate.{type(body).__name__}", dataclasses.asdict(body))
     return datum
 
 

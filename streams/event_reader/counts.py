@@ -1,0 +1,56 @@
+"""Counts what a scan finds, and says what a person should know of the numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from streams.event_reader.scan import Found, Progress
+from streams.event_reader.selection import Selection
+from streams.event_reader.span import Span
+from streams.topology.problems import near
+
+
+@dataclass(slots=True)
+class Counts:
+    """Events by type, and by day in UTC as `2026-11-21`."""
+
+    types: Counter[str] = field(default_factory=Counter)
+    days: Counter[str] = field(default_factory=Counter)
+
+    def add(self, found: Found) -> None:
+        self.types[found.event.event_type] += 1
+        self.days[utc(found.at).date().isoformat()] += 1
+
+    def json(self) -> dict[str, object]:
+        """The sum, and both tables: types by number, days by date."""
+        return {
+            "events": self.types.total(),
+            "by_type": dict(self.types.most_common()),
+            "by_day": dict(sorted(self.days.items())),
+        }
+
+
+def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> Iterator[str]:
+    """Yield what was not counted: records that cannot be read, a purged time, a misspelled type."""
+    if seen.unreadable:
+        yield (
+            f"{seen.unreadable} records cannot be read, and are not counted: install the version "
+            "of Tidegate that wrote them, or a later one"
+        )
+    purged = any(span.first == span.oldest > 0 for span in where.values())
+    if selection.since is not None and purged and seen.oldest_at is not None:
+        yield (
+            "the topic does not go back that far: the oldest record that it still has is of "
+            f"{utc(seen.oldest_at).isoformat(timespec='seconds')}"
+        )
+    for glob in selection.types:
+        if seen.types and not Selection(types=(glob,)).has_any(seen.types):
+            yield f"no event has a type {glob!r}{near(glob, seen.types)}"
+
+
+def utc(milliseconds: int) -> datetime:
+    """A time of a record, which is in milliseconds since 1970."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

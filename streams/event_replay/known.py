@@ -1,0 +1,75 @@
+"""What the topic `replays` says of one replay.
+
+Each kind of record has one author and a key of its own, so that none replaces another: the API
+writes what is asked, pauses and the stop, and the carrier writes the progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streams.serde.replay_records import (
+    ENDED,
+    ReplayAsked,
+    ReplayBody,
+    ReplayPaused,
+    ReplayProgress,
+    ReplayRecord,
+    ReplayStopped,
+)
+
+TOPIC = "replays"
+KINDS: dict[type[ReplayBody], str] = {
+    ReplayAsked: "asked", ReplayPaused: "paused", ReplayStopped: "stopped",
+    ReplayProgress: "progress",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that is known of a replay; `asked_at` in milliseconds. A stop is final."""
+
+    replay_id: str
+    asked: ReplayAsked | None = None
+    asked_at: int = 0
+    asked_by: str = ""
+    paused: bool = False
+    stopped: ReplayStopped | None = None
+    progress: ReplayProgress | None = None
+
+    def folded(self, record: ReplayRecord) -> Known:
+        """This, with one more record of the topic."""
+        match record.body:
+            case ReplayAsked() as body:
+                return replace(self, asked=body, asked_at=record.at, asked_by=record.by)
+            case ReplayPaused(paused):
+                return replace(self, paused=paused)
+            case ReplayStopped() as body:
+                return replace(self, stopped=body)
+            case ReplayProgress() as body:
+                return replace(self, progress=body)
+        return self
+
+    @property
+    def ended(self) -> bool:
+        return self.progress is not None and self.progress.status in ENDED
+
+    @property
+    def wanted(self) -> str:
+        """What the carrier has to do with it: `running`, `paused` or `stopped`."""
+        return "stopped" if self.stopped else "paused" if self.paused else "running"
+
+    @property
+    def status(self) -> str:
+        """The state in one word.
+
+        It is `queued` until the carrier takes it, and `pausing` or `stopping` until it obeys.
+        """
+        if self.ended and self.progress is not None:
+            return self.progress.status
+        if self.stopped is not None:
+            return "stopping"
+        at_rest = self.progress is None or self.progress.status == "paused"
+        if self.paused:
+            return "paused" if at_rest else "pausing"
+        return "queued" if at_rest else "running"

@@ -1,0 +1,65 @@
+"""Sends the carrier's records, and waits until the broker has them."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams.errors import KafkaUnavailable
+from streams.kafka.clients import producer_config
+from streams.kafka.failures import not_sent
+from streams.settings import Settings
+
+_ACKNOWLEDGED_WITHIN_SECONDS = 15
+
+
+class Sink:
+    """A producer for one thread. After a failure it begins anew with another producer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._producer: Producer | None = None
+        self._failed: list[tuple[str, KafkaError]] = []
+
+    def send(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+        """Hand over a record; `flush` tells whether it arrived.
+
+        Raises:
+            KafkaUnavailable: too many records wait, or the broker does not know the topic.
+        """
+        try:
+            self._open().produce(
+                self._settings.topic_prefix + topic, value, key, partition,
+                on_delivery=self._delivered,
+            )  # fmt: skip
+        except BufferError as error:
+            raise KafkaUnavailable(f"{topic}: {error}") from error
+        except KafkaException as error:
+            raise not_sent(topic, error.args[0]) from error
+
+    def flush(self) -> None:
+        """Return once every record since the last flush is durable.
+
+        Raises:
+            KafkaUnavailable: one is not; each of them may be written nevertheless.
+        """
+        if self._producer is None:
+            return
+        left = self._producer.flush(_ACKNOWLEDGED_WITHIN_SECONDS + 1)
+        failed, self._failed = self._failed, []
+        if failed or left:
+            self._producer = None
+        if failed:
+            raise not_sent(*failed[0])
+        if left:
+            raise KafkaUnavailable(f"{left} records were not acknowledged in time")
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            timeout = {"message.timeout.ms": _ACKNOWLEDGED_WITHIN_SECONDS * 1_000}
+            self._producer = Producer(producer_config(self._settings, **timeout))
+        return self._producer
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            topic = (message.topic() or "").removeprefix(self._settings.topic_prefix)
+            self._failed.append((topic, error))

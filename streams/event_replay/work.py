@@ -1,0 +1,200 @@
+"""One replay at work: it reads its events, asks for a job for each, and remembers how far it is.
+
+A job's id follows from the replay and the event, and the dispatcher makes one job for an id. So
+what is asked again after a crash, from the last progress on, makes no second job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from confluent_kafka.admin import AdminClient
+
+from streams.event_reader.counts import notes
+from streams.event_reader.scan import Batch, Found, Scan
+from streams.event_reader.selection import Selection
+from streams.event_replay.known import KINDS, TOPIC, Known
+from streams.event_replay.pace import Pace
+from streams.event_replay.sink import Sink
+from streams.event_replay.spans import asked_spans, left, purged, selection
+from streams.event_replay.verdicts import StillThere, Verdicts
+from streams.process.wall_clock import wall_ms
+from streams.serde import ids, keys
+from streams.serde.codec import COMMAND, REPLAY
+from streams.serde.records import Command, ReplayEvent
+from streams.serde.replay_records import (
+    ReplayProgress,
+    ReplayRecord,
+    ReplaySpan,
+    ReplayStatus,
+)
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+_SLICE = 500
+_SAVED_EVERY_SECONDS = 1.0
+_SAMPLES = 20
+_NOTES = 50
+
+
+class Work:
+    """Carries a replay from its last progress on; `saved` is the progress that is durable.
+
+    After an exception it is of no more use: open another one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        admin: AdminClient,
+        known: Known,
+        there: StillThere,
+        sink: Sink,
+        author: str,
+    ) -> None:
+        assert known.asked is not None  # noqa: S101  nothing else is carried
+        self._known, self._asked, self._sink, asked = known, known.asked, sink, known.asked
+        self._verdicts = Verdicts(topology, asked.job, there)
+        self._partitions, self._author = topology.partitions, author
+        now = asked_spans(admin, settings.topic_prefix, topology.partitions, asked)
+        self.saved = known.progress if known.progress and known.progress.spans else None
+        self.progress = self.saved or ReplayProgress(
+            "running",
+            tuple(ReplaySpan(p, span.first, span.first, span.end) for p, span in now.items()),
+            started_at=wall_ms(),
+        )
+        self._spans = left(self.progress.spans, now)
+        gone = tuple(purged(self.progress.spans, self._spans))
+        self.progress = replace(self.progress, notes=(self.progress.notes + gone)[:_NOTES])
+        self._next = {number: span.first for number, span in self._spans.items()}
+        # A part of the types alone has been seen since a resumption.
+        self._named = selection(asked) if self.saved is None else Selection(since=asked.since)
+        self._scan = Scan(settings, self._spans, selection(asked))
+        self._batches = self._scan.batches()
+        self._batch: Batch | None = None
+        self._waiting = deque[Found]()
+        self._pace = Pace(asked.rate, time.monotonic())
+        self._jobs = Counter(self.progress.jobs)
+        self._skipped = Counter(self.progress.skipped)
+        self._opened, self._save_at = time.monotonic(), 0.0
+
+    def step(self) -> bool:
+        """Deal with the next events, as many as the rate allows; False once all are dealt with.
+
+        Raises:
+            KafkaUnavailable: Kafka does not answer.
+        """
+        if not self._waiting and not self._read():
+            self._settle("done")
+            return False
+        dealt = self._deal()
+        self._sink.flush()
+        self._next |= dealt
+        if not self._waiting and self._batch is not None:
+            self._pass(self._batch)
+        if time.monotonic() >= self._save_at:
+            self.save("running")
+        return True
+
+    def save(self, status: ReplayStatus, error: str | None = None) -> ReplayProgress:
+        """Write how far it is, and return it once that is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged.
+        """
+        self._save_at = time.monotonic() + _SAVED_EVERY_SECONDS
+        before = self._known.progress
+        worked = (0 if before is None else before.worked_ms) + self._worked_ms()
+        self.progress = replace(
+            self.progress,
+            status=status,
+            spans=tuple(replace(s, next=self._next[s.partition]) for s in self.progress.spans),
+            jobs=dict(self._jobs),
+            skipped=dict(self._skipped),
+            worked_ms=worked,
+            error=error,
+        )
+        write(self._sink, self._known, self.progress, self._author, self._partitions)
+        self.saved = self.progress
+        return self.progress
+
+    def close(self) -> None:
+        """End reading."""
+        self._batches.close()
+
+    def _read(self) -> bool:
+        self._batch = next(self._batches, None)
+        if self._batch is not None:
+            self._waiting.extend(self._batch.found)
+        return self._batch is not None
+
+    def _pass(self, batch: Batch) -> None:
+        """Count a batch as read, and the records in it that are no events."""
+        self._next |= batch.next
+        unreadable = self.progress.unreadable + batch.unreadable
+        self._batch, self.progress = None, replace(self.progress, unreadable=unreadable)
+
+    def _deal(self) -> Mapping[int, int]:
+        """Ask for the jobs of a slice; return the next offsets of the partitions it lies in."""
+        allowed, asked_for, events = self._pace.allowed(time.monotonic()), 0, 0
+        dealt = dict[int, int]()
+        for _ in range(min(_SLICE, len(self._waiting))):
+            found = self._waiting[0]
+            type_, reason = self._verdicts.judge(found.event)
+            if type_ is None:
+                self._skip(found, str(reason))
+            elif asked_for == allowed:
+                break
+            else:
+                self._ask(found, type_)
+                asked_for += 1
+            self._waiting.popleft()
+            dealt[found.partition] = found.offset + 1
+            events += 1
+        self._pace.spend(asked_for)
+        self.progress = replace(self.progress, events=self.progress.events + events)
+        return dealt
+
+    def _ask(self, found: Found, type_: str) -> None:
+        event, replay_id = found.event, self._known.replay_id
+        job_id = ids.replayed_event_job_id(event.tenant_id, replay_id, event.event_id)
+        body = ReplayEvent(
+            replay_id, found.record, type_, self._asked.priority, self._asked.note,
+            self._known.asked_by, found.traceparent,
+        )  # fmt: skip
+        command = Command(ids.new_id("cmd"), event.tenant_id, job_id, 0, wall_ms(), body)
+        home = ids.partition_for(event.tenant_id, self._partitions)
+        self._sink.send("jobs.commands", event.tenant_id.encode(), COMMAND.encode(command), home)
+        self._jobs[type_] += 1
+
+    def _skip(self, found: Found, reason: str) -> None:
+        self._skipped[reason] += 1
+        if len(self.progress.samples) < _SAMPLES:
+            samples = self.progress.samples | {found.event.event_id: reason}
+            self.progress = replace(self.progress, samples=samples)
+
+    def _settle(self, status: ReplayStatus) -> None:
+        seen = self._scan.progress
+        said = tuple(notes(seen, self._spans, self._named))
+        self.progress = replace(self.progress, notes=(self.progress.notes + said)[:_NOTES])
+        self.save(status)
+
+    def _worked_ms(self) -> int:
+        return round((time.monotonic() - self._opened) * 1_000)
+
+
+def write(sink: Sink, known: Known, progress: ReplayProgress, author: str, partitions: int) -> None:
+    """Write a replay's progress, and return once it is durable.
+
+    Raises:
+        KafkaUnavailable: it was not acknowledged.
+    """
+    record = ReplayRecord(known.replay_id, wall_ms(), author, progress)
+    key = keys.replay_key(known.replay_id, KINDS[ReplayProgress])
+    home = ids.partition_for(known.replay_id, partitions)
+    sink.send(TOPIC, key, REPLAY.encode(record), home)
+    sink.flush()

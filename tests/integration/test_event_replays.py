@@ -1,0 +1,185 @@
+"""Replays of events on a real broker: what they ask the dispatcher for, and how they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
+from support.operator_cluster import Cluster, RunningOperator, make_cluster, make_event, running
+
+from streams.cli.api_client import CallFailed
+from streams.event_replay import preview
+from streams.operator.http.app_state import SUBMITTED_BY
+from streams.serde import ids
+from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.records import Command, Envelope, PayloadRef, ReplayEvent
+from streams.topology.cluster import admin_client
+
+pytestmark = pytest.mark.broker
+
+WANTED = {"event_type": "order.*", "job": "draft_reply", "note": "the index was lost"}
+
+
+@pytest.fixture
+def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    return make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+
+
+@pytest.fixture
+def operator(cluster: Cluster) -> Iterator[RunningOperator]:
+    with running(cluster.settings, cluster.topology) as found:
+        for tenant_id in ("acme", "bolt"):
+            found.send("PUT", f"/v1/tenants/{tenant_id}", {"display_name": tenant_id.title()})
+        yield found
+
+
+def written(cluster: Cluster, operator: RunningOperator, *events: Envelope) -> None:
+    """Events, once a dry run is told of all of them: that is so a moment after the commit."""
+    cluster.write(*events)
+    eventually(
+        lambda: operator.send("POST", "/v1/replays", {"dry_run": True})["events"] >= len(events),
+        what="the events are committed for readers",
+    )
+
+
+def begun(operator: RunningOperator, key: str | None = None, **wanted: Any) -> dict[str, Any]:
+    return operator.send("POST", "/v1/replays", WANTED | wanted, key)
+
+
+def ended(operator: RunningOperator, replay: dict[str, Any], status: str = "done") -> Any:
+    return operator.shows(f"/v1/replays/{replay['replay_id']}", status=status)
+
+
+def asked_for(cluster: Cluster) -> list[tuple[Command, ReplayEvent]]:
+    """What the dispatcher is asked to make."""
+    commands = [COMMAND.decode(each.value()) for each in cluster.read("jobs.commands")]
+    return [(c, c.body) for c in commands if isinstance(c.body, ReplayEvent)]
+
+
+def refused(operator: RunningOperator, **wanted: Any) -> str:
+    with pytest.raises(CallFailed) as caught:
+        begun(operator, **wanted)
+    return str(caught.value)
+
+
+def test_a_replay_asks_for_one_job_for_each_selected_event(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    first, second = make_event("a1"), make_event("b1", "bolt", event_type="order.refunded")
+    written(cluster, operator, first, second, make_event("a2", event_type="ticket.created"))
+    replay = begun(operator, "k1")
+    shown = ended(operator, replay)
+    assert (shown["events"], shown["jobs"], shown["jobs_by_type"]) == (2, 2, {"draft_reply": 2})
+    assert (shown["note"], shown["asked_by"]) == (WANTED["note"], SUBMITTED_BY)
+    assert (shown["records_read"], shown["seconds_left"]) == (shown["records_total"], None)
+    found = {body.event: (command, body) for command, body in asked_for(cluster)}
+    assert found.keys() == {ENVELOPE.encode(first), ENVELOPE.encode(second)}
+    for event in (first, second):
+        command, body = found[ENVELOPE.encode(event)]
+        assert command.tenant_id == event.tenant_id
+        assert command.job_id == ids.replayed_event_job_id(
+            event.tenant_id, replay["replay_id"], event.event_id
+        )
+        assert (body.type, body.priority, body.note) == ("draft_reply", "batch", WANTED["note"])
+    again = begun(operator, "k1")
+    assert (again["replay_id"], again["status"]) == (replay["replay_id"], "done")
+    assert "asked for with another body" in refused(operator, key="k1", note="something else")
+    assert len(asked_for(cluster)) == 2
+    assert [each["replay_id"] for each in operator.get("/v1/replays")["replays"]] == [
+        replay["replay_id"]
+    ]
+
+
+def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [make_event(f"a{n}", subject=str(n)) for n in range(7)]
+    written(cluster, operator, *events, make_event("t", "bolt", event_type="ticket.created"))
+    told = begun(operator, dry_run=True)
+    assert (told["events"], told["by_type"], told["jobs"]) == (7, {"order.paid": 7}, 7)
+    assert sum(told["by_day"].values()) == 7
+    assert len(told["samples"]) == 5
+    assert (told["samples"][0]["job"], told["samples"][0]["skipped"]) == ("draft_reply", None)
+    by_routes = operator.send("POST", "/v1/replays", {"route": True, "dry_run": True})
+    assert (by_routes["events"], by_routes["jobs"]) == (8, 0)
+    assert by_routes["skipped"] == {"no_route": 8}
+    misspelled = begun(operator, event_type="ordr.*", dry_run=True)
+    assert "no event has a type 'ordr.*'" in misspelled["notes"][0]
+    one = begun(operator, tenant_id="acme", subject="3", dry_run=True)
+    assert one["events"] == 1
+    monkeypatch.setattr(preview, "MOST_RECORDS", 3)
+    assert "narrow it by tenant, time or offsets" in refused(operator, dry_run=True)
+    assert asked_for(cluster) == []
+    assert operator.get("/v1/replays")["replays"] == []
+
+
+def test_a_replay_that_cannot_be_meant_is_refused_with_the_reason(
+    operator: RunningOperator,
+) -> None:
+    for wanted, why in (
+        ({"note": " "}, "note: must say why"),
+        ({"note": None}, "note must say why"),
+        ({"job": None}, "give a job type in `job`, or `route`"),
+        ({"route": True}, "exclude each other"),
+        ({"since": "2999-01-01T00:00:00Z"}, "since: is in the future"),
+        ({"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "must be after since"),
+        ({"priority": "urgent"}, "'urgent' is not declared"),
+        ({"offsets": {"9": [0, 5]}}, "no such partition of events: they are 0 to 3"),
+        ({"offsets": {"0": [5, 5]}}, "its end must be after its first offset"),
+        ({"tenant_id": "nobody"}, "no tenant 'nobody'"),
+        ({"rate": 0}, "rate"),
+    ):
+        assert why in refused(operator, **wanted)
+    assert operator.get("/v1/replays")["replays"] == []
+
+
+def test_a_replay_pauses_goes_on_and_stops_where_it_is_told_to(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    written(cluster, operator, *(make_event(f"a{n}") for n in range(40)))
+    replay = begun(operator, rate=5.0)
+    path = f"/v1/replays/{replay['replay_id']}"
+    eventually(lambda: operator.get(path)["jobs"] > 0, what="the first jobs are asked for")
+    operator.send("POST", f"{path}/pause")
+    paused = operator.shows(path, status="paused")
+    assert 0 < paused["jobs"] < 40
+    assert len(asked_for(cluster)) == paused["jobs"]
+    operator.send("POST", f"{path}/resume")
+    eventually(lambda: operator.get(path)["jobs"] > paused["jobs"], what="it goes on")
+    operator.send("DELETE", path, {"note": "enough"})
+    stopped = operator.shows(path, status="stopped")
+    assert stopped["stopped_because"] == "enough"
+    assert len({command.job_id for command, _ in asked_for(cluster)}) == stopped["jobs"] < 40
+    assert operator.send("DELETE", path)["status"] == "stopped"
+    with pytest.raises(CallFailed, match="is stopped: begin another one"):
+        operator.send("POST", f"{path}/resume")
+
+
+def test_events_that_can_get_no_job_are_named_and_counted(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    purged = make_event("gone", payload_ref=PayloadRef(0, (0, 1), 12, "kek_1"))
+    written(cluster, operator, purged, make_event("b1", "bolt"), make_event("x", "closed"))
+    operator.send("PUT", "/v1/tenants/closed")
+    operator.send("DELETE", "/v1/tenants/closed")
+    operator.send("POST", "/v1/tenants/bolt/erase", {"note": "asked for"})
+    place = TopicPartition(cluster.settings.topic_prefix + "payloads", 0, 1)
+    producer = Producer(cluster.settings.client())
+    producer.produce(place.topic, b"a body", partition=0)
+    assert producer.flush(30) == 0
+    admin = admin_client(cluster.settings)  # without a name it would end before it has an answer
+    for deleted in admin.delete_records([place]).values():
+        deleted.result(10)
+    shown = ended(operator, begun(operator))
+    assert (shown["events"], shown["jobs"]) == (3, 0)
+    assert shown["skipped"] == {"body_purged": 1, "tenant_erased": 1, "tenant_disabled": 1}
+    assert {each["event_id"] for each in shown["skipped_samples"]} == {
+        "evt_gone",
+        "evt_b1",
+        "evt_x",
+    }
