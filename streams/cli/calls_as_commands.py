@@ -21,6 +21,7 @@ _COMMANDS = {
     "GET /v1/quarantine": "quarantine list",
     "GET /v1/dlq": "dlq list",
     "GET /v1/deliveries": "deliveries list",
+    "GET /v1/replays": "replays list",
 }
 """Calls with their paths' ids in braces, and the commands that make them."""
 _ID = r"(?P<\1>[^\\s/?`'\"]*[\\w~-])"

@@ -10,6 +10,7 @@ from streams.cli import event_tables, job_sentences, tables
 from streams.cli.event_count import count_events
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import Cursor, EventId, Limit, Tenant
+from streams.cli.replays import replay_events
 
 events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
 
@@ -41,6 +42,7 @@ def list_events(
 
 
 events.command("count")(count_events)
+events.command("replay")(replay_events)
 
 
 @command(events, "show", event_tables.event)

@@ -77,6 +77,9 @@ def list_jobs(
         ),
     ] = None,
     type_: Type = None,
+    replay: Annotated[
+        str | None, typer.Option(help="Only of this replay of events.", metavar="REPLAY_ID")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
@@ -85,8 +88,9 @@ def list_jobs(
     Example: tidegate jobs list --tenant acme --status needs_review
     """
     return api.get(
-        "/v1/jobs", tenant_id=tenant, status=status, type=type_, limit=limit, cursor=cursor
-    )
+        "/v1/jobs", tenant_id=tenant, status=status, type=type_, replay_id=replay, limit=limit,
+        cursor=cursor,
+    )  # fmt: skip
 
 
 @command(jobs, "cancel", job_sentences.cancelled)

@@ -66,8 +66,8 @@ class Api:
     def put(self, path: str, body: Answer) -> Answer:
         return call(self.url, self._token, "PUT", path, body=body)
 
-    def delete(self, path: str) -> Answer:
-        return call(self.url, self._token, "DELETE", path)
+    def delete(self, path: str, body: Answer | None = None) -> Answer:
+        return call(self.url, self._token, "DELETE", path, body=body)
 
     def command(self, *words: str) -> str:
         """`tidegate` with these words and the connection's options as they were given.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.operator.resources import deliveries, duplicates
+from streams.operator.resources import deliveries, duplicates, replays
 from streams.operator.resources.dead_letters import dead_letter, shown_letter
 from streams.operator.resources.events import (
     TABLE,
@@ -18,7 +18,6 @@ from streams.operator.resources.events import (
 from streams.operator.resources.jobs import shown_job
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.quarantine import quarantined, quarantined_json
-from streams.operator.resources.replays import replays
 from streams.serde.records import Envelope
 from streams.topology.model import Topology
 
@@ -36,15 +35,19 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         "offset": arrived.offset,
         "duplicates": _duplicates(connection, found, arrived),
         "job": None if job_id is None else shown_job(connection, job_id, topology),
-        "replays": [] if job_id is None else _replays(connection, found.tenant_id, job_id),
+        "replays": _replays(connection, found, job_id),
         "dead_letters": _dead_letters(connection, found, arrived, job_id),
         "quarantine": _quarantine(connection, found),
         "deliveries": deliveries.of_event(connection, found.tenant_id, event_id),
     }
 
 
-def _replays(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Json]:
-    return replays(connection, tenant_id, job_id, of_replays=True)
+def _replays(connection: sqlite3.Connection, found: Envelope, job_id: str | None) -> list[Json]:
+    """Return the jobs made of the event's own job, and those that replays of events made of it."""
+    of_event = replays.of_event(connection, found.tenant_id, found.event_id)
+    if job_id is None:
+        return of_event
+    return replays.replays(connection, found.tenant_id, job_id, of_replays=True) + of_event
 
 
 def _duplicates(connection: sqlite3.Connection, found: Envelope, arrived: Arrival) -> Json | None:
@@ -63,9 +66,9 @@ def _dead_letters(
 ) -> list[Json]:
     """Return the letters of the event's job and its replays, and of its record."""
     ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{arrived.offset}"]
+    ids = [each["job_id"] for each in _replays(connection, found, job_id)] + ids
     if job_id is not None:
-        made = _replays(connection, found.tenant_id, job_id)
-        ids = [job_id, *(each["job_id"] for each in made), *ids]
+        ids = [job_id, *ids]
     letters = [dead_letter(connection, id_) for id_ in ids]
     return [shown_letter(connection, letter) for letter in letters if letter is not None]
 

@@ -160,8 +160,9 @@ def counts(connection: sqlite3.Connection) -> Counts:
 
 def _row(record: Record) -> Row:
     job = JOB.read(record.value)
+    replayed = job["event"]["event_id"] if job["replay_id"] and job["event"] else None
     return (job["job_id"], job["tenant_id"], job["type"], job["status"], job["pool"], job["scope"],
-            job["replay_of"], job["replay_id"], record.partition, job["created_at"],
+            job["replay_of"], job["replay_id"], replayed, record.partition, job["created_at"],
             job["ready_at"], record.value)  # fmt: skip
 
 
@@ -170,7 +171,7 @@ TABLE = Table(
     topic="jobs",
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
-    "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, "
+    "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
     "part INTEGER NOT NULL, created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, "
     "record BLOB NOT NULL",
     row=_row,
@@ -185,6 +186,7 @@ TABLE = Table(
         "waiting": "(type, created_at, job_id) WHERE status IN ('pending', 'scheduled', 'waiting')",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
+        "of_replayed_event": "(replayed_event) WHERE replayed_event IS NOT NULL",
         "of_replay": "(replay_id, created_at, job_id) WHERE replay_id IS NOT NULL",
     },
 )

@@ -1,4 +1,4 @@
-"""Jobs that were made of other jobs: when, by whom and why, and what became of them."""
+"""Jobs that were made of other jobs, or of old events: when, by whom, why, what became of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from streams.serde.codec import JOB
 _MOST = 100
 """At most this many replays of one job are named."""
 
+_OF_EVENT = "SELECT job_id FROM jobs WHERE replayed_event = :event_id AND tenant_id = :tenant_id"
 _DIRECT = "SELECT job_id FROM jobs WHERE replay_of = :job_id AND tenant_id = :tenant_id"
 _DESCENDANTS = """
 WITH RECURSIVE made(job_id) AS (
@@ -25,10 +26,21 @@ def replays(
 ) -> list[Json]:
     """Return the jobs made of this one, newest first; with `of_replays` also those made of them."""
     ids = _DESCENDANTS if of_replays else _DIRECT
+    return _made(
+        connection, f"({ids}) AND job_id <> :job_id", {"job_id": job_id, "tenant_id": tenant_id}
+    )
+
+
+def of_event(connection: sqlite3.Connection, tenant_id: str, event_id: str) -> list[Json]:
+    """Return the jobs that replays of events made of an event, newest first."""
+    return _made(connection, f"({_OF_EVENT})", {"event_id": event_id, "tenant_id": tenant_id})
+
+
+def _made(connection: sqlite3.Connection, ids: str, values: dict[str, str]) -> list[Json]:
     rows = connection.execute(
-        f"SELECT record FROM jobs WHERE job_id IN ({ids}) AND job_id <> :job_id"  # noqa: S608  constants
+        f"SELECT record FROM jobs WHERE job_id IN {ids}"  # noqa: S608  constants
         " ORDER BY created_at DESC, job_id DESC LIMIT :most",
-        {"job_id": job_id, "tenant_id": tenant_id, "most": _MOST},
+        {**values, "most": _MOST},
     )
     return [_replay_json(record) for (record,) in rows]
 
@@ -38,6 +50,7 @@ def _replay_json(record: bytes) -> Json:
     return {
         "job_id": made.job_id,
         "replay_of": made.replay_of,
+        "replay_id": made.replay_id,
         "type": made.type,
         "status": made.status,
         "created_at": rfc3339(made.created_at),

@@ -44,7 +44,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     file.write_text(ROUTED)
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
-        0, "valid (topics: 27, stages: 4, routes: 1, limits: 2)\n",
+        0, "valid (topics: 28, stages: 4, routes: 1, limits: 2)\n",
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from streams.serde.codec import (
     PROGRESS,
     QUARANTINED,
     REJECTION,
+    REPLAY,
     TENANT,
 )
 from streams.serde.keys import (
@@ -42,9 +43,11 @@ from streams.serde.keys import (
     join,
     ledger_key,
     quarantine_key,
+    replay_key,
     tenant_key,
 )
 from streams.serde.records import Duplicate, Held, PayloadRef, Progress, Rejection, TenantRecord
+from streams.serde.replay_records import ReplayPaused, ReplayRecord
 
 JOB_A = make_job()
 ENTRY = make_entry(JOB_A, "email:send/reply")
@@ -74,6 +77,10 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "deliveries": (b"dlv_a", DELIVERY.encode(make_delivery())),
     "deliveries.attempts": (b"dlv_a", DELIVERY_ATTEMPT.encode(make_attempt(make_delivery()))),
     "deliveries.endpoints": (join("acme", "crm"), ENDPOINT_STATE.encode(make_state())),
+    "replays": (
+        replay_key("rpl_1", "paused"),
+        REPLAY.encode(ReplayRecord("rpl_1", 1, "operator", ReplayPaused(True))),
+    ),
     "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), b'"text"'),
 }
 

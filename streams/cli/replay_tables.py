@@ -1,0 +1,48 @@
+"""What `tidegate events replay` and `tidegate replays ...` print for people."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from streams.cli.cells import Json, cell, console_of_any_width, print_fields
+from streams.cli.lists import listed
+
+_REPLAYS = ("replay_id", "status", "events", "jobs", "seconds_left", "asked_at", "note")
+_SAMPLES = ("event_id", "tenant_id", "event_type", "subject", "at", "job", "skipped")
+_COUNTS = ("by_type", "by_day", "jobs_by_type", "skipped")
+_APART = (*_COUNTS, "selection", "skipped_samples", "samples", "notes", "warning", "dry_run")
+
+
+def replays(found: Json) -> None:
+    """A page of replays."""
+    listed(found["replays"], _REPLAYS, found["next_cursor"])
+
+
+def replay(found: Json) -> None:
+    """One replay, what it selects, what it has made, and what got no job."""
+    _show(found)
+    if found["skipped_samples"]:
+        listed(found["skipped_samples"], ("event_id", "reason"), None)
+
+
+def preview(found: Json) -> None:
+    """What a replay would do."""
+    _show(found)
+    if found["samples"]:
+        listed(found["samples"], _SAMPLES, None)
+
+
+def _show(found: Json) -> None:
+    console = console_of_any_width()
+    print_fields(console, {k: v for k, v in found.items() if k not in _APART})
+    chosen = {k: v for k, v in found["selection"].items() if v not in (None, [])}
+    print_fields(console, chosen, "selection")
+    for name in _COUNTS:
+        if counts := found.get(name):
+            table = Table(name.replace("_", " "), "events")
+            table.columns[1].justify = "right"
+            for each, count in counts.items():
+                table.add_row(cell(each), f"{count:,}")
+            console.print(table)
+    for note in found["notes"]:
+        console.print(cell(f"note: {note}"), soft_wrap=True, highlight=False)

@@ -1,0 +1,231 @@
+"""`tidegate events replay` and `tidegate replays ...`: old events get jobs once more."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from streams.cli import replay_tables
+from streams.cli.api_client import NoAnswer
+from streams.cli.operator_command import Answer, Api, command, part, program, show
+from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
+from streams.cli.quantities import moment
+
+replays = typer.Typer(no_args_is_help=True, help="List, show, pause and stop replays of events.")
+
+_EXIT_CODES = {"done": 0, "stopped": 3, "expired": 3}
+_BETWEEN_LOOKS_SECONDS = 0.5
+_COUNTED_WITHIN_SECONDS = 300.0
+"""How long a dry run may take that reads as much as it may."""
+_OFFSETS = re.compile(r"(\d{1,5}):(\d{1,18})-(\d{1,18})?", re.ASCII)
+
+ReplayId = Annotated[str, typer.Argument(metavar="REPLAY_ID")]
+
+
+@program
+def replay_events(
+    api: Api,
+    tenant: Tenant = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="In place of --tenant: of every tenant.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option(help="Only of this source.", metavar="SOURCE")
+    ] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="GLOB", help="Only of these types; may be repeated."),
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only of this subject.", metavar="SUBJECT")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From this time on, or so long ago.", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Before this time, or so long ago.", metavar="TIME")
+    ] = None,
+    offsets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="P:FIRST-END",
+            help="Only these offsets of a partition, END excluded; may be repeated.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="The type of the job that each event gets.", metavar="TYPE")
+    ] = None,
+    route: Annotated[
+        bool, typer.Option("--route", help="In place of --job: as the routes of now say.")
+    ] = False,
+    note: Annotated[
+        str | None, typer.Option(help="Why they get jobs once more; kept with it.", metavar="TEXT")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Jobs a second, at most. (100 by default)", metavar="N")
+    ] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(help="Priority of the jobs. (batch by default)", metavar="PRIORITY"),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Begin once for this key, however often it is sent.", metavar="KEY"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the events and the jobs.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for its end; show how far.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Give events of the past jobs once more: one job for each event and replay.
+
+    Times are those at which a broker took the deliveries in. Exit codes: 0 it has begun, or with
+    --watch ended; 1 it was refused; 3 with --watch: it was stopped.
+
+    Example: tidegate events replay --tenant acme --type 'order.*' --since 2d --job x --dry-run
+
+    Example: tidegate events replay --tenant acme --since 2d --route --note "index lost" --watch
+    """
+    if (tenant is None) != all_tenants:
+        raise typer.BadParameter("name one --tenant, or say --all-tenants")
+    if note is None and not dry_run:
+        raise typer.BadParameter("say why with --note, or count first with --dry-run")
+    body: Answer = {
+        "tenant_id": tenant, "source": source, "event_type": type_, "subject": subject,
+        "since": None if since is None else moment(since, "--since"),
+        "until": None if until is None else moment(until, "--until"),
+        "offsets": _ranges(offsets), "job": job, "route": route, "note": note,
+        "rate": rate, "priority": priority, "dry_run": dry_run,
+    }  # fmt: skip
+    body = {name: value for name, value in body.items() if value is not None}
+    found = api.post("/v1/replays", body, key, within=_COUNTED_WITHIN_SECONDS)
+    if dry_run:
+        return show(found, as_json, replay_tables.preview)
+    if found["warning"]:
+        typer.echo(f"warning: {found['warning']}", err=True)
+    return _followed(api, found, as_json) if watch else _begun(api, found, as_json)
+
+
+@command(replays, "list", replay_tables.replays)
+def list_replays(api: Api, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None) -> Any:
+    """List replays of events, newest first.
+
+    Example: tidegate replays list --tenant acme
+    """
+    return api.get("/v1/replays", tenant_id=tenant, limit=limit, cursor=cursor)
+
+
+@command(replays, "show", replay_tables.replay)
+def show_replay(api: Api, replay_id: ReplayId) -> Any:
+    """Show a replay: what was asked, by whom and why, how far it is, what got no job.
+
+    Example: tidegate replays show rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
+    return api.get(f"/v1/replays/{part(replay_id)}")
+
+
+@replays.command("watch")
+@program
+def watch_replay(api: Api, replay_id: ReplayId, as_json: AsJson = False) -> int:
+    """Follow a replay to its end.
+
+    Exit codes: 0 done; 3 stopped, or expired because the dispatcher no longer knows its jobs.
+
+    Example: tidegate replays watch rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
+    return _followed(api, api.get(f"/v1/replays/{part(replay_id)}"), as_json)
+
+
+@command(replays, "pause", replay_tables.replay)
+def pause_replay(api: Api, replay_id: ReplayId) -> Any:
+    """Let a replay stand still until it is resumed; jobs that it has made go on.
+
+    Example: tidegate replays pause rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
+    return api.post(f"/v1/replays/{part(replay_id)}/pause", {})
+
+
+@command(replays, "resume", replay_tables.replay)
+def resume_replay(api: Api, replay_id: ReplayId) -> Any:
+    """Let a replay go on from where it stands.
+
+    Example: tidegate replays resume rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
+    """
+    return api.post(f"/v1/replays/{part(replay_id)}/resume", {})
+
+
+@command(replays, "stop", replay_tables.replay)
+def stop_replay(api: Api, replay_id: ReplayId, note: Note) -> Any:
+    """End a replay for good; the jobs that it has made stay.
+
+    Example: tidegate replays stop rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 --note "wrong type"
+    """
+    return api.delete(f"/v1/replays/{part(replay_id)}", {"note": note})
+
+
+def _ranges(texts: list[str] | None) -> dict[str, list[int | None]] | None:
+    found: dict[str, list[int | None]] = {}
+    for text in texts or ():
+        matched = _OFFSETS.fullmatch(text)
+        if matched is None or matched[1] in found:
+            raise typer.BadParameter(
+                f"{text!r}: write a partition and its offsets once, as 0:1500-2000, or 0:1500- for "
+                "all from there on",
+                param_hint="--offsets",
+            )
+        found[matched[1]] = [int(matched[2]), int(matched[3]) if matched[3] else None]
+    return found or None
+
+
+def _begun(api: Api, found: Answer, as_json: bool) -> int:
+    follow = api.command("replays", "watch", found["replay_id"])
+    typer.echo(f"follow it with: {follow}", err=True)
+    return show(found, as_json, replay_tables.replay)
+
+
+def _followed(api: Api, found: Answer, as_json: bool) -> int:
+    """Look again until the replay has ended; a pause of the API itself is waited out."""
+    path = f"/v1/replays/{part(found['replay_id'])}"
+    with _told() as tell:
+        while found["status"] not in _EXIT_CODES:
+            tell(found)
+            time.sleep(_BETWEEN_LOOKS_SECONDS)
+            try:
+                found = api.get(path)
+            except NoAnswer:
+                continue
+        tell(found)
+    show(found, as_json, replay_tables.replay)
+    return _EXIT_CODES[found["status"]]
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[Answer], None]]:
+    """A bar on a terminal's standard error; elsewhere a line there for each new status."""
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+    said = ""
+    with bar:
+        task = bar.add_task("replay", total=None)
+
+        def tell(found: Answer) -> None:
+            nonlocal said
+            words = f"{found['status']}, {found['jobs']:,} jobs"
+            bar.update(task, description=words, completed=found["records_read"],
+                       total=found["records_total"])  # fmt: skip
+            if bar.disable and found["status"] != said:
+                typer.echo(words, err=True)
+                said = found["status"]
+
+        yield tell

@@ -1,0 +1,69 @@
+"""A replay gives an old event one job of its own, whatever is read twice or sent twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.dispatching import Desk, ScriptedWorker, envelope
+
+from streams.serde.codec import ENVELOPE, JOB
+from streams.serde.ids import replayed_event_job_id
+from streams.serde.records import Envelope, ReplayEvent
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.start_with()
+    return desk
+
+
+def ask(desk: Desk, replayed: Envelope, tenant_id: str = "acme", **fields: Any) -> str:
+    """Send what the carrier of a replay sends; return the id of the job that is asked for."""
+    body = ReplayEvent("rpl_1", ENVELOPE.encode(replayed), "reindex", "batch", "index lost", "ops")
+    job_id = replayed_event_job_id(tenant_id, "rpl_1", replayed.event_id)
+    desk.command(replace(body, **fields), job_id, tenant=tenant_id)
+    return job_id
+
+
+def test_a_replayed_event_gets_a_job_with_the_events_facts_in_a_scope_of_its_own(
+    desk: Desk,
+) -> None:
+    event = replace(
+        envelope("acme", "t1", "ticket.created"), callback_url="https://example.com/done"
+    )
+    job = desk.job(ask(desk, event))
+    assert (job.type, job.priority, job.replay_id) == ("reindex", "batch", "rpl_1")
+    assert (job.replay_note, job.submitted_by) == ("index lost", "ops")
+    assert job.event is not None
+    assert (job.event.event_id, job.event.dedup_key) == (event.event_id, event.dedup_key)
+    assert job.payload_ref == event.payload_ref
+    assert job.scope.startswith(f"{job.job_id}.")
+    assert job.callback_url is None
+    assert job.replay_of is None
+
+
+def test_the_same_event_of_the_same_replay_gets_one_job_also_after_its_end(desk: Desk) -> None:
+    event = envelope("acme", "t1", "ticket.created")
+    worker = ScriptedWorker(desk, types=("reindex",))
+    job_id = ask(desk, event)
+    worker.heartbeat()
+    worker.end(desk.lease(job_id), "succeeded")
+    ended = desk.job(job_id)
+    assert ended.status == "succeeded"
+    assert ask(desk, event) == job_id
+    assert desk.job(job_id) == ended
+
+
+def test_an_event_of_another_tenant_or_one_that_cannot_be_read_becomes_a_dead_letter(
+    desk: Desk,
+) -> None:
+    event = envelope("acme", "t1", "ticket.created")
+    foreign = ask(desk, event, tenant_id="bolt")
+    broken = ask(desk, replace(event, event_id="evt_2"), event=b"\0\0\0\0\x13?")
+    assert not {foreign, broken} & {JOB.decode(r.value).job_id for r in desk.driver.output("jobs")}
+    assert sorted(letter.reason for letter in desk.dead_letters()) == [
+        "replay_of_unknown", "undecodable",
+    ]  # fmt: skip
