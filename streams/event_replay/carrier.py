@@ -78,7 +78,10 @@ class Carrier:
 
     def _carry(self) -> None:
         desk = self._new_desk()
-        config = consumer_config(self._settings, GROUP, **{"enable.partition.eof": True})
+        config = consumer_config(self._settings, GROUP, **{
+            "enable.partition.eof": True,
+            "group.instance.id": f"{GROUP}-{self._settings.instance}",
+        })  # fmt: skip
         with closing(Consumer(config)) as consumer:
             consumer.subscribe(
                 [self._settings.topic_prefix + TOPIC],

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,14 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
-from support.operator_cluster import Cluster, RunningOperator, make_cluster, make_event, running
+from support.operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_event,
+    running,
+)
 
 from streams.cli.api_client import CallFailed
 from streams.event_replay import preview
@@ -182,4 +193,65 @@ def test_events_that_can_get_no_job_are_named_and_counted(
         "evt_gone",
         "evt_b1",
         "evt_x",
+    }
+
+
+class OperatorProcess:
+    """An operator as a process of its own, which can be killed."""
+
+    def __init__(self, cluster: Cluster, instance: str) -> None:
+        settings, log = cluster.settings, cluster.settings.data_dir / f"{instance}.log"
+        passed = {
+            f"TIDEGATE_KAFKA_{name.upper().replace('.', '_')}": str(value)
+            for name, value in settings.kafka.items()
+            if name != "log_level"
+        }
+        environ = {
+            **os.environ, **passed,
+            "TIDEGATE_BOOTSTRAP": settings.bootstrap, "TIDEGATE_ADMIN_TOKEN": TOKEN,
+            "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix, "TIDEGATE_LOG_FORMAT": "json",
+            "TIDEGATE_VAULT_KEY_FILE": str(settings.data_dir / "vault.key"),
+            "TIDEGATE_SESSION_SECONDS": "6",
+        }  # fmt: skip
+        words = ["operator", "--port", "0", "--instance", instance]
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "streams.cli", *words, "--data-dir", settings.data_dir],
+                env=environ, stdout=out, stderr=out,
+            )  # fmt: skip
+        listens = r'"operator listens".*"port": (\d+)|"port": (\d+).*"operator listens"'
+        found = eventually(lambda: re.search(listens, log.read_text()), 30, what="it listens")
+        self.api = RunningOperator(f"http://127.0.0.1:{found[1] or found[2]}")
+
+    def asked_for(self, path: str, jobs: int) -> None:
+        """Return once a replay has asked for so many jobs."""
+        eventually(lambda: self.api.get(path)["jobs"] >= jobs, what=f"{jobs} jobs")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+
+def test_a_replay_survives_kills_of_its_carrier_and_gives_each_event_one_job(
+    cluster: Cluster,
+) -> None:
+    events = [make_event(f"k{n}", ("acme", "bolt")[n % 2]) for n in range(400)]
+    cluster.write(*events)
+    carrier = OperatorProcess(cluster, "one")
+    try:
+        carrier.api.shows("/v1/replays", replays=[])
+        replay = begun(carrier.api, "k1", rate=100.0)
+        path = f"/v1/replays/{replay['replay_id']}"
+        for share in (60, 240):
+            carrier.asked_for(path, share)
+            carrier.kill()
+            carrier = OperatorProcess(cluster, ("one", "two")[share == 240])
+            carrier.api.shows(path)
+        done = carrier.api.shows(path, status="done")
+    finally:
+        carrier.kill()
+    assert (done["events"], done["jobs"]) == (400, 400)
+    assert {command.job_id for command, _ in asked_for(cluster)} == {
+        ids.replayed_event_job_id(event.tenant_id, replay["replay_id"], event.event_id)
+        for event in events
     }
