@@ -75,7 +75,7 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "duplicates": None, "pool": "default", "asked_pool": None, "held": None, "lost": 0,
         "input": {}, "waits": None, "deliveries": [],
         "end_reason": None, "history": [], "cancel_reason": None, "replayed_as": None,
-        "cancel_requested": False, "replay_of": None, "replay_note": None,
+        "cancel_requested": False, "replay_of": None, "replay_note": None, "replay_id": None,
         "submitted_by": None, "trace_id": "a" * 32,
         "created_at": "2023-11-14T22:13:20.000Z", "updated_at": "2023-11-14T22:13:20.500Z",
     }  # fmt: skip
