@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import (
@@ -25,7 +26,7 @@ from streams.errors import DecodeError, KafkaUnavailable
 from streams.event_replay.desk import Desk
 from streams.event_replay.known import TOPIC, Known
 from streams.event_replay.sink import Sink
-from streams.event_replay.standing import Standing
+from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason
 from streams.event_replay.work import Work, write
 from streams.kafka.clients import consumer_config, wait_for_broker
@@ -55,6 +56,7 @@ class Carrier:
         self._new_desk = desk
         self._ready = ready
         self._thread = DaemonThread("replays", self._run)
+        self._said: str | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -70,7 +72,9 @@ class Carrier:
                     wait_for_broker(self._settings)
                     self._carry()
             except (KafkaException, KafkaUnavailable) as error:
-                log.warning("replays of events stand still: trying again", error=str(error))
+                if str(error) != self._said:
+                    log.warning("replays of events stand still: trying again", error=str(error))
+                    self._said = str(error)
             except Exception:
                 # An unforeseen error must not end this thread: replays would silently stand still.
                 log.exception("carrying replays of events failed: trying again")
@@ -95,6 +99,7 @@ class Carrier:
                     for message in consumer.consume(_AT_ONCE, wait):
                         _take(desk, message)
                     desk.work(time.monotonic())
+                    self._said = None
                 desk.give_back(desk.partitions)
             finally:
                 desk.forget(desk.partitions)
@@ -111,7 +116,7 @@ def carrier(
     def desk() -> Desk:
         admin, sink, author = admin_client(settings), Sink(settings), ids.new_id(settings.instance)
         partitions = topology.partitions
-        there = Standing(admin, settings.topic_prefix, partitions, closed)
+        there = standing(admin, settings, topology, closed)
 
         def open_(known: Known) -> Work:
             return Work(settings, topology, admin, known, there, sink, author)
@@ -119,7 +124,7 @@ def carrier(
         def written(known: Known, progress: ReplayProgress) -> None:
             write(sink, known, progress, author, partitions)
 
-        return Desk(author, topology.finished_jobs_ms, open_, written)
+        return Desk(author, topology.finished_jobs_ms, open_, written, lambda: sink.broker_ms)
 
     return Carrier(settings, desk, ready)
 
@@ -137,6 +142,7 @@ def _take(desk: Desk, message: Message) -> None:
         raise KafkaException(error)
     elif message.value() is not None:
         try:
-            desk.fold(partition, REPLAY.decode(message.value()))
+            record = REPLAY.decode(message.value())
+            desk.fold(partition, replace(record, at=message.timestamp()[1]))
         except DecodeError as poison:
             log.warning("a record of replays is passed over", error=str(poison))

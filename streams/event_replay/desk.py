@@ -11,7 +11,6 @@ from confluent_kafka import KafkaException
 from streams.errors import KafkaUnavailable
 from streams.event_replay.known import Known
 from streams.event_replay.work import Work
-from streams.process.wall_clock import wall_ms
 from streams.serde.replay_records import ReplayProgress, ReplayRecord, ReplayStatus
 
 log = structlog.get_logger(__name__)
@@ -32,12 +31,15 @@ class Desk:
     `author` is this desk in the records that it writes. A replay ends `kept_ms` after it was asked
     for: as long the dispatcher knows each of its jobs, and makes none a second time. `open_` begins
     a work; `write` writes the progress of a replay that has no work. Both raise `KafkaUnavailable`
-    or `KafkaException`.
+    or `KafkaException`. `broker_ms` tells when a broker took the newest record that was written.
     """
 
-    def __init__(self, author: str, kept_ms: int, open_: Open, write: Write) -> None:
+    def __init__(
+        self, author: str, kept_ms: int, open_: Open, write: Write, broker_ms: Callable[[], int]
+    ) -> None:
         self._author = author
         self._kept_ms = kept_ms
+        self._broker_ms = broker_ms
         self._open = open_
         self._write = write
         self._known: dict[int, dict[str, Known]] = {}
@@ -54,7 +56,10 @@ class Desk:
         return bool(self._works)
 
     def fold(self, partition: int, record: ReplayRecord) -> None:
-        """Learn what a record says; what this desk wrote since it works here is known already."""
+        """Learn what a record says; its `at` is the time at which a broker took it.
+
+        What this desk wrote since it works on the partition is known already.
+        """
         ours = isinstance(record.body, ReplayProgress) and record.by == self._author
         if ours and partition in self._whole:
             return
@@ -99,8 +104,9 @@ class Desk:
         try:
             self._further(number, known)
         except (KafkaUnavailable, KafkaException) as error:
-            log.warning("a replay does not move: it is tried again",
-                        replay_id=known.replay_id, error=str(error))  # fmt: skip
+            if known.progress is None or known.progress.error != str(error):
+                log.warning("a replay does not move: it is tried again",
+                            replay_id=known.replay_id, error=str(error))  # fmt: skip
             self._retry_at[known.replay_id] = now + _RETRY_SECONDS
             self._tell(number, known, str(error))
 
@@ -111,16 +117,22 @@ class Desk:
                 self._settle(number, known, rest)
         elif work is None:
             if len(self._works) < _AT_ONCE:
-                self._works[known.replay_id] = self._open(known)
+                self._begin(number, known)
         elif not work.step():
             self._learn(number, known, work.progress)
             self._close(known.replay_id)
+
+    def _begin(self, number: int, known: Known) -> None:
+        """Begin to work, unless the broker, which is told of it first, says that it is too late."""
+        self._write(known, replace(known.progress or NOTHING, status="running", error=None))
+        if self._rest(known) is None:
+            self._works[known.replay_id] = self._open(known)
 
     def _rest(self, known: Known) -> ReplayStatus | None:
         """What a replay is to become that is not to run, or None."""
         if known.stopped is not None:
             return "stopped"
-        if wall_ms() - known.asked_at > self._kept_ms:
+        if self._broker_ms() - known.asked_at > self._kept_ms:
             return "expired"
         return "paused" if known.paused else None
 

@@ -10,7 +10,7 @@ from typing import Any
 from streams.event_reader.counts import Counts, notes, utc
 from streams.event_reader.scan import Found, Scan
 from streams.event_replay.spans import asked_spans, selection
-from streams.event_replay.standing import Standing
+from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason, Verdicts
 from streams.serde.replay_records import ReplayAsked
 from streams.settings import Settings
@@ -51,7 +51,7 @@ class Preview:
         records = sum(span.end - span.first for span in where.values())
         if records > MOST_RECORDS:
             raise TooWide(records)
-        there = Standing(admin, prefix, self.topology.partitions, self.closed)
+        there = standing(admin, self.settings, self.topology, self.closed)
         verdicts = Verdicts(self.topology, asked.job, there)
         scan = Scan(self.settings, where, selection(asked))
         counts, jobs, skipped = Counts(), Counter[str](), Counter[str]()

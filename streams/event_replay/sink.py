@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable
+from streams.event_replay.known import TOPIC
 from streams.kafka.clients import producer_config
 from streams.kafka.failures import not_sent
 from streams.settings import Settings
@@ -13,11 +14,16 @@ _ACKNOWLEDGED_WITHIN_SECONDS = 15
 
 
 class Sink:
-    """A producer for one thread. After a failure it begins anew with another producer."""
+    """A producer for one thread. After a failure it begins anew with another producer.
+
+    `broker_ms` is the time at which a broker took the newest record of `replays`, in milliseconds,
+    0 before the first.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._producer: Producer | None = None
+        self.broker_ms = 0
         self._failed: list[tuple[str, KafkaError]] = []
 
     def send(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
@@ -60,6 +66,8 @@ class Sink:
         return self._producer
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        topic = (message.topic() or "").removeprefix(self._settings.topic_prefix)
         if error is not None:
-            topic = (message.topic() or "").removeprefix(self._settings.topic_prefix)
             self._failed.append((topic, error))
+        elif topic == TOPIC:
+            self.broker_ms = message.timestamp()[1]

@@ -10,24 +10,29 @@ from confluent_kafka.admin import AdminClient
 from streams.event_replay.verdicts import Reason
 from streams.kafka.offsets import earliest, read_offsets
 from streams.serde.records import PayloadRef
+from streams.settings import Settings
+from streams.topology.model import Topology
 
 _TENANTS_SECONDS, _BODIES_SECONDS = 5.0, 60.0
 _TIMEOUT = 10.0
 
 
 class Standing:
-    """Answers from what it asked a few seconds ago; `closed` says why a tenant gets no jobs."""
+    """Answers from what it asked a few seconds ago.
+
+    `bodies` is the number of partitions of `payloads`; `closed` says why a tenant gets no jobs.
+    """
 
     def __init__(
         self,
         admin: AdminClient,
         prefix: str,
-        partitions: int,
+        bodies: int,
         closed: Callable[[str], Reason | None],
     ) -> None:
         self._admin = admin
         self._prefix = prefix
-        self._places = [("payloads", number) for number in range(partitions)]
+        self._places = [("payloads", number) for number in range(bodies)]
         self._ask_closed = closed
         self._closed: dict[str, Reason | None] = {}
         self._starts: Mapping[tuple[str, int], int] = {}
@@ -56,3 +61,14 @@ class Standing:
             )
             self._bodies_until = now + _BODIES_SECONDS
         return min(ref.offsets, default=0) >= self._starts.get(("payloads", ref.partition), 0)
+
+
+def standing(
+    admin: AdminClient,
+    settings: Settings,
+    topology: Topology,
+    closed: Callable[[str], Reason | None],
+) -> Standing:
+    """What still exists in a cluster."""
+    bodies = topology.topics["payloads"].partitions
+    return Standing(admin, settings.topic_prefix, bodies, closed)

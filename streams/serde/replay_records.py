@@ -27,7 +27,7 @@ class ReplayAsked:
     types: tuple[str, ...]
     subject: str | None
     since: int | None
-    until: int
+    until: int | None
     offsets: tuple[ReplayRange, ...]
     job: str | None
     priority: str

@@ -140,7 +140,12 @@ def test_a_replay_that_cannot_be_meant_is_refused_with_the_reason(
         ({"since": "2999-01-01T00:00:00Z"}, "since: is in the future"),
         ({"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "must be after since"),
         ({"priority": "urgent"}, "'urgent' is not declared"),
-        ({"offsets": {"9": [0, 5]}}, "no such partition of events: they are 0 to 3"),
+        ({"offsets": {"9": [0, 5]}}, "no such partition of events: give 0 to 3"),
+        ({"offsets": {"00": [0, 5]}}, "offsets"),
+        (
+            {"offsets": {"0": [0, 5]}, "tenant_id": "acme"},
+            "no such partition with events of 'acme'",
+        ),
         ({"offsets": {"0": [5, 5]}}, "its end must be after its first offset"),
         ({"tenant_id": "nobody"}, "no tenant 'nobody'"),
         ({"rate": 0}, "rate"),

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
 from streams.operator.http.refusal import invalid
+from streams.serde.ids import partition_for
 from streams.serde.replay_records import ReplayAsked, ReplayRange
 from streams.topology.model import Topology
 
@@ -20,7 +21,7 @@ _QUIET = "batch"
 Glob = Annotated[str, Field(min_length=1, max_length=200)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 Range = Annotated[tuple[Offset, Offset | None], Field(strict=False)]
-Partition = Annotated[str, Field(pattern=r"^[0-9]{1,5}$")]
+Partition = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,4})$")]
 
 
 class ReplayEventsRequest(Body):
@@ -75,11 +76,11 @@ class ReplayEventsRequest(Body):
             (ReplayRange(int(p), *of) for p, of in (self.offsets or {}).items()),
             key=lambda each: each.partition,
         ))  # fmt: skip
-        _check(ranges, topology)
+        _check(ranges, self.tenant_id, topology)
         types = (self.event_type,) if isinstance(self.event_type, str) else self.event_type or ()
         return ReplayAsked(
             self.note or "", self.tenant_id, self.source, tuple(types), self.subject,
-            since, min(now, now if until is None else until), ranges,
+            since, until, ranges,
             self.job, self._priority(topology), self.rate, self._digest(),
         )  # fmt: skip
 
@@ -103,11 +104,16 @@ class StopRequest(Body):
     note: Annotated[str, noted("must say why it is stopped")] = "stopped by the operator"
 
 
-def _check(ranges: tuple[ReplayRange, ...], topology: Topology) -> None:
+def _check(ranges: tuple[ReplayRange, ...], tenant_id: str | None, topology: Topology) -> None:
+    partitions = range(topology.partitions)
+    if tenant_id is not None:
+        home = partition_for(tenant_id, topology.partitions)
+        partitions = range(home, home + 1)
     for each in ranges:
         name = f"offsets.{each.partition}"
-        if each.partition >= topology.partitions:
-            there = f"0 to {topology.partitions - 1}"
-            raise invalid([(name, f"there is no such partition of events: they are {there}")])
+        if each.partition not in partitions:
+            whose = "of events" if tenant_id is None else f"with events of {tenant_id!r}"
+            there = " to ".join(map(str, sorted({partitions[0], partitions[-1]})))
+            raise invalid([(name, f"there is no such partition {whose}: give {there}")])
         if each.end is not None and each.end <= each.first:
             raise invalid([(name, "its end must be after its first offset")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from aiohttp import web
 from confluent_kafka import KafkaException
@@ -18,6 +18,7 @@ from streams.operator.resources import event_replays, known_types
 from streams.operator.resources.event_replays import replay_json, selection_json
 from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
+from streams.process.daemon_thread import in_daemon_thread
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import REPLAY
@@ -82,7 +83,7 @@ async def stop(request: web.Request) -> web.Response:
 async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     try:
         async with state.preview_turn:
-            found = await asyncio.to_thread(state.preview, asked)
+            found = await in_daemon_thread(partial(state.preview, asked))
     except TooWide as error:
         raise Refusal(
             422, "selection-too-wide",
