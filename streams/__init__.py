@@ -3,8 +3,32 @@
 These names are the public API; everything else may change between releases.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from streams.errors import PermanentError, RetryAfter, TransientError
 from streams.worker.app import App, Retry
 from streams.worker.handler.context import Context
 
-__all__ = ["App", "Context", "PermanentError", "Retry", "RetryAfter", "TransientError"]
+if TYPE_CHECKING:
+    from streams.event_reader.consume import EventsPurged, consume
+    from streams.event_reader.sinks import DatabaseSink, KafkaSink, SqliteSink
+
+__all__ = [
+    "App", "Context", "DatabaseSink", "EventsPurged", "KafkaSink", "PermanentError", "Retry",
+    "RetryAfter", "SqliteSink", "TransientError", "consume",
+]  # fmt: skip
+
+_OF_READERS = {
+    "consume": "consume", "EventsPurged": "consume",
+    "DatabaseSink": "sinks", "KafkaSink": "sinks", "SqliteSink": "sinks",
+}  # fmt: skip
+"""Names for readers of `events`, and their modules: a worker does not load them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"streams.event_reader.{_OF_READERS[name]}"), name)

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/read-the-events.md").read_text()
-CONSUMER, WITH_REGISTRY = (part.split("```")[0] for part in PAGE.split("```python\n")[1:])
+PROGRAMS = [part.split("```")[0] for part in PAGE.split("```python\n")[1:]]
+CONSUMER, TO_SQLITE, TO_KAFKA, WITH_REGISTRY = PROGRAMS
 
 
 def test_the_pages_consumers_are_whole_and_have_at_most_16_lines() -> None:
-    for consumer in (CONSUMER, WITH_REGISTRY):
+    for consumer in PROGRAMS:
         assert len([line for line in consumer.splitlines() if line]) <= 16
 
 

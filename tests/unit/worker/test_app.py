@@ -20,7 +20,8 @@ async def handler(ctx: Context) -> None: ...
 
 def test_the_public_names_are_these_and_no_more() -> None:
     assert streams.__all__ == [
-        "App", "Context", "PermanentError", "Retry", "RetryAfter", "TransientError",
+        "App", "Context", "DatabaseSink", "EventsPurged", "KafkaSink", "PermanentError", "Retry",
+        "RetryAfter", "SqliteSink", "TransientError", "consume",
     ]  # fmt: skip
     assert all(hasattr(streams, name) for name in streams.__all__)
 

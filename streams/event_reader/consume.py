@@ -1,0 +1,204 @@
+"""Reads `events` on, and gives each event to a function once, as far as its sink is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from typing import Any, cast
+
+import structlog
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord, TidegateError
+from streams.event_reader.selection import Selection
+from streams.event_reader.sinks import Moved, Part, Sink
+from streams.event_reader.span import EVENTS
+from streams.kafka.clients import consumer_config
+from streams.kafka.failures import DENIED, GONE, UNREADABLE
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import Envelope
+from streams.settings import Settings, load_settings
+
+log = structlog.get_logger(__name__)
+
+_BATCH, _WAIT_SECONDS = 500, 0.5
+_OURS = (
+    "dedup",
+    "scheduler",
+    "dispatcher",
+    "pipeline",
+    "delivery",
+    "operator",
+    "replays",
+    "worker",
+)
+
+Handle = Callable[[Envelope, Any], object]
+
+
+class EventsPurged(TidegateError):
+    """Kafka no longer has the events from which a reader has to go on."""
+
+
+def consume(
+    handle: Handle,
+    *,
+    group: str,
+    into: Sink,
+    bootstrap: str | None = None,
+    tenant: str | None = None,
+    source: str | None = None,
+    types: Sequence[str] = (),
+    skip_purged: bool = False,
+    skip_unreadable: bool = False,
+    until_end: bool = False,
+    stop: threading.Event | None = None,
+) -> int:
+    """Call `handle(event, to)` for each event; return how many were handled.
+
+    The effects that `handle` has through `to` (a cursor, or a function that sends) and the offset
+    of the event are one transaction of `into`: a crash at any line neither loses nor repeats them.
+    Other effects of `handle` may happen again. Processes of one group share the partitions.
+
+    `tenant`, `source` and `types` (globs) select events. It runs until `stop` is set, or with
+    `until_end` until all that was there is handled. Settings come from the environment, as
+    `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
+
+    Raises:
+        ConfigError: a setting is wrong, or the group is one of Tidegate's own.
+        EventsPurged: events were purged before they were read; `skip_purged` goes on after them.
+        PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
+        KafkaUnavailable: Kafka refuses to be read.
+        Exception: whatever `handle` or the sink raises; the transaction is rolled back.
+    """
+    settings = load_settings(bootstrap=bootstrap)
+    if group.split("-", maxsplit=1)[0] in _OURS:
+        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
+    selection = Selection(tenant_id=tenant, source=source, types=tuple(types))
+    reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable)
+    return reader.run(handle, stop or threading.Event(), until_end=until_end)
+
+
+class _Reader:
+    """One process of a group: the partitions that it has, and the stored offset of each."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: str,
+        into: Sink,
+        selection: Selection,
+        skip_purged: bool,
+        skip_unreadable: bool,
+    ) -> None:
+        self._topic = settings.topic_prefix + EVENTS
+        self._group = group
+        self._into = into
+        self._selection = selection
+        self._skip_unreadable = skip_unreadable
+        self._client = settings.client()
+        reset = "earliest" if skip_purged else "error"
+        self._consumer = Consumer(
+            consumer_config(settings, group, **{
+                "auto.offset.reset": reset, "enable.partition.eof": True,
+            })
+        )  # fmt: skip
+        self._stored: dict[int, int | None] = {}
+        self._at_end: set[int] = set()
+        self._handled = 0
+
+    def run(self, handle: Handle, stop: threading.Event, *, until_end: bool) -> int:
+        self._into.open(self._group, self._topic, self._client)
+        with closing(self._into), closing(self._consumer) as consumer:
+            consumer.subscribe([self._topic], on_assign=self._begin, on_revoke=self._end)
+            while not stop.is_set():
+                self._take(consumer.consume(_BATCH, _WAIT_SECONDS), handle)
+                if until_end and self._stored and self._at_end >= self._stored.keys():
+                    break
+        return self._handled
+
+    def _begin(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        """Read each partition from where the sink ends."""
+        self._stored = self._into.stored(consumer, [p.partition for p in places])
+        self._at_end = set()
+        consumer.assign([_from(self._topic, *place) for place in self._stored.items()])
+
+    def _end(self, consumer: Consumer, _: Sequence[TopicPartition]) -> None:
+        self._stored = {}
+        consumer.unassign()
+
+    def _take(self, messages: Sequence[Message], handle: Handle) -> None:
+        parts = defaultdict[int, list[Message]](list)
+        for message in messages:
+            number, error = message.partition() or 0, message.error()
+            if error is None:
+                parts[number].append(message)
+                self._at_end.discard(number)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add(number)
+            else:
+                self._refuse(error, number)
+        for number, part in parts.items():
+            if number in self._stored:
+                self._write(number, part, handle)
+
+    def _write(self, number: int, messages: Sequence[Message], handle: Handle) -> None:
+        events = tuple(filter(None, map(self._event, messages)))
+        after = cast(int, messages[-1].offset()) + 1
+        try:
+            self._into.write(
+                self._consumer, Part(number, self._stored[number], after, events), handle
+            )
+        except Moved:
+            self._go_on(number)
+            return
+        self._stored[number] = after
+        self._handled += len(events)
+
+    def _go_on(self, number: int) -> None:
+        """Read on where the sink ends now; if the partition is somebody else's, the group tells."""
+        log.info("another process has written on: its offset is taken over", partition=number)
+        found = self._into.stored(self._consumer, [number])[number]
+        self._stored[number] = found
+        with suppress(KafkaException):
+            self._consumer.seek(_from(self._topic, number, found))
+
+    def _event(self, message: Message) -> Envelope | None:
+        try:
+            event = ENVELOPE.decode(message.value())
+        except PoisonRecord as error:
+            where = f"partition {message.partition()}, offset {message.offset()}"
+            if not self._skip_unreadable:
+                raise PoisonRecord(
+                    "unreadable",
+                    f"{self._topic}, {where}: {error.detail}: install the version of Tidegate that "
+                    "wrote it, or a later one, or leave such records out with skip_unreadable",
+                ) from error
+            log.warning("a record is left out: it cannot be read", at=where, error=error.detail)
+            return None
+        return event if self._selection.has(event, message.timestamp()[1]) else None
+
+    def _refuse(self, error: KafkaError, number: int) -> None:
+        if error.code() in GONE:
+            stored = self._stored.get(number)
+            raise EventsPurged(
+                f"{self._topic}, partition {number}: offset {stored}, from which group "
+                f"{self._group!r} goes on, is no longer there: the retention has passed. Go on "
+                "with the oldest event that there is with skip_purged"
+            )
+        if error.fatal() or error.code() in UNREADABLE | DENIED:
+            raise KafkaUnavailable(f"{self._topic}: {error.str()}")
+
+
+def _from(topic: str, partition: int, stored: int | None) -> TopicPartition:
+    """Where to read on; a reader without offsets begins with the oldest event."""
+    return TopicPartition(topic, partition, OFFSET_BEGINNING if stored is None else stored)

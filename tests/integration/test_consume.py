@@ -1,0 +1,145 @@
+"""`streams.consume` on a real broker: databases and topics hold what each event makes, once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.cimpl import NewTopic
+from support.conditions import eventually
+from support.kafka_under_test import KafkaUnderTest
+from support.operator_cluster import Cluster, make_cluster, make_event
+from support.topics import create_topics
+
+from streams import EventsPurged, SqliteSink, consume
+from streams.serde.records import Envelope
+from streams.topology.cluster import admin_client
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = (ROOT / "docs/read-the-events.md").read_text().split("```python\n")[2:4]
+TO_SQLITE, TO_KAFKA = (part.split("```")[0] for part in PROGRAMS)
+
+
+@pytest.fixture
+def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    if kafka.client_settings:
+        pytest.skip("the page's programs have no settings for a secured cluster")
+    return make_cluster(kafka.bootstrap, {}, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def prefixed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_TOPIC_PREFIX", cluster.settings.topic_prefix)
+    monkeypatch.setenv("TIDEGATE_BOOTSTRAP", cluster.settings.bootstrap)
+
+
+def run(program: str, cluster: Cluster) -> str:
+    """What a program of the page prints, in the test's own folder."""
+    program = program.replace("127.0.0.1:9092", cluster.settings.bootstrap)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=cluster.settings.data_dir, timeout=60, check=True,
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.stdout.splitlines()[-1]
+
+
+def written(cluster: Cluster, *events: Envelope) -> None:
+    """Events, once a committed reader is told of all of them: that is a moment after the commit."""
+    cluster.write(make_event("aborted"), commit=False)
+    cluster.write(*events)
+    eventually(
+        lambda: consume(lambda *_: None, group=os.urandom(8).hex(), until_end=True,
+                        into=SqliteSink(cluster.settings.data_dir / f"{os.urandom(8).hex()}.db"))
+        == len(events),
+        what="all events are committed for readers",
+    )  # fmt: skip
+
+
+def test_the_pages_program_has_each_event_once_in_its_database(cluster: Cluster) -> None:
+    written(cluster, make_event("k1"), make_event("k2"), make_event("b", "bolt"))
+    assert run(TO_SQLITE, cluster) == "2 events"
+    assert run(TO_SQLITE, cluster) == "0 events"
+    db = sqlite3.connect(cluster.settings.data_dir / "orders.db")
+    assert sorted(db.execute("SELECT id, type FROM orders")) == [
+        ("evt_k1", "order.paid"), ("evt_k2", "order.paid"),
+    ]  # fmt: skip
+    db.close()
+
+
+def test_what_goes_to_other_topics_is_there_once_after_a_kill(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_SESSION_SECONDS", "6")
+    out = f"{cluster.settings.topic_prefix}orders.large"
+    created = NewTopic(out, 1, 1)
+    create_topics(cluster.settings.bootstrap, admin_client(cluster.settings), [created])
+    events = [make_event(f"k{n}", ("acme", "bolt")[n % 2]) for n in range(200)]
+    written(cluster, *events)
+    program = TO_KAFKA.replace("orders.large", out)
+    slow = program.replace("    send(", "    import time; time.sleep(0.01)\n    send(", 1)
+    slow = slow.replace("127.0.0.1:9092", cluster.settings.bootstrap)
+    with subprocess.Popen(
+        [sys.executable, "-c", slow], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as reader:
+        eventually(lambda: end(cluster, out) >= 20, what="it is in the middle of a transaction")
+        reader.kill()
+    run(program, cluster)
+    assert sent(cluster, out) == Counter(event.event_id for event in events)
+
+
+def end(cluster: Cluster, topic: str) -> int:
+    """The end of a topic of one partition, with what is not committed."""
+    reader = Consumer(cluster.settings.client(**{"group.id": "end"}))
+    try:
+        return int(reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+    finally:
+        reader.close()
+
+
+def sent(cluster: Cluster, topic: str) -> Counter[str]:
+    """How often each value stands on a topic, as committed."""
+    reader = Consumer(cluster.settings.client(**{
+        "group.id": "sent", "isolation.level": "read_committed", "enable.partition.eof": True,
+    }))  # fmt: skip
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found, last = Counter[str](), end(cluster, topic)
+
+    def complete() -> bool:
+        for message in reader.consume(1_000, 0.1):
+            if message.error() is None:
+                found[(message.value() or b"").decode()] += 1
+        return bool(reader.position([TopicPartition(topic, 0)])[0].offset >= last)
+
+    eventually(complete, what="the topic is read to its end")
+    reader.close()
+    return found
+
+
+def test_events_that_were_purged_unread_are_told_and_passed_over_only_if_asked(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def read(**more: Any) -> int:
+        into = SqliteSink(tmp_path / "seen.db")
+        return consume(lambda *_: None, group="late", into=into, until_end=True, **more)
+
+    written(cluster, make_event("a1"))
+    assert read() == 1
+    cluster.write(make_event("a2"))
+    cluster.write(make_event("a3"))
+    name, home = cluster.settings.topic_prefix + "events", cluster.home("acme")
+    admin = admin_client(cluster.settings)
+    for deleted in admin.delete_records([TopicPartition(name, home, -1)]).values():
+        deleted.result(10)
+    cluster.write(make_event("a4"))
+    with pytest.raises(EventsPurged, match="skip_purged"):
+        read()
+    eventually(lambda: read(skip_purged=True) == 1, what="the event after the gap is handled")

@@ -1,0 +1,213 @@
+"""A reader's effects and offsets are one transaction: nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from support.operator_cluster import make_event
+from support.played_consumer import PlayedConsumer
+
+from streams import SqliteSink
+from streams.errors import ConfigError, PoisonRecord
+from streams.event_reader import consume as consuming
+from streams.event_reader import sinks
+from streams.event_reader.consume import consume
+from streams.event_reader.sinks import DatabaseSink, Moved, Part
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import Envelope
+
+LOGS = [
+    [ENVELOPE.encode(make_event(f"a{n}")) for n in range(4)],
+    [ENVELOPE.encode(make_event(f"b{n}", "bolt", event_type="ticket")) for n in range(2)],
+]
+ALL = sorted([*(f"evt_a{n}" for n in range(4)), *(f"evt_b{n}" for n in range(2))])
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """What is on the topic."""
+    found = [list(log) for log in LOGS]
+    monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer(found))
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return fresh(tmp_path / "orders.db")
+
+
+def fresh(path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE seen (event_id TEXT)")
+    db.close()
+    return path
+
+
+def insert(event: Envelope, cursor: sqlite3.Cursor) -> None:
+    cursor.execute("INSERT INTO seen VALUES (?)", (event.event_id,))
+
+
+def read(path: Path, handle: Callable[..., None] = insert, **more: Any) -> int:
+    return consume(handle, group="orders", into=SqliteSink(path), until_end=True, **more)
+
+
+def seen(path: Path) -> list[str]:
+    db = sqlite3.connect(path)
+    try:
+        return sorted(row[0] for row in db.execute("SELECT event_id FROM seen"))
+    finally:
+        db.close()
+
+
+def test_each_event_is_handled_once_over_many_runs(file: Path, logs: list[list[bytes]]) -> None:
+    assert read(file) == 6
+    assert read(file) == 0
+    logs[0].append(ENVELOPE.encode(make_event("a9")))
+    assert read(file) == 1
+    assert seen(file) == sorted([*ALL, "evt_a9"])
+
+
+def test_only_selected_events_are_handled(file: Path, logs: list[list[bytes]]) -> None:
+    assert read(file, types=["tick*"]) == 2
+    assert seen(file) == ["evt_b0", "evt_b1"]
+
+
+@pytest.mark.long
+def test_a_kill_at_any_line_neither_loses_nor_repeats(
+    tmp_path: Path, logs: list[list[bytes]]
+) -> None:
+    lines = survived(tmp_path, None)
+    assert lines > 100
+    for line in range(lines):
+        survived(tmp_path, line)
+
+
+def survived(folder: Path, line: int | None) -> int:
+    """Kill a reader at its so many-th line, let another one go on, and return how many it ran."""
+    path = fresh(folder / "orders.db")
+    if line is not None:
+        child = os.fork()
+        if child == 0:
+            sys.settrace(Killer(line).trace)
+            read(path)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == Killer.CODE, line
+    counter = Killer(None)
+    sys.settrace(counter.trace)
+    try:
+        read(path)
+    finally:
+        sys.settrace(None)
+    assert seen(path) == ALL, line
+    return counter.lines
+
+
+class Killer:
+    """Counts the lines that readers run, and ends the process at one of them as SIGKILL does."""
+
+    CODE = 7
+
+    def __init__(self, at: int | None) -> None:
+        self.lines, self._at = 0, at
+
+    def trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename not in (consuming.__file__, sinks.__file__, __file__):
+            return None
+        if event == "line":
+            if self.lines == self._at:
+                os._exit(self.CODE)
+            self.lines += 1
+        return self.trace
+
+
+def test_an_exception_of_the_handler_takes_its_part_back_and_names_the_event(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    def failing(event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+        if event.event_id == "evt_a3":
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        read(file, failing)
+    assert caught.value.__notes__ == ["while event evt_a3 of tenant 'acme' was handled"]
+    assert "evt_a3" not in seen(file)
+    read(file)
+    assert seen(file) == ALL
+
+
+def test_a_process_that_lost_its_partition_writes_nothing(file: Path) -> None:
+    former, heir = SqliteSink(file), SqliteSink(file)
+    events = [make_event(f"a{n}") for n in range(4)]
+    consumer: Any = PlayedConsumer([])
+    for sink in (former, heir):
+        sink.open("orders", "events", {})
+        assert sink.stored(consumer, [0]) == {0: None}
+    heir.write(consumer, Part(0, None, 2, events[:2]), insert)
+    with pytest.raises(Moved):
+        former.write(consumer, Part(0, None, 1, events[:1]), insert)
+    assert former.stored(consumer, [0]) == {0: 2}
+    former.write(consumer, Part(0, 2, 3, events[2:3]), insert)
+    with pytest.raises(Moved):
+        heir.write(consumer, Part(0, 2, 4, events[2:]), insert)
+    assert seen(file) == ["evt_a0", "evt_a1", "evt_a2"]
+
+
+def test_a_reader_whose_partition_was_read_on_goes_on_behind_it(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    """Another process handles all events after this one has read its first ones."""
+    others: list[int] = []
+
+    class Overtaken(SqliteSink):
+        def write(self, consumer: Any, part: Part, handle: Any) -> None:
+            if not others:
+                others.append(read(file))
+            super().write(consumer, part, handle)
+
+    assert consume(insert, group="orders", into=Overtaken(file), until_end=True) == 0
+    assert (others, seen(file)) == ([len(ALL)], ALL)
+
+
+def test_a_handler_that_ends_the_transaction_is_stopped(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    def ending(event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+        cursor.connection.rollback()
+
+    with pytest.raises(ConfigError, match="ended the transaction"):
+        read(file, ending)
+
+
+def test_a_record_that_cannot_be_read_stops_the_reader_unless_it_is_to_be_left_out(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    logs[0].insert(1, b"\0\0\0\0\x13?")
+    with pytest.raises(PoisonRecord, match=r"partition 0, offset 1: .* leave such records out"):
+        read(file)
+    read(file, skip_unreadable=True)
+    assert seen(file) == ALL
+
+
+def test_a_group_of_the_pipeline_is_refused(file: Path) -> None:
+    for group in ("dedup", "worker-default", "pipeline"):
+        with pytest.raises(ConfigError, match="one of Tidegate's own"):
+            consume(insert, group=group, into=SqliteSink(file))
+
+
+def test_a_connection_that_commits_by_itself_is_refused() -> None:
+    class Connection:
+        autocommit = True
+
+    with pytest.raises(ConfigError, match="commits by itself"):
+        DatabaseSink(Connection).open("orders", "events", {})
