@@ -26,6 +26,7 @@ from streams.settings import load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
+from streams.topology.asyncapi import asyncapi
 from streams.topology.cluster import admin_client
 from streams.topology.load import checked
 from streams.topology.mermaid import mermaid
@@ -150,15 +151,23 @@ def describe(
     as_mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print the flow as a Mermaid graph.")
     ] = False,
+    as_asyncapi: Annotated[
+        bool,
+        typer.Option("--asyncapi", help="Print the topics as an AsyncAPI 3 document, in JSON."),
+    ] = False,
 ) -> None:
     """Show topics, stages, routes, job types and limits as they are after the overlay.
 
     Example: tidegate topology describe --mermaid > flow.mmd
+
+    Example: tidegate topology describe --asyncapi > asyncapi.json
     """
     with _errors_told(as_json):
-        _, loaded = read_settings(topology)
+        settings, loaded = read_settings(topology)
         if as_mermaid:
             typer.echo(mermaid(loaded))
+        elif as_asyncapi:
+            print_json(asyncapi(loaded, settings.topic_prefix, settings.bootstrap))
         elif as_json:
             print_json(descriptions.as_json(loaded))
         else:

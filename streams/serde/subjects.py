@@ -32,6 +32,7 @@ _OF_TOPIC = {
     "deliveries.commands": "delivery_command",
     "deliveries.endpoints": "endpoint_state",
     "ingress.rates": "rate_report",
+    "replays": "replay",
 }
 _WORK, _VALUE = "jobs.work.", "-value"
 

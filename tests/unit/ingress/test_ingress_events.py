@@ -6,10 +6,13 @@ import base64
 import hmac
 import re
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import structlog
+from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka
+from cloudevents.core.formats.json import JSONFormat
 from support.ingress_app import Edge, running
 from support.webhooks import signed, source, ticket, topology, zendesk_signed
 
@@ -66,6 +69,26 @@ async def test_headers_are_what_cloudevents_requires_in_binary_mode(edge: Edge) 
         assert texts["ce_id"] == ENVELOPE.decode(record.value).event_id
         assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", texts["traceparent"])
     assert len({record.headers["ce_id"] for record in records}) == 2
+
+
+class EnvelopeFormat(JSONFormat):
+    """Tells the package what data a record has, which no content type names."""
+
+    def read_data(self, body: bytes, datacontenttype: str | None) -> Any:
+        return asdict(ENVELOPE.decode(body))
+
+
+async def test_the_cloudevents_package_reads_the_records(edge: Edge) -> None:
+    await edge.deliver("acme", ticket("e1"))
+    [record] = edge.log.on("events.received")
+    message = KafkaMessage(record.headers, record.key, record.value or b"")
+    read = from_kafka(message, EnvelopeFormat())
+    assert (read.get_type(), read.get_specversion()) == ("ticket.created", "1.0")
+    assert read.get_source() == "/tenants/acme/sources/zendesk"
+    data = read.get_data()
+    assert isinstance(data, dict)
+    assert (data["event_id"], data["subject"]) == (read.get_id(), "123")
+    assert read.get_extension("partitionkey") == "acme"
 
 
 @pytest.mark.parametrize(
