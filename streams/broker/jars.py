@@ -97,15 +97,14 @@ def missing_jars() -> tuple[Jar, ...]:
     return tuple(jar for jar in lock if not (cache_dir(lock) / jar.filename).exists())
 
 
-def ensure_jars() -> tuple[Path, ...]:
+def ensure_jars(lock_file: Path = LOCK_FILE) -> tuple[Path, ...]:
     """Paths of every locked jar, each verified against the lock on every call (45 MB, 0.04 s).
 
     Raises:
         BrokerError: a jar cannot be fetched, or its checksum is not the locked one.
     """
-    lock = read_lock()
-    home = cache_dir(lock)
-    missing = missing_jars()
+    lock, home = read_lock(lock_file), cache_dir()
+    missing = tuple(jar for jar in lock if not (home / jar.filename).exists())
     if missing:
         _fetch_all(missing, home)
     for jar in lock:
