@@ -43,7 +43,7 @@ class Repository:
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lock one jar, cache in a fresh directory, and answer its download as told."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(jars, "read_lock", lambda: (JAR,))
+    monkeypatch.setattr(jars, "read_lock", lambda *_: (JAR,))
 
     def answer(content: bytes | Exception) -> None:
         monkeypatch.setattr(jars, "_maven", lambda scratch: Repository(scratch, content))
@@ -101,3 +101,9 @@ def test_a_jar_changed_in_the_cache_is_refused(serve: Any) -> None:
     path.write_bytes(b"changed")
     with pytest.raises(BrokerError, match=r"kafka_2\.13-4\.3\.9\.jar.*delete it"):
         jars.ensure_jars()
+
+
+def test_the_java_example_uses_the_release_of_the_server() -> None:
+    example = Path(__file__).parents[3] / "examples/readers/jars.lock"
+    [streams] = [jar for jar in jars.read_lock(example) if jar.artifact == "kafka-streams"]
+    assert streams.version == jars.kafka_version()
