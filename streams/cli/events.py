@@ -8,6 +8,7 @@ import typer
 
 from streams.cli import event_tables, job_sentences, tables
 from streams.cli.event_count import count_events
+from streams.cli.event_seek import seek
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import Cursor, EventId, Limit, Tenant
 from streams.cli.replays import replay_events
@@ -43,6 +44,7 @@ def list_events(
 
 events.command("count")(count_events)
 events.command("replay")(replay_events)
+events.command("seek")(seek)
 
 
 @command(events, "show", event_tables.event)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from streams.cli import replay_tables
 from streams.cli.api_client import NoAnswer
+from streams.cli.event_selection import Offsets, Since, Source, Subject, Types, Until, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
 from streams.cli.quantities import moment
@@ -25,7 +25,6 @@ _EXIT_CODES = {"done": 0, "stopped": 3, "expired": 3}
 _BETWEEN_LOOKS_SECONDS = 0.5
 _COUNTED_WITHIN_SECONDS = 300.0
 """How long a dry run may take that reads as much as it may."""
-_OFFSETS = re.compile(r"(\d{1,5}):(\d{1,18})-(\d{1,18})?", re.ASCII)
 
 ReplayId = Annotated[str, typer.Argument(metavar="REPLAY_ID")]
 
@@ -37,29 +36,12 @@ def replay_events(
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="In place of --tenant: of every tenant.")
     ] = False,
-    source: Annotated[
-        str | None, typer.Option(help="Only of this source.", metavar="SOURCE")
-    ] = None,
-    type_: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="GLOB", help="Only of these types; may be repeated."),
-    ] = None,
-    subject: Annotated[
-        str | None, typer.Option(help="Only of this subject.", metavar="SUBJECT")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="From this time on, or so long ago.", metavar="TIME")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Before this time, or so long ago.", metavar="TIME")
-    ] = None,
-    offsets: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="P:FIRST-END",
-            help="Only these offsets of a partition, END excluded; may be repeated.",
-        ),
-    ] = None,
+    source: Source = None,
+    type_: Types = None,
+    subject: Subject = None,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
     job: Annotated[
         str | None, typer.Option(help="The type of the job that each event gets.", metavar="TYPE")
     ] = None,
@@ -173,17 +155,8 @@ def stop_replay(api: Api, replay_id: ReplayId, note: Note) -> Any:
 
 
 def _ranges(texts: list[str] | None) -> dict[str, list[int | None]] | None:
-    found: dict[str, list[int | None]] = {}
-    for text in texts or ():
-        matched = _OFFSETS.fullmatch(text)
-        if matched is None or matched[1] in found:
-            raise typer.BadParameter(
-                f"{text!r}: write a partition and its offsets once, as 0:1500-2000, or 0:1500- for "
-                "all from there on",
-                param_hint="--offsets",
-            )
-        found[matched[1]] = [int(matched[2]), int(matched[3]) if matched[3] else None]
-    return found or None
+    """Offsets as the API takes them."""
+    return {str(number): [*ends] for number, ends in ranges(texts).items()} or None
 
 
 def _begun(api: Api, found: Answer, as_json: bool) -> int:

@@ -81,11 +81,20 @@ def consume(
         Exception: whatever `handle` or the sink raises; the transaction is rolled back.
     """
     settings = load_settings(bootstrap=bootstrap)
-    if group.split("-", maxsplit=1)[0] in _OURS:
-        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
+    require_own_group(group)
     selection = Selection(tenant_id=tenant, source=source, types=tuple(types))
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable)
     return reader.run(handle, stop or threading.Event(), until_end=until_end)
+
+
+def require_own_group(group: str) -> None:
+    """Check that a consumer group, named without the topic prefix, is a reader's own.
+
+    Raises:
+        ConfigError: it is one of Tidegate's stages.
+    """
+    if group.split("-", maxsplit=1)[0] in _OURS:
+        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
 
 
 class _Reader:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -20,9 +20,14 @@ from streams.kafka.offsets import (
     request_offsets,
     since,
 )
+from streams.serde.ids import partition_for
 
 EVENTS = "events"
 _TIMEOUT, _BETWEEN_TRIES_SECONDS = 10.0, 0.2
+
+
+Ranges = Mapping[int, tuple[int, int | None]]
+"""Offsets of partitions: the first one, and the one before which a range ends, None if open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,14 @@ class Span:
     oldest: int
     first: int
     end: int
+
+
+def partitions_of(selection: Selection, partitions: int) -> range:
+    """The partitions, of so many, in which selected events can be."""
+    if selection.tenant_id is None:
+        return range(partitions)
+    home = partition_for(selection.tenant_id, partitions)
+    return range(home, home + 1)
 
 
 def spans(
@@ -58,6 +71,20 @@ def spans(
                     "each of its partitions has a leader"
                 ) from error
             time.sleep(_BETWEEN_TRIES_SECONDS)
+
+
+def within(found: Mapping[int, Span], ranges: Ranges) -> dict[int, Span]:
+    """The parts of spans that lie in ranges."""
+    return {
+        partition: _cut(found[partition], *ends)
+        for partition, ends in ranges.items()
+        if partition in found
+    }
+
+
+def _cut(span: Span, first: int, end: int | None) -> Span:
+    end = span.end if end is None else min(span.end, end)
+    return replace(span, first=min(max(span.first, first), end), end=end)
 
 
 def _spans(

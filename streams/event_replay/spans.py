@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Span, spans
-from streams.serde.ids import partition_for
-from streams.serde.replay_records import ReplayAsked, ReplayRange, ReplaySpan
+from streams.event_reader.span import Span, partitions_of, spans, within
+from streams.serde.replay_records import ReplayAsked, ReplaySpan
 
 
 def selection(asked: ReplayAsked) -> Selection:
@@ -28,25 +26,10 @@ def asked_spans(
     Raises:
         KafkaUnavailable: the topic is not there, or a partition has no leader.
     """
-    wanted: Sequence[int] = range(partitions)
-    if asked.tenant_id is not None:
-        wanted = [partition_for(asked.tenant_id, partitions)]
-    found = spans(admin, prefix, wanted, selection(asked))
-    return within(found, asked.offsets) if asked.offsets else found
-
-
-def within(found: Mapping[int, Span], ranges: Iterable[ReplayRange]) -> dict[int, Span]:
-    """The parts of spans that lie in ranges; a partition has one range at most."""
-    return {
-        each.partition: _cut(found[each.partition], each)
-        for each in ranges
-        if each.partition in found
-    }
-
-
-def _cut(span: Span, wanted: ReplayRange) -> Span:
-    end = span.end if wanted.end is None else min(span.end, wanted.end)
-    return replace(span, first=min(max(span.first, wanted.first), end), end=end)
+    chosen_by = selection(asked)
+    found = spans(admin, prefix, partitions_of(chosen_by, partitions), chosen_by)
+    chosen = {each.partition: (each.first, each.end) for each in asked.offsets}
+    return within(found, chosen) if chosen else found
 
 
 def left(saved: Sequence[ReplaySpan], oldest: Mapping[int, Span]) -> dict[int, Span]:

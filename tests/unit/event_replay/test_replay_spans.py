@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from streams.event_reader.span import Span
+from streams.event_reader.span import Span, within
 from streams.event_replay.pace import Pace
-from streams.event_replay.spans import left, purged, within
-from streams.serde.replay_records import ReplayRange, ReplaySpan
+from streams.event_replay.spans import left, purged
+from streams.serde.replay_records import ReplaySpan
 
 
 def test_ranges_cut_the_spans_and_leave_the_other_partitions_out() -> None:
     found = {0: Span(10, 10, 50), 1: Span(0, 5, 20), 2: Span(0, 0, 9)}
-    assert within(found, [ReplayRange(0, 0, 30), ReplayRange(1, 8), ReplayRange(2, 40, 60)]) == {
+    assert within(found, {0: (0, 30), 1: (8, None), 2: (40, 60)}) == {
         0: Span(10, 10, 30), 1: Span(0, 8, 20), 2: Span(0, 9, 9),
     }  # fmt: skip
 

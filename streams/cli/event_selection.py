@@ -1,0 +1,143 @@
+"""The options by which commands select events of the topic `events`, and what they mean."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from streams.cli.cluster import BROKER_SECONDS
+from streams.cli.quantities import moment
+from streams.event_reader import scan as scanning
+from streams.event_reader.selection import Selection
+from streams.event_reader.span import Ranges, Span, partitions_of, spans, within
+from streams.kafka.clients import wait_for_broker
+from streams.process.wall_clock import wall_ms
+from streams.settings import Settings
+from streams.topology.cluster import admin_client
+from streams.topology.model import Topology
+
+Source = Annotated[str | None, typer.Option(help="Only of this source.", metavar="SOURCE")]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="GLOB", help="Only of these types; may be repeated."),
+]
+Subject = Annotated[str | None, typer.Option(help="Only of this subject.", metavar="SUBJECT")]
+Since = Annotated[
+    str | None, typer.Option(help="From this time on, or so long ago.", metavar="TIME")
+]
+Until = Annotated[
+    str | None, typer.Option(help="Before this time, or so long ago.", metavar="TIME")
+]
+Offsets = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="P:FIRST-END",
+        help="Only these offsets of a partition, END excluded; may be repeated.",
+    ),
+]
+Told = Callable[[scanning.Progress], None]
+
+_RANGE = re.compile(r"(\d{1,5}):(\d{1,18})-(\d{1,18})?", re.ASCII)
+
+
+def selected(
+    tenant: str | None,
+    source: str | None,
+    types: list[str] | None,
+    subject: str | None,
+    since: str | None,
+    until: str | None,
+) -> Selection:
+    """The selection that a command's options make.
+
+    Raises:
+        BadParameter: a time is none, lies in the future, or is not after the other one.
+    """
+    found = Selection(
+        tenant, source, tuple(types or ()), subject,
+        time_of(since, "--since"), time_of(until, "--until"),
+    )  # fmt: skip
+    if found.since is not None and found.since > wall_ms():
+        raise typer.BadParameter("it is in the future: no event came since", param_hint="--since")
+    if found.since is not None and found.until is not None and found.until <= found.since:
+        raise typer.BadParameter(
+            "it is not after --since: no time lies between", param_hint="--until"
+        )
+    return found
+
+
+def ranges(texts: list[str] | None) -> Ranges:
+    """The offsets that `--offsets` names: partition to first and end, an end of None is open.
+
+    Raises:
+        BadParameter: a text has another form, or a partition comes twice.
+    """
+    found: dict[int, tuple[int, int | None]] = {}
+    for text in texts or ():
+        matched = _RANGE.fullmatch(text)
+        if matched is None or int(matched[1]) in found:
+            raise typer.BadParameter(
+                f"{text!r}: write a partition and its offsets once, as 0:1500-2000, or 0:1500- for "
+                "all from there on",
+                param_hint="--offsets",
+            )
+        found[int(matched[1])] = int(matched[2]), int(matched[3]) if matched[3] else None
+    return found
+
+
+def time_of(text: str | None, flag: str) -> int | None:
+    """A time in milliseconds since 1970; one without a zone is in UTC.
+
+    Raises:
+        BadParameter: it is no time.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(moment(text, flag))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time: write one in RFC 3339, as 2026-11-21T09:00:00Z", param_hint=flag
+        ) from None
+    return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+
+
+def located(
+    settings: Settings, topology: Topology, selection: Selection, chosen: Ranges
+) -> dict[int, Span]:
+    """The offsets in which selected events can be, as of now; `chosen` narrows them down.
+
+    Raises:
+        BadParameter: there is no such partition.
+        KafkaUnavailable: no broker answers, or a partition has no leader.
+    """
+    wait_for_broker(settings, BROKER_SECONDS)
+    there = partitions_of(selection, topology.partitions)
+    if strange := sorted(chosen.keys() - set(there)):
+        raise typer.BadParameter(
+            f"no selected event is in partition {strange[0]}: they are in "
+            f"{', '.join(map(str, there))}",
+            param_hint="--offsets",
+        )
+    found = spans(admin_client(settings), settings.topic_prefix, there, selection)
+    return within(found, chosen) if chosen else found
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Told]:
+    """A bar on a terminal's standard error; nothing elsewhere."""
+    bar = Progress(
+        TextColumn(doing), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda now: bar.update(task, completed=now.passed, total=now.total)

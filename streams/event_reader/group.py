@@ -1,0 +1,129 @@
+"""Where a reader's consumer group goes on: its offsets on `events`, and how to set others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streams.errors import TidegateError
+from streams.event_reader.span import EVENTS
+from streams.kafka.offsets import earliest, latest, offset_in, offset_since, request_offsets, since
+
+_TIMEOUT = 10.0
+
+
+class GroupRefused(TidegateError):
+    """A group whose offsets must not be set now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: the offset that a group has, None if it has none, and the one it gets."""
+
+    partition: int
+    now: int | None
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The first offset that a partition still has, and the one behind its last record."""
+
+    first: int
+    end: int
+
+
+Target = Callable[[int, Ends], int | None]
+"""The offset that a partition gets, None if it keeps its own."""
+
+
+def require_at_rest(admin: AdminClient, group: str, *, may_be_new: bool) -> None:
+    """Check that nobody reads in a group: a live one would not hear of other offsets.
+
+    Raises:
+        GroupRefused: it has members, or there is no such group.
+        KafkaException: Kafka does not tell.
+    """
+    described = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)[group].result()
+    if described.members or described.state not in (
+        ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD,
+    ):  # fmt: skip
+        raise GroupRefused(
+            f"group {group!r} is alive, with {len(described.members)} members: end its processes, "
+            "then seek (a process that was killed counts until its session is over)"
+        )
+    if described.state == ConsumerGroupState.DEAD and not may_be_new:
+        raise GroupRefused(
+            f"there is no group {group!r}: see that it is spelled as its reader has it, or make it "
+            "with --create"
+        )
+
+
+def moves(
+    admin: AdminClient, prefix: str, group: str, partitions: Sequence[int], target: Target
+) -> list[Move]:
+    """What would change; a target beyond the topic's ends becomes the nearest one.
+
+    Raises:
+        KafkaException: Kafka does not tell.
+    """
+    topic = prefix + EVENTS
+    asked = [TopicPartition(topic, number) for number in partitions]
+    answer = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, asked)], request_timeout=_TIMEOUT
+    )[group].result()
+    has = {p.partition: p.offset for p in answer.topic_partitions or ()}
+    ends = _ends(admin, prefix, partitions)
+    found = []
+    for number in partitions:
+        to = target(number, ends[number])
+        now = has.get(number, -1)
+        if to is not None:
+            to = min(max(to, ends[number].first), ends[number].end)
+            found.append(Move(number, None if now < 0 else now, to))
+    return found
+
+
+def move(admin: AdminClient, prefix: str, group: str, wanted: Sequence[Move]) -> None:
+    """Set the offsets of a group.
+
+    Raises:
+        KafkaException: Kafka refuses, because somebody has joined the group for example.
+    """
+    places = [TopicPartition(prefix + EVENTS, each.partition, each.to) for each in wanted]
+    answer = admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT
+    )[group].result()
+    for place in answer.topic_partitions or ():
+        if place.error is not None:
+            raise GroupRefused(f"partition {place.partition}: {place.error.str()}")
+
+
+def first_since(
+    admin: AdminClient, prefix: str, partitions: Sequence[int], milliseconds: int
+) -> dict[int, int]:
+    """The first offset of each partition whose record has this time or a later one.
+
+    Raises:
+        KafkaException: Kafka does not tell.
+    """
+    ends = _ends(admin, prefix, partitions)
+    answers = _asked(admin, prefix, partitions, since(milliseconds))
+    return {number: offset_since(answers[number], ends[number].end) for number in partitions}
+
+
+def _ends(admin: AdminClient, prefix: str, partitions: Sequence[int]) -> dict[int, Ends]:
+    first, last = (_asked(admin, prefix, partitions, spec) for spec in (earliest(), latest()))
+    return {n: Ends(offset_in(first[n]), offset_in(last[n])) for n in partitions}
+
+
+def _asked(
+    admin: AdminClient, prefix: str, partitions: Sequence[int], spec: OffsetSpec
+) -> Mapping[int, Any]:
+    places = [(EVENTS, number) for number in partitions]
+    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
+    return {number: answer for (_, number), answer in answers.items()}
