@@ -8,7 +8,9 @@ import typer
 
 from streams.cli import event_tables, job_sentences, tables
 from streams.cli.event_count import count_events
+from streams.cli.event_export import export_events
 from streams.cli.event_seek import seek
+from streams.cli.event_tail import tail_events
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import Cursor, EventId, Limit, Tenant
 from streams.cli.replays import replay_events
@@ -44,6 +46,8 @@ def list_events(
 
 events.command("count")(count_events)
 events.command("replay")(replay_events)
+events.command("tail")(tail_events)
+events.command("export")(export_events)
 events.command("seek")(seek)
 
 

@@ -64,6 +64,20 @@ class Progress:
     types: set[str] = field(default_factory=set)
 
 
+def found_in(message: Message) -> Found:
+    """The event of a record.
+
+    Raises:
+        PoisonRecord: this version cannot read it.
+    """
+    return Found(
+        message.partition() or 0, message.offset() or 0, message.timestamp()[1],
+        ENVELOPE.decode(message.value()),
+        message.value() or b"",
+        traceparent(message.headers() or ()),  # type: ignore[arg-type]  # librdkafka: bytes
+    )  # fmt: skip
+
+
 class Scan:
     """One pass over spans of `events`."""
 
@@ -127,25 +141,15 @@ class Scan:
 
     def _found(self, message: Message) -> Found | None:
         try:
-            event = ENVELOPE.decode(message.value())
+            found = found_in(message)
         except PoisonRecord:
             self.progress.unreadable += 1
             return None
-        at = message.timestamp()[1]
         seen = self.progress
-        seen.oldest_at = at if seen.oldest_at is None else min(seen.oldest_at, at)
+        seen.oldest_at = found.at if seen.oldest_at is None else min(seen.oldest_at, found.at)
         if len(seen.types) < _MOST_TYPES:
-            seen.types.add(event.event_type)
-        if not self._selection.has(event, at):
-            return None
-        return Found(
-            message.partition() or 0,
-            message.offset() or 0,
-            at,
-            event,
-            message.value() or b"",
-            traceparent(message.headers() or ()),  # type: ignore[arg-type]  # librdkafka: bytes
-        )
+            seen.types.add(found.event.event_type)
+        return found if self._selection.has(found.event, found.at) else None
 
     def _pass(self, consumer: Consumer, name: str) -> dict[int, int]:
         """Note how far each partition is read, and return it."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/read-the-events.md").read_text()
 PROGRAMS = [part.split("```")[0] for part in PAGE.split("```python\n")[1:]]
-CONSUMER, TO_SQLITE, TO_KAFKA, WITH_REGISTRY = PROGRAMS
+CONSUMER, TO_SQLITE, TO_KAFKA, WITH_REGISTRY, WITH_FILES = PROGRAMS
 
 
 def test_the_pages_consumers_are_whole_and_have_at_most_16_lines() -> None:

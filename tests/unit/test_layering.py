@@ -20,7 +20,7 @@ LAYERS = (
      "streams.delivery.message", "streams.fairness", "streams.kafka", "streams.retry_policy"},
     {"streams.runtime", "streams.tenants"},
     {"streams.event_admission", "streams.event_reader"},
-    {"streams.event_replay"},
+    {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.delivery",
      "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},

@@ -1,0 +1,130 @@
+"""`tidegate events export`: the selected events as files, for DuckDB, pandas and the like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.event_selection import (
+    Offsets,
+    Since,
+    Source,
+    Subject,
+    Types,
+    Until,
+    located,
+    progress,
+    ranges,
+    selected,
+)
+from streams.cli.operator_command import print_json
+from streams.cli.options import AsJson, Tenant
+from streams.errors import ConfigError, TidegateError
+from streams.event_export import manifest as manifests
+from streams.event_export.export import Export, left
+from streams.event_export.formats import FORMATS, encoder
+from streams.event_export.manifest import Manifest
+from streams.event_reader.counts import notes
+from streams.event_reader.scan import Scan
+from streams.event_reader.selection import Selection
+from streams.event_reader.span import Ranges
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+
+def export_events(
+    to: Annotated[Path, typer.Option(help="Directory of the files.", metavar="DIR")],
+    format_: Annotated[
+        str, typer.Option("--format", help=" or ".join(FORMATS) + ".", metavar="FORMAT")
+    ] = "jsonl",
+    tenant: Tenant = None,
+    source: Source = None,
+    type_: Types = None,
+    subject: Subject = None,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write events to files, DIR/day=2026-11-24/type=order.paid/..., without their bodies.
+
+    Each selected event is in one file. If it is interrupted or the disk is full, type it again: it
+    goes on where it ended. Typed again later, it adds what has come since. Exit codes: 1 Kafka or
+    the disk does not answer; 2 a wrong option, or DIR holds another export.
+
+    Example: tidegate events export --format parquet --to ./events --type 'order.*' --since 7d
+    """
+    asked = {
+        "format": format_, "tenant": tenant, "source": source, "types": type_ or [],
+        "subject": subject, "since": since, "until": until, "offsets": offsets or [],
+    }  # fmt: skip
+    selection, chosen = selected(tenant, source, type_, subject, since, until), ranges(offsets)
+    try:
+        encoder(format_)
+        settings, loaded = read_settings(topology, bootstrap)
+        with addressed(settings), manifests.locked(to):
+            found = _exported(settings, loaded, to, _begun(to, asked, selection), chosen)
+    except OSError as error:
+        _end(f"{error.strerror}: {error.filename or to}: make room, then type the command again: "
+             "it goes on where it ended", 1)  # fmt: skip
+    except TidegateError as error:
+        _end(str(error), 2 if isinstance(error, ConfigError | manifests.ExportRefused) else 1)
+    print_json(found) if as_json else _show(found)
+
+
+def _begun(to: Path, asked: dict[str, Any], selection: Selection) -> Manifest:
+    """The manifest that the directory has, or a first one.
+
+    Raises:
+        ExportRefused: it holds another export.
+    """
+    found = manifests.read(to)
+    if found is None:
+        return Manifest(asked, selection.since, selection.until)
+    manifests.require_same(found.asked, asked, to)
+    return found
+
+
+def _exported(
+    settings: Settings, topology: Topology, to: Path, start: Manifest, chosen: Ranges
+) -> dict[str, Any]:
+    asked = start.asked
+    selection = Selection(
+        asked["tenant"], asked["source"], tuple(asked["types"]), asked["subject"],
+        start.since, start.until,
+    )  # fmt: skip
+    with progress("exporting events") as told:
+        whole = located(settings, topology, selection, chosen)
+        where = left(whole, start)
+        scan = Scan(settings, where, selection, told)
+        written = Export(to, asked["format"], start).run(scan)
+    # A later run reads new events alone, so it knows only some of the types.
+    named = selection if not start.next else replace(selection, types=())
+    return {
+        "events": written.events - start.events,
+        "events_in_all": written.events,
+        "unreadable": written.unreadable,
+        "files": sum(1 for _ in to.glob("day=*/type=*/[0-9]*")),
+        "directory": str(to),
+        "notes": list(notes(scan.progress, where, named)),
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    typer.echo(
+        f"{found['events']:,} events written; {found['events_in_all']:,} in {found['files']:,} "
+        f"files below {found['directory']}"
+    )
+    for note in found["notes"]:
+        typer.echo(f"note: {note}", err=True)
+
+
+def _end(message: str, code: int) -> None:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(code) from None

@@ -1,0 +1,96 @@
+"""`tidegate events tail`: events as they come, a line for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from streams.cli.cells import plain
+from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.event_selection import Since, Source, Subject, Types, located, selected
+from streams.cli.options import JsonLines, Tenant
+from streams.errors import TidegateError
+from streams.event_export.formats import line, rfc3339
+from streams.event_reader.follow import follow
+from streams.event_reader.rows import row
+from streams.event_reader.scan import Found, Scan
+from streams.event_reader.selection import Selection
+from streams.event_reader.span import Span
+from streams.settings import Settings
+
+_FIRST_LOOK = 64
+
+
+def tail_events(
+    tenant: Tenant = None,
+    source: Source = None,
+    type_: Types = None,
+    subject: Subject = None,
+    since: Since = None,
+    last: Annotated[
+        int, typer.Option(min=0, max=10_000, help="Begin with the newest N.", metavar="N")
+    ] = 10,
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Show events as they come, as committed: time, tenant, source, type, subject, id.
+
+    It begins with the newest ten, or with all since a time. Ctrl-C ends it. Exit code 1: Kafka does
+    not answer.
+
+    Example: tidegate events tail --tenant acme --type 'order.*' --last 50
+
+    Example: tidegate events tail --since 1h --json | jq .event_type
+    """
+    selection = selected(tenant, source, type_, subject, since, None)
+    try:
+        settings, loaded = read_settings(topology, bootstrap)
+        with addressed(settings):
+            where = located(settings, loaded, selection, {})
+            before: Iterable[Found] = Scan(settings, where, selection)
+            if since is None:
+                before = _newest(settings, where, selection, last)
+            ends = {number: span.end for number, span in where.items()}
+            for found in chain(before, follow(settings, ends, selection)):
+                _tell(found, as_json)
+    except TidegateError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    except BrokenPipeError:
+        # Python would fail again when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def _newest(
+    settings: Settings, where: dict[int, Span], selection: Selection, last: int
+) -> list[Found]:
+    """The newest events by time: it looks back further and further until there are enough."""
+    back = max(last, _FIRST_LOOK)
+    while last:
+        spans = {n: replace(s, first=max(s.first, s.end - back)) for n, s in where.items()}
+        found = sorted(Scan(settings, spans, selection), key=lambda each: each.at)
+        if len(found) >= last or spans == where:
+            return found[-last:]
+        back *= 4
+    return []
+
+
+def _tell(found: Found, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(line(row(found)).decode())
+    else:
+        event = found.event
+        words = (event.tenant_id, event.source, event.event_type, event.subject, event.event_id)
+        told = "  ".join(plain(word) for word in words)
+        sys.stdout.write(f"{rfc3339(found.at)}  {told}\n")
+    sys.stdout.flush()

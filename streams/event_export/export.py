@@ -1,0 +1,102 @@
+"""An export: it gathers rows until a part is full, writes the part, and then counts it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from streams.event_export import manifest as manifests
+from streams.event_export.formats import encoder
+from streams.event_export.manifest import Manifest
+from streams.event_reader.counts import utc
+from streams.event_reader.rows import row
+from streams.event_reader.scan import Batch, Found, Scan
+from streams.event_reader.span import Span
+
+ROWS_IN_PART = 50_000
+"""So many events are held in memory, and written at once; about 100 MB."""
+
+_LONGEST_TYPE = 120
+Place = tuple[str, str]
+"""Day and type."""
+
+
+@dataclass(slots=True)
+class Export:
+    """One run into a directory that this process holds; `start` is what was written before."""
+
+    folder: Path
+    format: str
+    start: Manifest
+    rows_in_part: int = ROWS_IN_PART
+
+    def run(self, scan: Scan) -> Manifest:
+        """Write what a scan finds; return the manifest that counts it.
+
+        Raises:
+            OSError: a file cannot be written; what was counted before still is.
+            KafkaUnavailable: Kafka does not answer; as before.
+        """
+        encode, written = encoder(self.format), self.start
+        manifests.delete_uncounted(self.folder, written.parts)
+        manifests.write(self.folder, written)
+        gathered, following = list[Found](), written
+        for batch in scan.batches():
+            gathered += batch.found
+            following = _passed(following, batch)
+            if len(gathered) >= self.rows_in_part:
+                written = following = self._part(encode, gathered, following)
+                gathered = []
+        return self._part(encode, gathered, following)
+
+    def _part(
+        self, encode: Callable[..., bytes], gathered: list[Found], following: Manifest
+    ) -> Manifest:
+        """Write the files of a part, then count it."""
+        files: dict[Place, list[dict[str, Any]]] = defaultdict(list)
+        for found in gathered:
+            day = utc(found.at).date().isoformat()
+            files[day, found.event.event_type].append(row(found))
+        for (day, type_), rows in files.items():
+            path = file_of(self.folder, following.parts, day, type_, self.format)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            manifests.durable(path, encode(rows))
+        counted = replace(
+            following,
+            parts=following.parts + bool(files),
+            events=following.events + len(gathered),
+        )
+        manifests.write(self.folder, counted)
+        return counted
+
+
+def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
+    """What is still to be read of spans."""
+    return {
+        number: replace(
+            span, first=min(max(span.first, written.next.get(str(number), 0)), span.end)
+        )
+        for number, span in spans.items()
+    }
+
+
+def file_of(folder: Path, part: int, day: str, type_: str, format_: str) -> Path:
+    """The file of a part: its name holds a hash of the type, which differs where paths may not.
+
+    Paths that ignore case, and types that are too long for one, share a directory.
+    """
+    print_ = blake2b(type_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    name = quote(type_, safe="", errors="surrogatepass")
+    if len(name) > _LONGEST_TYPE:
+        name = f"{name[:_LONGEST_TYPE]}~{print_}"
+    return folder / f"day={day}" / f"type={name}" / f"{part:08}-{print_}.{format_}"
+
+
+def _passed(manifest: Manifest, batch: Batch) -> Manifest:
+    following = manifest.next | {str(number): at for number, at in batch.next.items()}
+    return replace(manifest, next=following, unreadable=manifest.unreadable + batch.unreadable)

@@ -1,0 +1,65 @@
+"""Where an export writes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from streams.cli.event_selection import ranges
+from streams.event_export import manifest as manifests
+from streams.event_export.export import file_of, left
+from streams.event_export.manifest import ExportRefused, Manifest
+from streams.event_reader.span import Span
+
+TYPES = [
+    "order.paid",
+    "Order.Paid",
+    "../../etc",
+    "a/b",
+    "..",
+    "x" * 200,
+    "x" * 199 + "y",
+    "é\n",
+    "a=b",
+]
+
+
+def test_every_type_has_a_file_of_its_own_two_levels_below_the_directory(tmp_path: Path) -> None:
+    files = [file_of(tmp_path, 3, "2026-11-24", type_, "jsonl") for type_ in TYPES]
+    assert all(file.parent.parent.parent == tmp_path for file in files)
+    assert all(len(part.encode()) <= 255 for file in files for part in file.parts)
+    assert len({str(file).lower() for file in files}) == len(TYPES)
+    assert all(file.resolve().is_relative_to(tmp_path.resolve()) for file in files)
+
+
+def test_files_of_parts_that_do_not_count_are_deleted_and_no_others(tmp_path: Path) -> None:
+    kept = [file_of(tmp_path, n, "2026-11-24", "a", "jsonl") for n in (0, 1)]
+    gone = [file_of(tmp_path, n, "2026-11-24", "a", "jsonl") for n in (2, 11)]
+    own = kept[0].with_name("notes.txt")
+    half = kept[0].with_name(f".{gone[0].name}.tmp")
+    for file in (*kept, *gone, own, half):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    manifests.delete_uncounted(tmp_path, 2)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*kept, own}
+
+
+def test_a_run_goes_on_behind_what_is_written() -> None:
+    written = Manifest({}, None, None, next={"0": 20, "1": 90})
+    spans = {0: Span(0, 10, 50), 1: Span(0, 0, 40), 2: Span(5, 5, 9)}
+    assert left(spans, written) == {0: Span(0, 20, 50), 1: Span(0, 40, 40), 2: Span(5, 5, 9)}
+
+
+def test_a_broken_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / manifests.NAME).write_text("{")
+    with pytest.raises(ExportRefused, match="is no manifest of an export"):
+        manifests.read(tmp_path)
+
+
+def test_offsets_name_a_partition_once_and_may_be_open() -> None:
+    assert ranges(["0:5-9", "3:7-"]) == {0: (5, 9), 3: (7, None)}
+    for wrong in (["0"], ["0:9"], ["0:1-2", "0:3-4"], ["-1:0-1"]):
+        with pytest.raises(typer.BadParameter, match="write a partition and its offsets once"):
+            ranges(wrong)
