@@ -33,6 +33,7 @@ _GROUPS = {
     "quarantine": "streams.cli.quarantine:quarantine",
     "rejections": "streams.cli.rejections:rejections",
     "events": "streams.cli.events:events",
+    "schemas": "streams.cli.schemas:schemas",
     "replays": "streams.cli.replays:replays",
     "deliveries": "streams.cli.deliveries:deliveries",
 }

@@ -1,0 +1,69 @@
+"""`tidegate schemas publish`: our schemas in a registry of yours, under the records' ids."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streams.cli.cluster import FileOption, read_settings
+from streams.cli.operator_command import print_json
+from streams.cli.options import AsJson
+from streams.cli.schema_registry import Missing, Registry
+from streams.errors import ConfigError, TidegateError
+
+schemas = typer.Typer(no_args_is_help=True, help="Schemas, for an external registry.")
+
+
+@schemas.callback()
+def _group() -> None:
+    """Keep `publish` a command of a group."""
+
+
+@schemas.command("publish")
+def publish(
+    registry: Annotated[
+        str,
+        typer.Option(
+            help="The registry's URL.",
+            metavar="URL",
+            envvar="SCHEMA_REGISTRY_URL",
+            show_envvar=True,
+        ),
+    ],
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else it is only shown.")] = False,
+    topology: FileOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register the schemas of every topic with a registry, under the ids in the records.
+
+    Without --apply it only shows what is missing there. It is safe to repeat. Without a registry of
+    your own, readers may ask the operator, which answers a registry's calls. Exit codes: 0 shown or
+    done; 1 the registry refuses or holds other schemas under these ids; 2 a wrong option.
+
+    Example: tidegate schemas publish --registry http://registry:8081 --apply
+    """
+    try:
+        settings, loaded = read_settings(topology)
+        to = Registry(registry)
+        missing = list(to.missing(settings.topic_prefix, tuple(loaded.topics)))
+        if apply:
+            to.publish(missing)
+    except TidegateError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+    _show(to, missing, apply, as_json)
+
+
+def _show(to: Registry, missing: list[Missing], applied: bool, as_json: bool) -> None:
+    rows = [{"subject": m.subject, "version": m.schema.version, "id": m.schema.id} for m in missing]
+    if as_json:
+        print_json({"registry": to.url, "applied": applied, "missing": rows})
+        return
+    for each in rows:
+        typer.echo(f"{each['subject']}, version {each['version']}: id {each['id']}")
+    if not rows:
+        typer.echo(f"{to.url} has every schema")
+    else:
+        done = "registered" if applied else "missing: add --apply to register them"
+        typer.echo(f"{len(rows)} {done}")
