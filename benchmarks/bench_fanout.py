@@ -1,16 +1,17 @@
-"""What readers of `events` get: replays that count and make jobs, and schemas.
+"""What readers of `events` get: exports, replays that count and make jobs, and schemas.
 
     python benchmarks/bench_fanout.py [--events 100000] [--replayed 10000] [--lookups 2000] [--json]
 
-`tidegate operator` and `tidegate pipeline` run on a topic of events of 40 tenants. A dry run counts
-all of them (`scanned`). A replay without a limit of its own then gives some of them jobs, and the
-clock stops when the last of them is on `jobs`. Meanwhile nothing runs these jobs. Last, one client
-asks the schema registry for a schema, over and over. Each replayed event must have one job, else
-the exit code is 1.
+`tidegate events export` writes all events of a topic of 40 tenants. `tidegate operator` and
+`tidegate pipeline` run on the same topic. A dry run counts all of them (`scanned`). A replay
+without a limit of its own then gives some of them jobs, and the clock stops when the last of them
+is on `jobs`. Meanwhile nothing runs these jobs. Last, one client asks the schema registry for a
+schema, over and over. Each replayed event must have one job, else the exit code is 1.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import OVERLAY, Reader, flush, percentiles, producer, stage, until
 
 from streams.cli.api_client import CallFailed, call
+from streams.event_export.formats import FORMATS
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.ids import fingerprint, new_id, partition_for
 from streams.serde.records import Envelope, PayloadRef
@@ -46,7 +48,9 @@ def main() -> None:
     with broker_and_folder() as (bootstrap, folder):
         create_topics(bootstrap, TOPOLOGY, tuple(TOPOLOGY.topics))
         fill(bootstrap, chosen.events, chosen.replayed)
-        results, wrong = measure(bootstrap, folder, url, chosen.events, chosen.replayed)
+        results = [row for format_ in FORMATS for row in exported(bootstrap, folder, format_)]
+        more, wrong = measure(bootstrap, folder, url, chosen.events, chosen.replayed)
+        results += more
         results += lookups(bootstrap, folder, url, chosen.lookups)
     report("fanout", results, as_json=chosen.json)
     sys.exit(1 if wrong else 0)
@@ -71,6 +75,23 @@ def an_event(tenant_id: str, number: int, type_: str) -> Envelope:
         b"h" * 32, key, f"order {number}", "application/json", None, None,
         PayloadRef(0, (), 0, "k"), {"amount": "12.50", "currency": "EUR"}, "webhook",
     )  # fmt: skip
+
+
+def exported(bootstrap: str, folder: Path, format_: str) -> list[Result]:
+    """The rate of an export, as a command from start to end."""
+    to = folder / format_
+    command = [
+        sys.executable, "-m", "streams.cli", "events", "export", "--bootstrap", bootstrap,
+        "--topology", str(OVERLAY), "--to", str(to), "--format", format_, "--json",
+    ]  # fmt: skip
+    began = time.monotonic()
+    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    took = time.monotonic() - began
+    size = sum(path.stat().st_size for path in to.rglob(f"*.{format_}"))
+    return [
+        Result(f"export {format_}", "written", told["events"] / took, "events/s"),
+        Result(f"export {format_}", "written", size / took / 1e6, "MB/s"),
+    ]
 
 
 def measure(
