@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from streams.errors import KafkaUnavailable
+from streams.event_replay import metrics
 from streams.event_replay.known import Known
 from streams.event_replay.work import Work
 from streams.serde.replay_records import ReplayProgress, ReplayRecord, ReplayStatus
@@ -89,6 +90,7 @@ class Desk:
         for number in tuple(partitions):
             for replay_id in self._known.pop(number, {}):
                 self._close(replay_id)
+                self._retry_at.pop(replay_id, None)
             self._whole.discard(number)
 
     def work(self, now: float) -> None:
@@ -99,10 +101,13 @@ class Desk:
                     self._close(known.replay_id)
                 elif known.asked and now >= self._retry_at.get(known.replay_id, now):
                     self._try(number, known, now)
+        metrics.RUNNING.set(len(self._works))
+        metrics.STUCK.set(len(self._retry_at))
 
     def _try(self, number: int, known: Known, now: float) -> None:
         try:
             self._further(number, known)
+            self._retry_at.pop(known.replay_id, None)
         except (KafkaUnavailable, KafkaException) as error:
             if known.progress is None or known.progress.error != str(error):
                 log.warning("a replay does not move: it is tried again",

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from streams.event_reader.counts import notes
 from streams.event_reader.scan import Batch, Found, Scan
 from streams.event_reader.selection import Selection
+from streams.event_replay import metrics
 from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.event_replay.pace import Pace
 from streams.event_replay.sink import Sink
@@ -170,6 +171,7 @@ class Work:
         home = ids.partition_for(event.tenant_id, self._partitions)
         self._sink.send("jobs.commands", event.tenant_id.encode(), COMMAND.encode(command), home)
         self._jobs[type_] += 1
+        metrics.JOBS.inc()
 
     def _skip(self, found: Found, reason: str) -> None:
         self._skipped[reason] += 1

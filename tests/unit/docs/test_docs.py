@@ -28,7 +28,8 @@ _DAY_MS = 86_400_000
 _METRIC_MODULES = (
     "ingress.receive.quarantine", "ingress.receive.receiver", "ingress.tenants.references",
     "ingress.http.router", "streams.dedup.processor",
-    "streams.delivery.metrics", "streams.dispatcher.metrics", "streams.runtime.metrics",
+    "streams.delivery.metrics", "streams.dispatcher.metrics", "streams.event_replay.metrics",
+    "streams.runtime.metrics",
     "streams.tenants.follower",
     "streams.worker.metrics",
 )  # fmt: skip
