@@ -14,7 +14,7 @@ from itertools import chain
 
 import structlog
 
-from streams.runtime.processor import Context, Header, Record
+from streams.runtime.processor import Context, Record
 from streams.serde.duplicate import encode_duplicate
 
 log = structlog.get_logger(__name__)
@@ -49,8 +49,10 @@ class Duplicates:
             count = min(number + _counted(stored, first), _MOST)
             if fresh.get(fingerprint, first) == first:  # else its window ended within the batch
                 counted[fingerprint] = _COUNTED.pack(first, count, at)
-            key, id_ = record.key or b"", _event_id(record.headers)
-            value = encode_duplicate(key, count, first, at, id_)
+            headers = dict(record.headers)
+            id_, type_ = headers.get("ce_id"), headers.get("ce_type")
+            source = _source(headers.get("ce_source"))
+            value = encode_duplicate(record.key or b"", count, first, at, id_, source, type_)
             records.append(Record("duplicates", ctx.partition, 0, at, fingerprint, value))
             self._example = fingerprint, count, first, record
         ctx.store("seen").put_many(counted)
@@ -67,7 +69,7 @@ class Duplicates:
         fingerprint, count, first, record = self._example
         log.info(
             "duplicates dropped", dropped=self._dropped,
-            tenant_id=_text(record.key), event_id=_text(_event_id(record.headers)),
+            tenant_id=_text(record.key), event_id=_text(dict(record.headers).get("ce_id")),
             fingerprint=fingerprint.hex(), first_seen=first, count=count,
         )  # fmt: skip
         self._dropped, self._example, self._told_at = 0, None, now
@@ -97,11 +99,9 @@ def _counted(stored: bytes | None, first: int) -> int:
     return int(count) if began == first else 0
 
 
-def _event_id(headers: Sequence[Header]) -> bytes | None:
-    for name, value in headers:
-        if name == "ce_id":
-            return value
-    return None
+def _source(ce_source: bytes | None) -> bytes | None:
+    """The source's id in `/tenants/TENANT/sources/SOURCE`, as the ingress writes it."""
+    return None if ce_source is None else ce_source.rpartition(b"/")[2]
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -56,19 +56,24 @@ class StateDirectory:
         It is trusted if it was written for this many partitions, this very changelog and this
         window.
         """
-        path = self.path(spec.name, partition)
         identity = (
             f"partition {partition} of {self._partitions}, changelog {changelog.topic_id}, "
             f"{spec.kind} {spec.window_ms}"
         )
         walked = spec.kind != "window"
+        return backend_for(spec, self.open_tables(spec.name, partition, identity, walked=walked))
+
+    def open_tables(
+        self, store: str, partition: int, identity: str, *, walked: bool = True
+    ) -> RocksTables:
+        """Open the tables of a store, or begin them anew if they are damaged or another's."""
+        path = self.path(store, partition)
         try:
-            tables = RocksTables(path, identity, self._memory, walked=walked)
+            return RocksTables(path, identity, self._memory, walked=walked)
         except StoreDamaged as damaged:
-            log.warning("store is rebuilt", store=spec.name, partition=partition, why=str(damaged))
+            log.warning("store is rebuilt", store=store, partition=partition, why=str(damaged))
             remove_tables(path)
-            tables = RocksTables(path, identity, self._memory, walked=walked)
-        return backend_for(spec, tables)
+            return RocksTables(path, identity, self._memory, walked=walked)
 
     def path(self, store: str, partition: int) -> Path:
         """Directory of one store."""

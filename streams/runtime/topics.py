@@ -87,6 +87,19 @@ class Topics:
             for resource, future in answers.items()
         }
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each topic, which another one of its name does not have.
+
+        Raises:
+            KafkaException: not answered in time, or there is no such topic.
+        """
+        full = TopicCollection([self._prefix + topic for topic in topics])
+        described = self._admin.describe_topics(full, request_timeout=_TIMEOUT)
+        return {
+            name.removeprefix(self._prefix): str(future.result().topic_id)
+            for name, future in described.items()
+        }
+
     def changelogs(self, stage: AnyStage) -> dict[str, Changelog]:
         """The stage's changelogs by logical name.
 
@@ -96,7 +109,7 @@ class Topics:
         full = [self._prefix + store.changelog for store in stage.stores]
         if not full:
             return {}
-        described = self._admin.describe_topics(TopicCollection(full), request_timeout=_TIMEOUT)
+        ids = self.ids(store.changelog for store in stage.stores)
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in full]
         configs = self._admin.describe_configs(asked, request_timeout=_TIMEOUT)
         tombstones = {resource.name: future.result() for resource, future in configs.items()}
@@ -106,8 +119,7 @@ class Topics:
             entry = tombstones[name].get("delete.retention.ms")
             kept = int(entry.value) if entry is not None and entry.value else _TOMBSTONES_MS
             forgets_after = math.inf if store.kind == "window" else kept
-            topic_id = str(described[name].result().topic_id)
-            found[store.changelog] = Changelog(store.changelog, topic_id, forgets_after)
+            found[store.changelog] = Changelog(store.changelog, ids[store.changelog], forgets_after)
         return found
 
 

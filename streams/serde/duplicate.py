@@ -14,22 +14,45 @@ from streams.serde.codec import DUPLICATE
 
 
 def encode_duplicate(
-    tenant_id: bytes, count: int, first_at: int, last_at: int, last_event_id: bytes | None
+    tenant_id: bytes,
+    count: int,
+    first_at: int,
+    last_at: int,
+    last_event_id: bytes | None,
+    source: bytes | None = None,
+    event_type: bytes | None = None,
 ) -> bytes:
-    """Framed bytes; texts stay as delivered, but an id that is not ASCII is left out.
+    """Framed bytes; a tenant's bytes that are no text are replaced, other such texts left out.
 
     Numbers must not be negative.
     """
     head = _head(tenant_id) + _varint(count << 1) + _time(first_at) + _time(last_at)
-    if last_event_id is None or not last_event_id.isascii():
-        return head + b"\0"
-    return head + b"\2" + _varint(len(last_event_id) << 1) + last_event_id
+    id_ = b"\0"
+    if last_event_id is not None and last_event_id.isascii():
+        id_ = b"\2" + _varint(len(last_event_id) << 1) + last_event_id
+    return head + id_ + _text(source) + _text(event_type)
 
 
 @lru_cache(65_536)
 def _head(tenant_id: bytes) -> bytes:
     text = tenant_id.decode(errors="replace").encode()
     return struct.pack(">bI", 0, DUPLICATE.schema.id) + _varint(len(text) << 1) + text
+
+
+@lru_cache(65_536)
+def _text(text: bytes | None) -> bytes:
+    """An optional text; null for bytes that are none."""
+    if text is None or not _is_text(text):
+        return b"\0"
+    return b"\2" + _varint(len(text) << 1) + text
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _time(milliseconds: int) -> bytes:

@@ -484,6 +484,8 @@ class Duplicate:
     first_at: int
     last_at: int
     last_event_id: str | None
+    source: str | None = None
+    event_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

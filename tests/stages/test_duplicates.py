@@ -38,13 +38,19 @@ def driver() -> TopologyTestDriver:
 def deliver(
     driver: TopologyTestDriver, key: str, at: int, event_id: str | None = None, tenant: str = "acme"
 ) -> None:
-    named = [("ce_type", b"t"), ("ce_id", event_id.encode())] if event_id else []
+    source = f"/tenants/{tenant}/sources/zendesk".encode()
+    named = [("ce_source", source), ("ce_type", b"t")]
+    named += [("ce_id", event_id.encode())] if event_id else []
     value = FRAME + of(key, tenant) + b"the rest"
     driver.pipe("events.received", tenant.encode(), value, timestamp=at, headers=named)
 
 
 def told(driver: TopologyTestDriver) -> list[Duplicate]:
     return [DUPLICATE.decode(record.value) for record in driver.output("duplicates")]
+
+
+def dropped(count: int, first_at: int, last_at: int, last_event_id: str | None) -> Duplicate:
+    return Duplicate("acme", count, first_at, last_at, last_event_id, "zendesk", "t")
 
 
 def stored(driver: TopologyTestDriver, key: str) -> bytes | None:
@@ -68,8 +74,8 @@ def test_a_duplicate_is_counted_and_told_under_its_fingerprint(driver: TopologyT
         (of("t1"), START_MS + 5), (of("t1"), START_MS + 9),
     ]  # fmt: skip
     assert told(driver) == [
-        Duplicate("acme", 1, START_MS, START_MS + 5, "evt_2"),
-        Duplicate("acme", 2, START_MS, START_MS + 9, "evt_3"),
+        dropped(1, START_MS, START_MS + 5, "evt_2"),
+        dropped(2, START_MS, START_MS + 9, "evt_3"),
     ]
 
 
@@ -90,8 +96,8 @@ def test_a_batch_makes_one_record_of_an_events_duplicates(driver: TopologyTestDr
         for at, key in enumerate(("t1", "t2", "t1", "t2", "t2", "t3")):
             deliver(driver, key, START_MS + at, f"evt_{at}")
     assert told(driver) == [
-        Duplicate("acme", 2, START_MS, START_MS + 2, "evt_2"),
-        Duplicate("acme", 2, START_MS + 1, START_MS + 4, "evt_4"),
+        dropped(2, START_MS, START_MS + 2, "evt_2"),
+        dropped(2, START_MS + 1, START_MS + 4, "evt_4"),
     ]
     (_, bundle) = driver.output("dedup.seen.changelog")
     assert {key for key, _ in changes_in(bundle.key or b"", bundle.value)} == {
@@ -115,8 +121,8 @@ def test_the_next_window_counts_anew_also_within_a_batch(driver: TopologyTestDri
             deliver(driver, "t1", START_MS + at)
     assert len(driver.output("events")) == 2
     assert told(driver) == [
-        Duplicate("acme", 1, START_MS, START_MS + 1, None),
-        Duplicate("acme", 2, START_MS + WINDOW, START_MS + WINDOW + 2, None),
+        dropped(1, START_MS, START_MS + 1, None),
+        dropped(2, START_MS + WINDOW, START_MS + WINDOW + 2, None),
     ]
 
 
@@ -127,7 +133,7 @@ def test_entries_from_before_duplicates_were_counted_go_on(driver: TopologyTestD
     driver.restart("dedup")
     deliver(driver, "t1", START_MS + 1)
     assert driver.output("events") == []
-    assert told(driver) == [Duplicate("acme", 1, START_MS, START_MS + 1, None)]
+    assert told(driver) == [dropped(1, START_MS, START_MS + 1, None)]
 
 
 @pytest.mark.parametrize("broken", [b"\xff", b"evt_\xc3\xa9", None])

@@ -1,0 +1,124 @@
+"""The stage's Faust application: one agent for each topic, which folds its records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import structlog
+from faust.types import TP
+from faust.types.tuples import Message
+from prometheus_client import Counter
+
+from streams.analytics.app import TidegateApp, faust_settings, topic
+from streams.analytics.committed import CountingTransport
+from streams.analytics.folds import FOLDS
+from streams.analytics.partition import CountedPartition
+from streams.analytics.partitions import TOPICS, Partitions
+from streams.errors import DecodeError
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_RECORDS = Counter(
+    "tidegate_analytics_records", "Records by what became of them", ["topic", "result"]
+)
+_SECONDS_BETWEEN_REWINDS = 1.0
+
+Failed = Callable[[Exception], None]
+
+
+class CountingApp(TidegateApp):
+    """Faust's application over tables that are its own: their positions decide where it reads."""
+
+    Transport = CountingTransport
+    partitions: Partitions
+
+    def positions(self, assigned: Collection[TP]) -> Mapping[TP, int]:
+        """Where each partition starts; see `streams.analytics.committed`."""
+        return self.partitions.take(assigned)
+
+    def _create_directories(self) -> None:
+        """Create none: Faust keeps no tables here."""
+
+
+def counting_app(settings: Settings, partitions: Partitions, failed: Failed) -> CountingApp:
+    """The application, not started; `failed` is called with an error that must end the process."""
+    app = CountingApp(
+        f"{settings.topic_prefix}analytics",
+        **faust_settings("analytics", settings),
+        consumer_group_instance_id=settings.instance,
+        topic_allow_declare=False,
+    )
+    app.tidegate = settings
+    app.partitions = partitions
+    counting = Counting(app, partitions)
+
+    async def none_left(sender: Any, assigned: Collection[TP], **_: Any) -> None:
+        if not assigned:  # Faust seeks, and so asks for positions, only with partitions
+            partitions.take(())
+
+    app.on_partitions_assigned.connect(none_left, weak=False)
+    for name in TOPICS:
+        app.agent(topic(app, name, raw=True), name=name)(counting.agent(failed))
+    return app
+
+
+class Counting:
+    """Folds what Faust delivers into the partitions' tables, each record once."""
+
+    def __init__(self, app: CountingApp, partitions: Partitions) -> None:
+        self._app = app
+        self._partitions = partitions
+        self._rewound: dict[TP, float] = {}
+
+    def agent(self, failed: Failed) -> Callable[[Any], Any]:
+        """An agent; an error ends the process, which starts again from what is written."""
+
+        async def count(stream: Any) -> None:
+            async for event in stream.events():
+                try:
+                    await self.handle(event.message)
+                except Exception as error:
+                    failed(error)
+                    raise
+
+        return count
+
+    async def handle(self, message: Message) -> None:
+        """Count a record if it is the next of its partition, and read on from there if not."""
+        counted = self._partitions.get(message.tp)
+        if counted is None:
+            return
+        name = self._partitions.topic(message.tp)
+        verdict: str = counted.accepts(message.follows, message.offset)
+        if verdict == "next":
+            verdict = self._fold(name, counted, message)
+        elif verdict == "gap":
+            await self._rewind(message.tp, counted.position)
+        _RECORDS.labels(name, verdict).inc()
+
+    def _fold(self, name: str, counted: CountedPartition, message: Message) -> str:
+        at = round(message.timestamp * 1000)
+        try:
+            FOLDS[name](counted, message.key or b"", message.value, at)
+        except DecodeError as error:
+            log.warning(
+                "record cannot be read: it is left out", topic=name, partition=message.partition,
+                offset=message.offset, why=str(error),
+            )  # fmt: skip
+            return "unreadable"
+        finally:
+            counted.advance(message.offset, at)
+        return "counted"
+
+    async def _rewind(self, tp: TP, position: int) -> None:
+        """Read a partition again from where its tables end, at most once a second."""
+        now = time.monotonic()
+        if now - self._rewound.get(tp, 0.0) < _SECONDS_BETWEEN_REWINDS:
+            return
+        self._rewound[tp] = now
+        if tp in self._app.consumer.assignment():
+            log.info("records are missing: reading again", partition=str(tp), offset=position)
+            await self._app.consumer.seek_wait({tp: position})

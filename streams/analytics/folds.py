@@ -1,0 +1,94 @@
+"""What a record of each topic adds to the tables: plain functions, one a topic.
+
+An event is counted when it is read, once, since each is on `events` once. All other figures follow
+the *newest* record of a job, an effect or a duplicate: what its mark says was counted before is
+taken back. So they do not depend on how many records compaction has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from streams.analytics.partition import CountedPartition
+from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
+from streams.serde.records import TERMINAL
+
+Fold = Callable[[CountedPartition, bytes, bytes | None, int], None]
+"""Takes a partition's tables, the record's key and value, and its time in milliseconds.
+
+Raises DecodeError for a record that cannot be read, before it changes anything."""
+
+DIRECT = "-"
+"""The source of a job that was submitted without an event; its type is the job's."""
+
+
+def event(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> None:
+    """Count an event, and its subject, in the minute at which a broker took its delivery in."""
+    read = ENVELOPE.read(value)
+    tenant_id, source, subject = read["tenant_id"], read["source"], read["subject"]
+    for figures in tables.figures(tenant_id, at, source, read["event_type"]):
+        figures.events += 1
+        if subject is not None:
+            figures.subjects.add(tenant_id, source, subject)
+
+
+def duplicate(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> None:
+    """Count the redeliveries that an event's newest count has more than the one before it."""
+    if value is None:
+        return
+    read = DUPLICATE.read(value)
+    first_at, count = read["first_at"], read["count"]
+    mark = (key, b"%d" % first_at)
+    more = count - int(tables.mark(first_at, *mark) or b"0")
+    if more <= 0 or not tables.keeps(first_at):
+        return
+    tables.set_mark(first_at, b"%d" % count, *mark)
+    kind = (read["source"] or DIRECT, read["event_type"] or DIRECT)
+    for figures in tables.figures(read["tenant_id"], read["last_at"], *kind):
+        figures.redeliveries += more
+
+
+def job(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> None:
+    """Count a job's end, and the time to it, in the minute of its event or submission."""
+    if value is None:
+        tables.wait(key, None)
+        return
+    read = JOB.read(value)
+    about, event_time, status = read["event"], read["event_time"], read["status"]
+    kind = (about["source"], about["event_type"]) if about else (DIRECT, read["type"])
+    who = (read["tenant_id"], *kind)
+    tables.wait(key, (*who, read["ready_at"]) if status == "pending" else None)
+    ended = [status, read["updated_at"] - event_time] if status in TERMINAL else None
+    mark = (key, b"%d" % read["incarnation"])
+    before = orjson.loads(tables.mark(event_time, *mark) or b"null")
+    if ended == before:
+        return
+    tables.set_mark(event_time, None if ended is None else orjson.dumps(ended), *mark)
+    for figures in tables.figures(who[0], event_time, *kind):
+        for end, times in ((before, -1), (ended, 1)):
+            if end is not None:
+                figures.outcome(end[0], times)
+                figures.took.add(end[1], times)
+
+
+def effect(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> None:
+    """Count an effect under its newest status, in the minute in which it was first claimed."""
+    if value is None:
+        return
+    read = LEDGER_ENTRY.read(value)
+    claimed_at, status = read["first_claimed_at"], read["status"]
+    before = tables.mark(claimed_at, key)
+    if before == status.encode():
+        return
+    tables.set_mark(claimed_at, status.encode(), key)
+    tool = read["action"].partition("/")[0]
+    for figures in tables.figures(read["tenant_id"], claimed_at, tool):
+        if before is not None:
+            figures.outcome(before.decode(), -1)
+        figures.outcome(status)
+
+
+FOLDS: dict[str, Fold] = {"events": event, "duplicates": duplicate, "jobs": job, "ledger": effect}
+"""By the topic that each reads."""

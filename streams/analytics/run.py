@@ -1,0 +1,113 @@
+"""The analytics process: it counts and serves until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import structlog
+import uvloop
+from confluent_kafka import KafkaException
+
+from streams.analytics.counting import counting_app
+from streams.analytics.http import Api, listening
+from streams.analytics.partitions import TOPICS, Partitions
+from streams.errors import ConfigError, StageFailed
+from streams.process.shutdown import ProcessEnd
+from streams.runtime.topics import Topics
+from streams.settings import Settings
+from streams.topology.cluster import admin_client
+from streams.topology.model import Topology
+
+log = structlog.get_logger(__name__)
+
+_BETWEEN_WRITES = 0.2
+_BETWEEN_QUESTIONS = 1.0
+_STOPPING_SECONDS = 10.0
+
+
+def run(settings: Settings, topology: Topology) -> None:
+    """Count and serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no admin token, the port is taken, the state directory is in use, a topic has
+            another number of partitions, or a Kafka setting that Faust does not have.
+        StageFailed: Faust could not go on; the next start counts on from what is written.
+    """
+    logging.getLogger().addHandler(_Lines(logging.WARNING))
+    uvloop.run(_run(settings, topology))
+
+
+class _Lines(logging.Handler):
+    """What Faust and its client log of warnings, as lines of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("faust", logger=record.name, detail=record.getMessage())
+
+
+async def _run(settings: Settings, topology: Topology) -> None:
+    end = ProcessEnd()
+    api = Api(settings)
+    async with listening(api, settings) as port:
+        log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
+        counting = asyncio.ensure_future(_count(api, settings, topology, end))
+        counting.add_done_callback(lambda done: _report(done, end))
+        try:
+            await end.wait()
+        finally:
+            counting.cancel()
+            await asyncio.wait({counting})
+    log.info("stage stopped")
+
+
+async def _count(api: Api, settings: Settings, topology: Topology, end: ProcessEnd) -> None:
+    topic_ids = await _topic_ids(settings, topology)
+    partitions = Partitions(settings, topology, topic_ids)
+    app = counting_app(settings, partitions, end.failed)
+    api.partitions = partitions
+    try:
+        await app.start()
+        while not app.should_stop:
+            await asyncio.sleep(_BETWEEN_WRITES)
+            partitions.write()
+        why = app.crash_reason or "it stopped by itself"
+        raise StageFailed(f"analytics: Faust ended ({why!r}): start the stage again, it counts on")
+    finally:
+        api.partitions = None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(app.stop(), _STOPPING_SECONDS)
+        partitions.close()
+
+
+def _report(done: asyncio.Future[None], end: ProcessEnd) -> None:
+    if not done.cancelled() and isinstance(error := done.exception(), Exception):
+        end.failed(error)
+
+
+async def _topic_ids(settings: Settings, topology: Topology) -> dict[str, str]:
+    topics = Topics(admin_client(settings), settings.topic_prefix)
+    said = False
+    while True:
+        with suppress(KafkaException):
+            await asyncio.to_thread(topics.refresh)
+            missing = [topic for topic in TOPICS if not topics.width(topic)]
+            if not missing:
+                _check_widths(topics, topology)
+                return await asyncio.to_thread(topics.ids, TOPICS)
+            if not said:
+                said = True
+                log.warning(
+                    "topics are missing: waiting (`tidegate topology apply`)", topics=missing
+                )
+        await asyncio.sleep(_BETWEEN_QUESTIONS)
+
+
+def _check_widths(topics: Topics, topology: Topology) -> None:
+    for topic in TOPICS:
+        found, declared = topics.width(topic), topology.topics[topic].partitions
+        if found != declared:
+            raise ConfigError(
+                f"topic {topic} has {found} partitions, and the topology declares {declared}: "
+                "give the stage the topology that the topics were made from"
+            )
