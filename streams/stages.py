@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
+
+from streams.errors import ConfigError
 
 if TYPE_CHECKING:
     from streams.runtime.processor import AnyStage
@@ -92,6 +95,11 @@ STAGES = {
             wave=3, needs=("TIDEGATE_ADMIN_TOKEN", _VAULT), own=("TIDEGATE_ADMIN_TOKEN",),
         ),
         StageProcess(
+            "analytics", "Count events, jobs and effects, and serve the figures.", "http",
+            "streams.stages:run_analytics", wave=3, needs=("TIDEGATE_ADMIN_TOKEN",),
+            own=("TIDEGATE_ADMIN_TOKEN",),
+        ),
+        StageProcess(
             "worker", "Run an application's handlers.", "worker", "streams.worker.run:run",
             wave=1, needs=(_VAULT, _CLUSTER),
         ),
@@ -106,6 +114,26 @@ def run_operator(settings: Settings, topology: Topology) -> None:
     from streams.operator.run import run
 
     run(settings, topology, DirectAdmission)
+
+
+def run_analytics(settings: Settings, topology: Topology) -> None:
+    """Run analytics, if the packages that it needs are installed.
+
+    Raises:
+        ConfigError: they are not; the message says how to install them.
+    """
+    require_analytics()
+    from streams.analytics.run import run
+
+    run(settings, topology)
+
+
+def require_analytics() -> None:
+    """Raise ConfigError unless the extra `tidegate[analytics]` is installed."""
+    if find_spec("faust") is None:
+        raise ConfigError(
+            "analytics needs Faust, which is not installed: pip install 'tidegate[analytics]'"
+        )
 
 
 def load(target: str) -> Any:

@@ -1,39 +1,141 @@
-"""stub"""
+"""The stage's HTTP port: figures under `/v1/analytics`, probes, metrics."""
 
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+import orjson
+import structlog
 from aiohttp import web
-from prometheus_client import generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+from streams.analytics import answers
+from streams.analytics.metrics import TablesCollector
+from streams.analytics.partitions import Partitions
+from streams.analytics.request import BadRequest, limit, query
+from streams.errors import ConfigError
+from streams.http.admin_token import AdminToken, configured
+from streams.http.problem import problem
+from streams.process.wall_clock import wall_ms
+from streams.settings import Settings
+from streams.telemetry import readiness
+
+log = structlog.get_logger(__name__)
+
+_OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
+_API = "/v1/analytics/"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Asked = Callable[[Partitions, web.Request, int], answers.Answer]
 
 
 class Api:
-    def __init__(self, settings):
-        self.partitions = None
-        from prometheus_client import REGISTRY
+    """The application; it answers 503 until `partitions` is set and assigned.
 
-        from streams.analytics.metrics import TablesCollector
+    Raises:
+        ConfigError: no admin token.
+    """
 
-        REGISTRY.register(TablesCollector(lambda: self.partitions))
+    def __init__(self, settings: Settings) -> None:
+        self._token = AdminToken(configured(settings.admin_token, "the analytics"))
+        self.partitions: Partitions | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether this process knows which partitions it counts."""
+        return self.partitions is not None and self.partitions.assigned
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        app = web.Application(middlewares=[self._guarded])
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get(f"{_API}summary", self._answering(_summary))
+        app.router.add_get(f"{_API}series", self._answering(_series))
+        app.router.add_get(f"{_API}top", self._answering(_top))
+        return app
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in _OPEN and (refusal := self._token.refusal(request)) is not None:
+            return refusal
+        try:
+            return await handler(request)
+        except BadRequest as error:
+            return problem(422, "invalid", str(error))
+        except web.HTTPException as error:
+            name = "method-not-allowed" if error.status == 405 else "route-unknown"
+            return problem(error.status, name, "docs/analytics.md lists the calls")
+
+    def _answering(self, asked: _Asked) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            partitions, now = self.partitions, wall_ms()
+            if partitions is None or not partitions.assigned:
+                return problem(503, "not-ready", "no partition is assigned yet: ask again")
+            partitions.write()  # the thread reads what is written
+            answer = await asyncio.to_thread(asked, partitions, request, now)
+            return _json(answer)
+
+        return handle
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        status, text = readiness(self.ready, "no partition is assigned yet")
+        return web.Response(status=status, text=text)
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = await asyncio.to_thread(generate_latest)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _summary(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
+    return answers.summary(partitions, query(request.query, now), now)
+
+
+def _series(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
+    return answers.series(partitions, query(request.query, now))
+
+
+def _top(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
+    return answers.top(
+        partitions, query(request.query, now, extra=("limit",)), limit(request.query)
+    )
+
+
+def _json(answer: Any) -> web.Response:
+    body = orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
+    return web.Response(body=body, content_type="application/json")
 
 
 @asynccontextmanager
-async def listening(api, settings):
-    app = web.Application()
+async def listening(api: Api, settings: Settings) -> AsyncIterator[int]:
+    """Serve on `settings.host` and `settings.port`; gives the port that it is.
 
-    async def ready(_):
-        ok = api.partitions is not None and api.partitions.assigned
-        return web.Response(status=200 if ok else 503)
-
-    async def metrics(_):
-        return web.Response(body=generate_latest())
-
-    app.router.add_get("/readyz", ready)
-    app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app, access_log=None)
+    Raises:
+        ConfigError: the port is taken.
+    """
+    collector = TablesCollector(lambda: api.partitions)
+    REGISTRY.register(collector)
+    runner = web.AppRunner(api.application(), access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, settings.host, settings.port)
-    await site.start()
     try:
+        await _listen(runner, settings)
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+        REGISTRY.unregister(collector)
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> None:
+    try:
+        await web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=2).start()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "
+            "choose another with --port, or end the process that holds it"
+        ) from error

@@ -10,6 +10,7 @@ from faust.types import TP
 from streams.analytics.partition import CountedPartition
 from streams.analytics.windows import segment_ms
 from streams.runtime.state_directory import StateDirectory
+from streams.serde.ids import partition_for
 from streams.settings import Settings
 from streams.topology.model import Topology
 
@@ -31,6 +32,7 @@ class Partitions:
     ) -> None:
         self._prefix = settings.topic_prefix
         self._directory = StateDirectory(settings, "analytics", topology.partitions, len(TOPICS))
+        self._width = topology.partitions
         self._segment_ms = segment_ms(topology.window_ms)
         self._ids = topic_ids
         self._open: dict[TP, CountedPartition] = {}
@@ -50,6 +52,14 @@ class Partitions:
         for tp, counted in sorted(self._open.items()):
             if self.topic(tp) == topic:
                 yield tp.partition, counted
+
+    def missing(self, tenant_id: str | None = None) -> list[str]:
+        """Partitions that another process counts, or none: of one tenant or of all."""
+        wanted = (
+            range(self._width) if tenant_id is None else [partition_for(tenant_id, self._width)]
+        )
+        counted = {(self.topic(tp), tp.partition) for tp in self._open}
+        return [f"{t}:{n}" for t in TOPICS for n in wanted if (t, n) not in counted]
 
     def take(self, assigned: Collection[TP]) -> Mapping[TP, int]:
         """Open what is assigned, close everything else, and answer the positions.

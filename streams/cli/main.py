@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,6 +47,10 @@ _COMMANDS = {
 }
 
 
+_COMMANDS_OF_STAGES = {"analytics": "streams.cli.analytics:analytics"}
+"""Stages whose command has others below it; without one of these, it runs the stage."""
+
+
 def main() -> None:
     """Run one command; print errors of our own tree in one line, without a traceback."""
     try:
@@ -75,7 +80,11 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         if _wanted(name, asked):
             app.add_typer(load(target), name=name)
     for stage in STAGES.values():
-        app.command(stage.name, help=stage.help)(_stage_command(stage))
+        if stage.name not in _COMMANDS_OF_STAGES:
+            app.command(stage.name, help=stage.help)(_stage_command(stage))
+        elif _wanted(stage.name, asked):
+            group = _stage_group(stage, load(_COMMANDS_OF_STAGES[stage.name]))
+            app.add_typer(group, name=stage.name, help=stage.help)
     return app
 
 
@@ -148,6 +157,19 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
         load(stage.target)(load_app(app), settings, topology, pool=pool)
 
     return with_options(command, OF_STAGES[stage.kind])
+
+
+def _stage_group(stage: StageProcess, group: typer.Typer) -> typer.Typer:
+    run = _stage_command(stage)
+
+    def unless_asked_for_another(ctx: typer.Context, **flags: Any) -> None:
+        if ctx.invoked_subcommand is None:
+            run(**flags)
+
+    context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    options = (context, *OF_STAGES[stage.kind])
+    group.callback(invoke_without_command=True)(with_options(unless_asked_for_another, options))
+    return group
 
 
 if __name__ == "__main__":

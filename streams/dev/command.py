@@ -47,6 +47,9 @@ def dev(
         bool,
         typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
     ] = False,
+    analytics: Annotated[
+        bool, typer.Option("--analytics", help="Count, too; needs tidegate[analytics].")
+    ] = False,
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,12 +71,15 @@ def dev(
     """
     from streams.dev.layout import Layout
     from streams.dev.run import Wanted, run
+    from streams.stages import require_analytics
 
+    if analytics:
+        require_analytics()
     settings = load_settings(
         port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology, slots=slots
     )
     make = Layout.apart if apart else Layout
-    layout = make(worker=workers, pools=_pools(pool or []))
+    layout = make(worker=workers, analytics=int(analytics), pools=_pools(pool or []))
     run(settings, layout, Wanted(app, allow_unsafe=allow_unsafe, reload=reload, quiet=quiet))
 
 

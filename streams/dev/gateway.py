@@ -1,4 +1,4 @@
-"""What one public port serves beside the hooks: the operator's API, readiness, all metrics.
+"""What one public port serves beside the hooks: the operator's API, analytics, readiness, metrics.
 
 An ingress answers the hooks itself, on the same port (`ingress/http/public_port.py`).
 """
@@ -20,6 +20,7 @@ from streams.http.problem import problem
 from streams.operator.http.schemas import ROOTS as SCHEMAS
 from streams.telemetry import readiness
 
+_ANALYTICS = "/v1/analytics/"
 _API = ("/v1/", *SCHEMAS)
 _LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
@@ -43,6 +44,7 @@ class Front:
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = tuple(members)
         self._operators = [Origin(m.name, m.url) for m in members if m.stage == "operator"]
+        self._analytics = [Origin(m.name, m.url) for m in members if m.stage == "analytics"]
 
     def application(self) -> web.Application:
         """The aiohttp application."""
@@ -67,6 +69,11 @@ class Front:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if request.path.startswith(_ANALYTICS):
+            if self._analytics:
+                return await forward(request.app[_SESSION], request, self._analytics)
+            return problem(404, "not-found", "analytics does not run: start `tidegate dev` with "
+                           "--analytics")  # fmt: skip
         if request.path.startswith(_API):
             return await forward(request.app[_SESSION], request, self._operators)
         return problem(404, "not-found", "hooks are at /v1/hooks/TENANT/SOURCE, the operator's "

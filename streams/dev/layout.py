@@ -32,6 +32,7 @@ class Layout:
     delivery: int = 1
     worker: int = 1
     operator: int = 1
+    analytics: int = 0
     pools: tuple[tuple[str, int], ...] = ()
     """Pools with worker processes of their own, beside those of the default pool."""
 
@@ -105,7 +106,7 @@ def waves(
     """The processes in the order in which they are stopped.
 
     `env` is the environment of each, with `ingress_env` for ingresses; the admin token goes to the
-    operator alone.
+    operator and to analytics alone.
     """
     of_ingress = {**env, **ingress_env}
     return [
@@ -158,7 +159,7 @@ def process_spec(
         **({"--app": app} if stage.kind == "worker" else {}),
         **({"--pool": member.pool} if member.pool != DEFAULT_POOL else {}),
     }
-    others = {name for other in STAGES.values() if other is not stage for name in other.own}
+    others = {name for other in STAGES.values() for name in other.own} - set(stage.own)
     own = {name: value for name, value in env.items() if name not in others}
     descriptors = (int(own[PUBLIC_FD]),) if PUBLIC_FD in own else ()
     words = (word for flag in flags.items() for word in flag)

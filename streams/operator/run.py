@@ -18,6 +18,7 @@ from streams.event_admission import Admissions
 from streams.event_replay.carrier import carrier
 from streams.event_replay.preview import Preview
 from streams.event_replay.verdicts import Reason
+from streams.http.admin_token import configured
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
@@ -75,7 +76,8 @@ def build(
         ConfigError: no admin token or no vault key.
     """
     vault = open_vault(settings)
-    check = authenticated(_admin_token(settings), open_schemas=not settings.schemas_need_token)
+    token = configured(settings.admin_token, "the operator's")
+    check = authenticated(token, open_schemas=not settings.schemas_need_token)
     guards = [newline_ended, problems, check, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
@@ -154,16 +156,6 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
             "choose another with --port, or end the process that holds it"
         ) from error
     log.info("operator listens", host=settings.host, port=runner.addresses[0][1])
-
-
-def _admin_token(settings: Settings) -> str:
-    token = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    if not token.strip():
-        raise ConfigError(
-            "the operator's API needs an admin token: set TIDEGATE_ADMIN_TOKEN "
-            "(`openssl rand -hex 32` makes one)"
-        )
-    return token.strip()
 
 
 async def _healthz(_: web.Request) -> web.Response:

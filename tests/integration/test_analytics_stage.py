@@ -1,18 +1,34 @@
-"""The analytics stage on a real Kafka: committed records, each counted once."""
+"""The analytics stage on a real Kafka: committed records, each counted once, and what it answers."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
+import orjson
 import pytest
-from support.analytics import Traffic, analytics, counted_from_topics, ends, tables_of
+from support.analytics import (
+    AnalyticsProcess,
+    Traffic,
+    analytics,
+    counted_from_topics,
+    ends,
+    lose_disk,
+    tables_of,
+)
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.stage_process import Cluster
 
+from streams.analytics.figures import Figures
 from streams.topology.load import load
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
+
+KILLS = 20
 
 
 @pytest.fixture
@@ -22,19 +38,106 @@ def cluster(kafka: KafkaUnderTest) -> Cluster:
     return made
 
 
+def positions(*processes: AnalyticsProcess) -> dict[tuple[str, int], int]:
+    return {place: at for process in processes for place, at in process.positions().items()}
+
+
+def counted(*processes: AnalyticsProcess) -> int:
+    return sum(positions(*processes).values())
+
+
+def caught_up(cluster: Cluster, *processes: AnalyticsProcess) -> None:
+    """Wait until the processes together have counted every committed record."""
+    wanted = ends(cluster)
+
+    def all_counted() -> bool:
+        at = positions(*processes)
+        return all(at.get(place, 0) >= end for place, end in wanted.items())
+
+    eventually(all_counted, 60, what=f"counted to {wanted}")
+
+
 @pytest.mark.fault
-def test_the_tables_are_what_the_topics_say_across_sigkill(
+def test_the_tables_are_what_the_topics_say_across_sigkill_and_a_lost_disk(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     traffic = Traffic(cluster)
     traffic.write(40)
-    for _ in range(3):
+    for lost in (False, True):
         with analytics(cluster, tmp_path) as process:
-            eventually(lambda: sum(process.positions().values()) > 0, what="it counts")
+            eventually(lambda: counted(process) > 0, what="it counts")
             traffic.write(60)
+        if lost:
+            lose_disk(tmp_path)
     traffic.write(20)
     with analytics(cluster, tmp_path) as process:
-        wanted = ends(cluster)
-        eventually(lambda: wanted.items() <= process.positions().items(), what="all is counted")
+        caught_up(cluster, process)
+        answers_fit(process, counted_from_topics(cluster))
         assert process.stop() == 0
     assert tables_of(tmp_path) == counted_from_topics(cluster)
+
+
+def answers_fit(process: AnalyticsProcess, rows: dict[Any, bytes]) -> None:
+    """The API says what the topics say, of each tenant alone."""
+    found = {key: Figures.decode(row) for key, row in rows.items() if key[1] == 3_600_000}
+
+    def events(keep: Callable[[Any], bool]) -> int:
+        return sum(row.events for key, row in found.items() if keep(key))
+
+    span = "since=2020-01-01T00:00:00Z"
+    everything = ask(process, f"summary?{span}")
+    assert everything["events"] == events(lambda _: True)
+    assert everything["missing"] == []
+    assert set(everything["effects"]) == {"mail:send", "pay:refund"}
+    for tenant in ("tenant1", "tenant2", "nobody"):
+        own = ask(process, f"summary?tenant_id={tenant}&{span}")
+        assert own["events"] == events(lambda key, tenant=tenant: key[2] == tenant)
+        points = ask(process, f"series?tenant_id={tenant}&source=shop&{span}")["points"]
+        shop = events(lambda key, t=tenant: key[2] == t and key[4][0] == "shop")
+        assert sum(point["events"] for point in points) == shop
+        rows_ = ask(process, f"top?tenant_id={tenant}&{span}")["rows"]
+        assert {row["tenant_id"] for row in rows_} <= {tenant}
+        assert sum(sum(row["deliveries"]) - row["redeliveries"] for row in rows_) == own["events"]
+    for path, status in (("summary?x=1", 422), ("summary?step=day", 422), ("none", 404)):
+        with pytest.raises(HTTPError) as refused:
+            ask(process, path)
+        assert refused.value.code == status
+    with pytest.raises(HTTPError) as refused:
+        process.get("/v1/analytics/summary", token=None)
+    assert refused.value.code == 401
+
+
+def ask(process: AnalyticsProcess, path: str) -> Any:
+    return orjson.loads(process.get(f"/v1/analytics/{path}").read())
+
+
+@pytest.mark.chaos
+@pytest.mark.fault
+def test_twenty_sigkills_and_a_rebalance_leave_exact_tables(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    pick = random.Random(11)
+    traffic = Traffic(cluster)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    for killed in range(KILLS):
+        with analytics(cluster, first, "0") as one, analytics(cluster, second, "1") as two:
+            for _ in range(pick.randrange(1, 4)):
+                traffic.write(pick.randrange(5, 80))
+            share = pick.random() * sum(ends(cluster).values())
+            eventually(
+                lambda share=share, both=(one, two): counted(*both) >= share,
+                60, what=f"{share:.0f} records are counted",
+            )  # fmt: skip
+            victim, survivor = (one, two) if killed % 2 else (two, one)
+            victim.kill()
+            if killed % 5 == 0:  # the others end while partitions move
+                caught_up(cluster, survivor)
+    traffic.write(50)
+    with analytics(cluster, first, "0") as one, analytics(cluster, second, "1") as two:
+        eventually(lambda: one.positions() and two.positions(), 60, what="both have partitions")
+        caught_up(cluster, one, two)
+        assert not one.positions().keys() & two.positions().keys()
+        assert one.stop() == two.stop() == 0
+    assert tables_of(first, second) == counted_from_topics(cluster)

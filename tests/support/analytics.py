@@ -23,6 +23,7 @@ from streams.analytics.figures import Figures
 from streams.analytics.partitions import TOPICS
 from streams.analytics.windows import STEPS, WAITING, parse_row_key
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
+from streams.serde.ids import partition_for
 from streams.serde.keys import ledger_key
 from streams.serde.records import TERMINAL, Duplicate
 from streams.state.rocksdb import RocksTables, remove_tables
@@ -110,7 +111,7 @@ class Traffic:
             f"e{number}", tenant, source=pick.choice(["shop", "desk"]),
             event_type=pick.choice(["order.paid", "ticket"]), subject=f"s{pick.randrange(50)}",
         )  # fmt: skip
-        partition = int(tenant[-1]) % self._cluster.width("events")
+        partition = partition_for(tenant, self._cluster.width("events"))
         self._send("events", partition, tenant.encode(), ENVELOPE.encode(event), at)
         job = event_job(event, event_time=at, ready_at=at, created_at=at, updated_at=at)
         self._jobs.append((partition, job))

@@ -22,7 +22,7 @@ LAYERS = (
     {"streams.event_admission", "streams.event_reader"},
     {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
-    {"ingress.rates", "ingress.tenants", "streams.dedup", "streams.delivery",
+    {"ingress.rates", "ingress.tenants", "streams.analytics", "streams.dedup", "streams.delivery",
      "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},
     {"ingress.receive", "streams"},
     {"ingress.http", "streams.stages"},

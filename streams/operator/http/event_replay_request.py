@@ -8,7 +8,8 @@ from typing import Annotated, Self
 import orjson
 from pydantic import Field, model_validator
 
-from streams.operator.http.fields import Body, Moment, Name, milliseconds, noted
+from streams.http.moments import milliseconds
+from streams.operator.http.fields import Body, Moment, Name, noted
 from streams.operator.http.refusal import invalid
 from streams.serde.ids import partition_for
 from streams.serde.replay_records import ReplayAsked, ReplayRange

@@ -8,7 +8,8 @@ import orjson
 from pydantic import Field, field_validator
 
 from streams.event_admission import NewEvent
-from streams.operator.http.fields import Body, Moment, milliseconds
+from streams.http.moments import milliseconds
+from streams.operator.http.fields import Body, Moment
 from streams.tenants.settings import NAME
 
 MAX_EVENTS = 500

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from streams.http.moments import milliseconds
 from streams.operator.http.refusal import Refusal
 
 MAX_NOTE_BYTES = 4_096
 _MAX_LINK_CHARACTERS = 2_048
-_RFC3339 = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
-)
-_LATEST_MS = 253_402_300_799_999
-"""The last millisecond that RFC 3339 can write."""
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
@@ -50,25 +44,6 @@ def noted(must: str) -> AfterValidator:
         return bounded(note.strip())
 
     return AfterValidator(check)
-
-
-def milliseconds(text: str) -> int:
-    """Return an RFC 3339 time; the fraction is rounded up, so that nothing fires early (G4).
-
-    Raises:
-        ValueError: it is not such a time.
-    """
-    if not _RFC3339.fullmatch(text):
-        raise ValueError("must be an RFC 3339 time with an offset, as 2026-11-21T09:00:00Z")
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError as error:
-        raise ValueError(f"no such time: {error}") from None
-    whole, micros = int(moment.replace(microsecond=0).timestamp()), moment.microsecond
-    found = whole * 1000 + -(-micros // 1000)
-    if not 0 <= found <= _LATEST_MS:
-        raise ValueError("must lie between the years 1970 and 9999, in UTC")
-    return found
 
 
 def _moment(text: str) -> str:

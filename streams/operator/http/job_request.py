@@ -10,6 +10,7 @@ import orjson
 from pydantic import Field, model_validator
 
 from streams.errors import LONGEST_WAIT_SECONDS
+from streams.http.moments import milliseconds
 from streams.operator.http.app_state import SUBMITTED_BY
 from streams.operator.http.fields import (
     Body,
@@ -17,7 +18,6 @@ from streams.operator.http.fields import (
     Name,
     WebLink,
     Writable,
-    milliseconds,
     stored_json,
 )
 from streams.operator.http.refusal import invalid

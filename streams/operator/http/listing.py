@@ -8,8 +8,8 @@ from dataclasses import replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from streams.http.moments import milliseconds
 from streams.operator.http.app_state import STATE
-from streams.operator.http.fields import milliseconds
 from streams.operator.http.refusal import invalid
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.paging import Filters, Listing, Page, PageQuery

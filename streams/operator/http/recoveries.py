@@ -8,10 +8,11 @@ from typing import Self
 from aiohttp import web
 from pydantic import model_validator
 
+from streams.http.moments import milliseconds
 from streams.operator.delivery_commands import delivery_command, run_delivery_command
 from streams.operator.endpoint_guards import present_endpoint, require_enabled
 from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.fields import Body, Moment, milliseconds
+from streams.operator.http.fields import Body, Moment
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.request_body import idempotency_key, read_body
 from streams.operator.resources import deliveries

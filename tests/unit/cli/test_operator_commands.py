@@ -16,7 +16,7 @@ from streams.cli.dlq import dlq
 from streams.cli.events import events
 from streams.cli.jobs import jobs
 from streams.cli.quarantine import quarantine
-from streams.operator.http.fields import milliseconds
+from streams.http.moments import milliseconds
 from streams.operator.resources.dead_letters import dead_letter_json
 from streams.operator.resources.duplicates import duplicate_json
 from streams.operator.resources.held import held_json

@@ -35,7 +35,7 @@ async def url() -> AsyncIterator[str]:
         (None, "send the admin token", 'Bearer realm="tidegate"'),
         ("Basic right", "send the admin token", 'Bearer realm="tidegate"'),
         (
-            "Bearer wrong", "is not this operator's",
+            "Bearer wrong", "is not this process's",
             'Bearer realm="tidegate", error="invalid_token"',
         ),
     ],

@@ -1,0 +1,205 @@
+"""What records add to the tables: each once, where it belongs, whatever comes again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.operator_cluster import event_job, make_entry, make_event, make_job
+
+from streams.analytics import folds
+from streams.analytics.figures import Figures
+from streams.analytics.partition import CountedPartition
+from streams.analytics.windows import STEPS, RowKey, row_key
+from streams.errors import DecodeError
+from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
+from streams.serde.records import Duplicate, Job
+from streams.state.memory import MemoryTables
+
+WEEK = 7 * 86_400_000
+AT = 2_900 * WEEK + 86_400_000
+MINUTE, HOUR = STEPS["minute"], STEPS["hour"]
+
+
+class Folded:
+    """One partition in memory."""
+
+    def __init__(self) -> None:
+        self.tables = MemoryTables()
+        self.counted = CountedPartition(self.tables, WEEK)
+
+    def fold(self, topic: str, key: bytes, value: bytes | None, at: int = AT) -> None:
+        folds.FOLDS[topic](self.counted, key, value, at)
+        self.counted.advance(self.counted.position, at)
+
+    def job(self, job: Job) -> None:
+        self.fold("jobs", job.job_id.encode(), JOB.encode(job))
+
+    def row(self, at: int, *dimensions: str, step: str = "minute") -> Figures | None:
+        self.counted.write()
+        width = STEPS[step]  # type: ignore[index]
+        key = row_key(width, RowKey("acme", width.start(at), dimensions))
+        stored = self.tables.get(at // WEEK + 1, key)
+        return Figures.decode(stored) if stored else None
+
+    def outcomes(self, at: int, *dimensions: str) -> dict[str, int]:
+        row = self.row(at, *dimensions)
+        return {} if row is None else row.outcomes
+
+
+@pytest.fixture
+def folded() -> Folded:
+    return Folded()
+
+
+def event(folded: Folded, key: str, at: int, **fields: Any) -> None:
+    folded.fold("events", b"acme", ENVELOPE.encode(make_event(key, **fields)), at)
+
+
+def test_events_are_counted_in_their_minute_and_hour(folded: Folded) -> None:
+    event(folded, "e1", AT, subject="a")
+    event(folded, "e2", AT + 59_999, subject="a")
+    event(folded, "e3", AT + 60_000, subject="b")
+    first, hour = folded.row(AT, "shop", "order.paid"), folded.row(AT, "shop", "order.paid",
+                                                                   step="hour")  # fmt: skip
+    assert first
+    assert (first.events, first.subjects.estimate) == (2, 1)
+    assert hour
+    assert (hour.events, hour.subjects.estimate) == (3, 2)
+
+
+def test_a_late_event_is_counted_where_it_belongs(folded: Folded) -> None:
+    event(folded, "e1", AT)
+    event(folded, "late", AT - 6 * 86_400_000)
+    late = folded.row(AT - 6 * 86_400_000, "shop", "order.paid")
+    assert late
+    assert late.events == 1
+
+
+def test_windows_are_dropped_after_the_segment_behind_them(folded: Folded) -> None:
+    event(folded, "e1", AT)
+    event(folded, "e2", AT + WEEK)
+    assert folded.row(AT, "shop", "order.paid")
+    event(folded, "e3", AT + 2 * WEEK)
+    assert folded.row(AT, "shop", "order.paid") is None
+    event(folded, "too late", AT)
+    assert folded.row(AT, "shop", "order.paid") is None
+
+
+def test_redeliveries_are_counted_when_they_came(folded: Folded) -> None:
+    for count, last in ((2, AT + 10), (2, AT + 10), (5, AT + 120_000)):
+        again = Duplicate("acme", count, AT, last, None, "shop", "order.paid")
+        folded.fold("duplicates", b"f" * 16, DUPLICATE.encode(again))
+    first, later = (folded.row(at, "shop", "order.paid") for at in (AT, AT + 120_000))
+    assert first
+    assert later
+    assert (first.redeliveries, later.redeliveries) == (2, 3)
+
+
+def test_the_next_window_of_an_event_counts_anew(folded: Folded) -> None:
+    for first_at in (AT, AT + WEEK):
+        again = Duplicate("acme", 3, first_at, first_at + 1, None, "shop", "order.paid")
+        folded.fold("duplicates", b"f" * 16, DUPLICATE.encode(again), first_at + 1)
+    row = folded.row(AT + WEEK, "shop", "order.paid")
+    assert row
+    assert row.redeliveries == 3
+
+
+def test_a_job_ends_once_however_often_its_record_is_written(folded: Folded) -> None:
+    job = event_job(make_event("e1"), event_time=AT, ready_at=AT)
+    for status, later in (("pending", 0), ("running", 5), ("dead", 900), ("dead", 900)):
+        folded.job(replace(job, status=status, updated_at=AT + later))
+    folded.job(replace(job, status="dead", updated_at=AT + 900, replayed_as="job_b"))
+    row = folded.row(AT, "shop", "order.paid")
+    assert row
+    assert row.outcomes == {"dead": 1}
+    assert row.took.quantile(0.5) == pytest.approx(900, rel=0.02)
+
+
+def test_a_job_that_lives_again_takes_its_end_back(folded: Folded) -> None:
+    job = event_job(make_event("e1"), event_time=AT)
+    for status in ("dead", "pending"):
+        folded.job(replace(job, status=status, updated_at=AT + 5))
+    assert folded.outcomes(AT, "shop", "order.paid") == {}
+    folded.job(replace(job, status="succeeded", updated_at=AT + 9))
+    assert folded.outcomes(AT, "shop", "order.paid") == {"succeeded": 1}
+
+
+def test_incarnations_are_counted_apart(folded: Folded) -> None:
+    job = event_job(make_event("e1"), event_time=AT, status="succeeded", updated_at=AT + 1)
+    folded.job(job)
+    folded.job(replace(job, incarnation=2, event_time=AT + WEEK, updated_at=AT + WEEK + 1))
+    assert folded.outcomes(AT, "shop", "order.paid") == {"succeeded": 1}
+    assert folded.outcomes(AT + WEEK, "shop", "order.paid") == {"succeeded": 1}
+
+
+def test_a_direct_submission_has_its_jobs_type(folded: Folded) -> None:
+    folded.job(make_job("job_a", event_time=AT, status="failed", updated_at=AT + 1))
+    assert folded.outcomes(AT, folds.DIRECT, "draft_reply") == {"failed": 1}
+
+
+def test_purging_a_job_keeps_its_figures_and_ends_its_waiting(folded: Folded) -> None:
+    job = event_job(make_event("e1"), event_time=AT, status="succeeded", updated_at=AT + 1)
+    folded.job(job)
+    folded.job(make_job("job_w", event_time=AT, ready_at=AT))
+    assert list(folded.counted.waiting.values()) == [("acme", "-", "draft_reply", AT)]
+    for key in (job.job_id.encode(), b"job_w"):
+        folded.fold("jobs", key, None)
+    assert folded.counted.waiting == {}
+    assert folded.outcomes(AT, "shop", "order.paid") == {"succeeded": 1}
+
+
+def test_waiting_jobs_are_known_again_after_a_restart(folded: Folded) -> None:
+    folded.job(make_job("job_w", event_time=AT, ready_at=AT + 7))
+    folded.job(make_job("job_r", event_time=AT, ready_at=AT + 7))
+    folded.job(make_job("job_r", event_time=AT, status="running"))
+    folded.counted.write()
+    again = CountedPartition(folded.tables, WEEK)
+    assert again.waiting == {b"job_w": ("acme", "-", "draft_reply", AT + 7)}
+    assert again.position == 3
+
+
+def test_an_effect_counts_once_under_its_newest_status(folded: Folded) -> None:
+    for action, statuses in (("mail:send/a", ["claimed", "failed", "claimed", "done"]),
+                             ("mail:send/b", ["claimed", "unknown"])):  # fmt: skip
+        for status in statuses:
+            entry = make_entry(make_job(), action, status=status, first_claimed_at=AT)
+            folded.fold("ledger", action.encode(), LEDGER_ENTRY.encode(entry))
+    folded.fold("ledger", b"mail:send/a", None)
+    assert folded.outcomes(AT, "mail:send") == {"done": 1, "unknown": 1}
+
+
+@pytest.mark.parametrize("topic", sorted(folds.FOLDS))
+def test_what_cannot_be_read_changes_nothing(folded: Folded, topic: str) -> None:
+    with pytest.raises(DecodeError):
+        folded.fold(topic, b"k", b"\0\0\0\0\1garbage")
+    folded.counted.advance(0, AT)
+    folded.counted.write()
+    assert folded.tables.numbers() == []
+
+
+@pytest.mark.parametrize(
+    ("follows", "offset", "verdict"),
+    [(7, 7, "next"), (5, 9, "next"), (3, 6, "counted"), (8, 9, "gap"), (None, 8, "gap"),
+     (None, 6, "counted")],
+)  # fmt: skip
+def test_only_the_record_that_continues_is_next(
+    folded: Folded, follows: int | None, offset: int, verdict: str
+) -> None:
+    folded.counted.advance(6, AT)
+    assert folded.counted.accepts(follows, offset) == verdict
+
+
+def test_tables_and_position_are_written_together_or_not_at_all(folded: Folded) -> None:
+    event(folded, "e1", AT)
+    folded.counted.write()
+    event(folded, "e2", AT)
+    crashed = CountedPartition(folded.tables, WEEK)
+    assert crashed.position == 1
+    event(again := Folded(), "ignored", AT)
+    again.counted, again.tables = crashed, folded.tables
+    event(again, "e2", AT)
+    row = again.row(AT, "shop", "order.paid")
+    assert row
+    assert row.events == 2
