@@ -114,6 +114,20 @@ class Settings(BaseSettings):
         """`session_seconds` as Kafka's clients want it."""
         return round(self.session_seconds * 1000)
 
+    def required_admin_token(self, whose: str) -> str:
+        """The admin token of an API.
+
+        Raises:
+            ConfigError: there is none; the message begins with `whose` API it is.
+        """
+        token = self.admin_token.get_secret_value() if self.admin_token else ""
+        if not token.strip():
+            raise ConfigError(
+                f"{whose} API needs an admin token: set TIDEGATE_ADMIN_TOKEN "
+                "(`openssl rand -hex 32` makes one)"
+            )
+        return token.strip()
+
     def client(self, **overrides: Any) -> dict[str, Any]:
         """librdkafka configuration: the caller's defaults, then the operator's settings.
 

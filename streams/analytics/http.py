@@ -17,7 +17,7 @@ from streams.analytics.metrics import TablesCollector
 from streams.analytics.partitions import Partitions
 from streams.analytics.request import BadRequest, limit, query
 from streams.errors import ConfigError
-from streams.http.admin_token import AdminToken, configured
+from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
@@ -39,7 +39,7 @@ class Api:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._token = AdminToken(configured(settings.admin_token, "the analytics"))
+        self._token = AdminToken(settings.required_admin_token("the analytics"))
         self.partitions: Partitions | None = None
 
     @property

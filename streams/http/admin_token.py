@@ -6,9 +6,7 @@ import hashlib
 import hmac
 
 from aiohttp import hdrs, web
-from pydantic import SecretStr
 
-from streams.errors import ConfigError
 from streams.http.problem import problem
 
 
@@ -35,18 +33,3 @@ def _unauthorized(*, sent: bool) -> web.Response:
         detail = "the token sent is not this process's: send the one it was started with"
         challenge += ', error="invalid_token"'
     return problem(401, "unauthorized", detail, headers={hdrs.WWW_AUTHENTICATE: challenge})
-
-
-def configured(setting: SecretStr | None, whose: str) -> str:
-    """The admin token that is set.
-
-    Raises:
-        ConfigError: there is none; the message begins with `whose` API it is.
-    """
-    token = setting.get_secret_value() if setting else ""
-    if not token.strip():
-        raise ConfigError(
-            f"{whose} API needs an admin token: set TIDEGATE_ADMIN_TOKEN "
-            "(`openssl rand -hex 32` makes one)"
-        )
-    return token.strip()

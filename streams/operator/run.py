@@ -18,7 +18,6 @@ from streams.event_admission import Admissions
 from streams.event_replay.carrier import carrier
 from streams.event_replay.preview import Preview
 from streams.event_replay.verdicts import Reason
-from streams.http.admin_token import configured
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
@@ -76,7 +75,7 @@ def build(
         ConfigError: no admin token or no vault key.
     """
     vault = open_vault(settings)
-    token = configured(settings.admin_token, "the operator's")
+    token = settings.required_admin_token("the operator's")
     check = authenticated(token, open_schemas=not settings.schemas_need_token)
     guards = [newline_ended, problems, check, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)

@@ -24,6 +24,8 @@ READ_IN = {
     "ingress/receive/receiver.py": "how old a signature or a secret may be: 401, never a loss",
     "ingress/receive/rejections.py": "when deliveries were refused: shown",
     "ingress/schemes/__init__.py": "how old a signature may be: 401, never a loss",
+    "streams/analytics/http.py": "which windows are asked for, how long a job waits: shown",
+    "streams/analytics/metrics.py": "which hour is the present one, ages: shown",
     "streams/broker/status.py": "when the embedded broker started: shown",
     "streams/vault/data_key.py": "which week's key seals: a key more, or one for longer",
     "streams/cli/delivery.py": "signs a test delivery",

@@ -44,7 +44,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     file.write_text(ROUTED)
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
-        0, "valid (topics: 28, stages: 4, routes: 1, limits: 2)\n",
+        0, "valid (topics: 28, stages: 5, routes: 1, limits: 2)\n",
     )  # fmt: skip
 
 
@@ -124,6 +124,7 @@ def test_describe_as_json_has_every_declared_value(file: Path) -> None:
         "scheduler",
         "dispatcher",
         "delivery",
+        "analytics",
     ]
     assert declared["routes"][0] == {
         "source": "zendesk", "event_type": "ticket.[ab]*", "job": "draft", "priority": "webhook",
