@@ -109,6 +109,21 @@ async def test_the_api_is_the_operators(path: str) -> None:
     assert rest["by"] == "operator-0"
 
 
+async def test_figures_come_from_analytics_alone() -> None:
+    async with fronted(*pair(), Behind("analytics")) as client:
+        rest = await (await client.get("/v1/analytics/top")).json()
+    assert rest["by"] == "analytics-0"
+
+
+async def test_without_analytics_the_answer_says_how_to_start_it() -> None:
+    ingress, operator = pair()
+    async with fronted(ingress, operator) as client:
+        answer = await client.get("/v1/analytics/top")
+        told = await answer.json(content_type=None)
+    assert (answer.status, "--analytics" in told["detail"]) == (404, True)
+    assert operator.seen == []
+
+
 @pytest.mark.parametrize("path", ["/", "/hooks/acme/zendesk", "/v2/jobs", "/v1"])
 async def test_a_path_outside_the_api_is_a_404_that_names_the_hooks(path: str) -> None:
     ingress, operator = pair()

@@ -48,7 +48,7 @@ def test_stops_in_the_order_of_the_flow(layout: Layout, stages: list[str]) -> No
 def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
     settings = load_settings({}, data_dir=tmp_path, admin_token=TOKEN, topology=tmp_path / "t.yaml")
     env = environment(settings, credentials(settings).environment())
-    for member in members(Layout()):
+    for member in members(Layout(analytics=1)):
         spec = process_spec(member, settings, "shop:app", env)
         assert f" {member.stage} " in " ".join(spec.argv).replace("streams.cli", "tidegate")
         assert str(member.port) in spec.argv
@@ -56,7 +56,8 @@ def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
         assert ("shop:app" in spec.argv) == (member.stage == "worker")
         assert TOKEN not in " ".join(spec.argv)
         assert TOKEN not in repr(spec)
-        assert (spec.env.get("TIDEGATE_ADMIN_TOKEN") == TOKEN) == (member.stage == "operator")
+        has_token = spec.env.get("TIDEGATE_ADMIN_TOKEN") == TOKEN
+        assert has_token == (member.stage in ("operator", "analytics"))
 
 
 def test_clients_settings_reach_every_process() -> None:
