@@ -65,7 +65,7 @@ class Api:
         try:
             return await handler(request)
         except BadRequest as error:
-            return problem(422, "invalid", str(error))
+            return problem(422, "invalid-request", str(error))
         except web.HTTPException as error:
             name = "method-not-allowed" if error.status == 405 else "route-unknown"
             return problem(error.status, name, "docs/analytics.md lists the calls")

@@ -19,7 +19,7 @@ from streams.state.store import Checkpoint, Tables
 
 _ROWS_HELD = 20_000
 
-Verdict = Literal["next", "counted", "gap"]
+Verdict = Literal["next", "again", "gap"]
 
 
 class CountedPartition:
@@ -50,7 +50,7 @@ class CountedPartition:
         not known. Offsets between the two hold no committed record.
         """
         if offset < self.position:
-            return "counted"
+            return "again"
         return "next" if follows is not None and follows <= self.position else "gap"
 
     def advance(self, offset: int, at: int) -> None:

@@ -184,8 +184,8 @@ def test_what_cannot_be_read_changes_nothing(folded: Folded, topic: str) -> None
 
 @pytest.mark.parametrize(
     ("follows", "offset", "verdict"),
-    [(7, 7, "next"), (5, 9, "next"), (3, 6, "counted"), (8, 9, "gap"), (None, 8, "gap"),
-     (None, 6, "counted")],
+    [(7, 7, "next"), (5, 9, "next"), (3, 5, "again"), (8, 9, "gap"), (None, 8, "gap"),
+     (None, 5, "again")],
 )  # fmt: skip
 def test_only_the_record_that_continues_is_next(
     folded: Folded, follows: int | None, offset: int, verdict: str
