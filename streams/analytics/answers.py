@@ -78,8 +78,12 @@ def _deliveries(figures: Figures) -> int:
 
 
 def _about(partitions: Partitions, query: Query) -> Answer:
+    home = None if query.tenant_id is None else partitions.home(query.tenant_id)
     counted_to = {
-        topic: max((counted.stream_time for _, counted in partitions.of(topic)), default=0)
+        topic: max(
+            (each.stream_time for number, each in partitions.of(topic) if home in (None, number)),
+            default=0,
+        )
         for topic in TOPICS
     }
     return {

@@ -41,6 +41,7 @@ class Api:
     def __init__(self, settings: Settings) -> None:
         self._token = AdminToken(settings.required_admin_token("the analytics"))
         self.partitions: Partitions | None = None
+        self._scraping = asyncio.Lock()
 
     @property
     def ready(self) -> bool:
@@ -89,7 +90,9 @@ class Api:
         return web.Response(status=status, text=text)
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = await asyncio.to_thread(generate_latest)
+        # Serve one scrape at a time: scrapes need no token, and must not use up the threads.
+        async with self._scraping:
+            body = await asyncio.to_thread(generate_latest)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -53,11 +53,15 @@ class Partitions:
             if self.topic(tp) == topic:
                 yield tp.partition, counted
 
+    def home(self, tenant_id: str) -> int:
+        """The partition in which a tenant's records are, on every topic."""
+        return partition_for(tenant_id, self._width)
+
     def missing(self, tenant_id: str | None = None) -> list[str]:
         """Partitions that another process counts, or none: of one tenant or of all."""
-        wanted = (
-            range(self._width) if tenant_id is None else [partition_for(tenant_id, self._width)]
-        )
+        wanted = range(self._width)
+        if tenant_id is not None:
+            wanted = range(self.home(tenant_id), self.home(tenant_id) + 1)
         counted = {(self.topic(tp), tp.partition) for tp in self._open}
         return [f"{t}:{n}" for t in TOPICS for n in wanted if (t, n) not in counted]
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from streams.analytics.counting import counting_app
 from streams.analytics.http import Api, listening
 from streams.analytics.partitions import TOPICS, Partitions
-from streams.errors import ConfigError, StageFailed
+from streams.errors import ConfigError, StageFailed, TidegateError
 from streams.process.shutdown import ProcessEnd
 from streams.runtime.topics import Topics
 from streams.settings import Settings
@@ -55,6 +55,14 @@ async def _run(settings: Settings, topology: Topology) -> None:
         counting.add_done_callback(lambda done: _report(done, end))
         try:
             await end.wait()
+        except TidegateError:
+            raise
+        except Exception as error:
+            log.exception("counting failed")
+            raise StageFailed(
+                f"analytics cannot go on ({error!r}): start it again, it counts on from what is "
+                "written; the log has the reason"
+            ) from error
         finally:
             counting.cancel()
             await asyncio.wait({counting})

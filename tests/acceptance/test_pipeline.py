@@ -44,6 +44,13 @@ class Running:
                 await asyncio.sleep(0.1)
         return job
 
+    async def figures_where(self, holds: Callable[[Any], bool]) -> Any:
+        """The tenant's figures of the last hour, once what analytics counted holds."""
+        async with asyncio.timeout(60):
+            while not holds(found := await self.call("GET", "/analytics/summary?tenant_id=acme")):
+                await asyncio.sleep(0.1)
+        return found
+
     async def _job(self, job_id: str) -> Any:
         """None while the operator does not show it: a submission may be answered before."""
         status, answer = await self._ask("GET", f"/jobs/{job_id}")
@@ -73,7 +80,7 @@ async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             data_dir=tmp_path / "data", port=0,
         )  # fmt: skip
         pipeline = Pipeline(
-            settings, Layout(), app="resuming_app:app", allow_unsafe=True,
+            settings, Layout(analytics=1), app="resuming_app:app", allow_unsafe=True,
             env={"RESUMING_LOG": str(log)},
         )  # fmt: skip
         async with pipeline, aiohttp.ClientSession() as http:
@@ -107,6 +114,8 @@ async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running)
     )  # fmt: skip
     key = before["effects"][0]["idempotency_key"]
     assert running.did("effect") == [f"effect HELLO {key}"]
+    figures = await running.figures_where(lambda found: found["jobs"] == {"succeeded": 1})
+    assert figures["effects"] == {"mail:send": {"done": 1}}
 
     plain = AdminClient({"bootstrap.servers": running.pipeline.settings.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):

@@ -40,6 +40,9 @@ class InMemory:
             if name == topic:
                 yield number, counted
 
+    def home(self, tenant_id: str) -> int:
+        return 0
+
     def missing(self, tenant_id: str | None = None) -> list[str]:
         return []
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.operator_cluster import event_job, make_entry, make_event, make_job
 
 from streams.analytics import folds
@@ -206,3 +208,34 @@ def test_tables_and_position_are_written_together_or_not_at_all(folded: Folded) 
     row = again.row(AT, "shop", "order.paid")
     assert row
     assert row.events == 2
+
+
+STATUSES = st.sampled_from(["pending", "running", "succeeded", "dead"])
+LIVES = st.lists(
+    st.tuples(st.integers(0, 3), STATUSES, st.integers(1, 90_000), st.booleans()), max_size=25
+)
+
+
+@given(LIVES)
+def test_compaction_changes_no_figure_of_jobs_and_effects(
+    lives: list[tuple[int, JobStatus, int, bool]],
+) -> None:
+    """Only the newest record of each key may be left, and the rows are the same."""
+    written = []
+    for number, status, later, is_job in lives:
+        job = make_job(f"job_{number}", event_time=AT + number * 50_000, status=status)
+        job = replace(job, updated_at=job.event_time + later)
+        entry = make_entry(job, "mail:send/a", first_claimed_at=AT, status=status)
+        kind = ("jobs", JOB.encode(job)) if is_job else ("ledger", LEDGER_ENTRY.encode(entry))
+        written.append((kind[0], job.job_id.encode(), kind[1]))
+    compacted = {(topic, key): value for topic, key, value in written}
+    assert rows_after(written) == rows_after([(*key, compacted[key]) for key in compacted])
+
+
+def rows_after(records: list[tuple[str, bytes, bytes]]) -> dict[bytes, bytes]:
+    folded = Folded()
+    for topic, key, value in records:
+        folded.fold(topic, key, value)
+    folded.counted.write()
+    found = folded.tables.range(AT // WEEK + 1, b"", b"\xff")
+    return {key: value for key, value in found if value != Figures().encode()}
