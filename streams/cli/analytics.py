@@ -6,7 +6,7 @@ The group's own command, `tidegate analytics`, runs the stage (`streams/cli/main
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -60,10 +60,10 @@ def top(
 analytics.command("top")(program(top))
 
 
-def _watch(look: object) -> None:
+def _watch(look: Callable[[], Answer]) -> None:
     with Live(console=console_of_any_width(), auto_refresh=False) as live:
         while True:
-            live.update(view(look()), refresh=True)  # type: ignore[operator]
+            live.update(view(look()), refresh=True)
             time.sleep(_BETWEEN_LOOKS)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -56,3 +58,11 @@ def test_without_faust_the_command_says_what_to_install() -> None:
         pytest.raises(ConfigError, match=r"pip install 'tidegate\[analytics\]'"),
     ):
         STAGES["analytics"].run(load_settings({}), load())
+
+
+def test_dev_demo_and_the_commands_need_no_faust() -> None:
+    program = (
+        "import sys; sys.modules.update(faust=None, aiokafka=None); "
+        "import streams.cli.main, streams.cli.analytics, streams.demo.command, streams.dev.run"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
