@@ -29,6 +29,7 @@ READ_IN = {
     "streams/broker/status.py": "when the embedded broker started: shown",
     "streams/vault/data_key.py": "which week's key seals: a key more, or one for longer",
     "streams/cli/delivery.py": "signs a test delivery",
+    "streams/cli/event_seek.py": "whether a person named a time in the future: an error",
     "streams/cli/event_selection.py": "whether a person named a time in the future: an error",
     "streams/cli/event_tables.py": "how long until an effect can be settled: shown",
     "streams/cli/quantities.py": "the time that a person names by its distance from now",
