@@ -105,11 +105,14 @@ class Desk:
         metrics.STUCK.set(len(self._retry_at))
 
     def _try(self, number: int, known: Known, now: float) -> None:
+        """Bring a replay further; whatever it fails with, the other replays go on."""
         try:
             self._further(number, known)
             self._retry_at.pop(known.replay_id, None)
-        except (KafkaUnavailable, KafkaException) as error:
-            if known.progress is None or known.progress.error != str(error):
+        except Exception as error:
+            if not isinstance(error, KafkaUnavailable | KafkaException):
+                log.exception("a replay failed unforeseen", replay_id=known.replay_id)
+            elif known.progress is None or known.progress.error != str(error):
                 log.warning("a replay does not move: it is tried again",
                             replay_id=known.replay_id, error=str(error))  # fmt: skip
             self._retry_at[known.replay_id] = now + _RETRY_SECONDS

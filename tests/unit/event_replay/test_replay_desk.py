@@ -32,14 +32,14 @@ class PlayedWork:
 
     known: Known
     left: int = 3
-    fails: bool = False
+    fault: Exception | None = None
     closed: bool = False
     saved: ReplayProgress | None = None
     progress: ReplayProgress = field(default_factory=lambda: at(0, "running"))
 
     def step(self) -> bool:
-        if self.fails:
-            raise KafkaUnavailable("no broker")
+        if self.fault is not None:
+            raise self.fault
         self.left -= 1
         self.progress = at(3 - self.left, "running" if self.left else "done")
         return self.left > 0
@@ -164,13 +164,23 @@ def test_after_a_failure_it_goes_on_from_what_is_saved_and_says_why_it_stood_sti
     world: World,
 ) -> None:
     work = begun(world)
-    work.saved, work.fails = at(2, "running"), True
+    work.saved, work.fault = at(2, "running"), KafkaUnavailable("no broker")
     world.desk.work(world.now)
     assert world.written[-1] == replace(at(2, "running"), error="no broker")
     world.desk.work(world.now + 1)
     assert (work.closed, len(world.works)) == (True, 1)
     world.work(2)
     assert world.works[1].known.progress == replace(at(2, "running"), error="no broker")
+
+
+def test_a_replay_that_fails_unforeseen_hinders_no_other(world: World) -> None:
+    broken = begun(world)
+    broken.fault = KeyError("unforeseen")
+    world.told(ASKED, id_="r2")
+    world.work(5)
+    others = [work for work in world.works if work.known.replay_id == "r2"]
+    assert [work.left for work in others] == [0]
+    assert "'unforeseen'" in {progress.error for progress in world.written}
 
 
 def test_a_replay_whose_jobs_may_be_forgotten_is_not_begun_again(world: World) -> None:
