@@ -123,6 +123,7 @@ class _Reader:
         )  # fmt: skip
         self._stored: dict[int, int | None] = {}
         self._at_end: set[int] = set()
+        self._assigned = False
         self._handled = 0
 
     def run(self, handle: Handle, stop: threading.Event, *, until_end: bool) -> int:
@@ -131,18 +132,18 @@ class _Reader:
             consumer.subscribe([self._topic], on_assign=self._begin, on_revoke=self._end)
             while not stop.is_set():
                 self._take(consumer.consume(_BATCH, _WAIT_SECONDS), handle)
-                if until_end and self._stored and self._at_end >= self._stored.keys():
+                if until_end and self._assigned and self._at_end >= self._stored.keys():
                     break
         return self._handled
 
     def _begin(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
         """Read each partition from where the sink ends."""
         self._stored = self._into.stored(consumer, [p.partition for p in places])
-        self._at_end = set()
+        self._at_end, self._assigned = set(), True
         consumer.assign([_from(self._topic, *place) for place in self._stored.items()])
 
     def _end(self, consumer: Consumer, _: Sequence[TopicPartition]) -> None:
-        self._stored = {}
+        self._stored, self._assigned = {}, False
         consumer.unassign()
 
     def _take(self, messages: Sequence[Message], handle: Handle) -> None:

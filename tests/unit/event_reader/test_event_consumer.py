@@ -75,6 +75,13 @@ def test_each_event_is_handled_once_over_many_runs(file: Path, logs: list[list[b
     assert seen(file) == sorted([*ALL, "evt_a9"])
 
 
+def test_a_process_to_which_the_group_gives_nothing_ends_too(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    logs.clear()
+    assert read(file) == 0
+
+
 def test_only_selected_events_are_handled(file: Path, logs: list[list[bytes]]) -> None:
     assert read(file, types=["tick*"]) == 2
     assert seen(file) == ["evt_b0", "evt_b1"]
