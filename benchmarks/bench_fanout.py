@@ -34,6 +34,7 @@ from streams.topology.load import load
 TOPOLOGY = load(OVERLAY)
 TENANTS = 40
 TOKEN = "of-the-benchmark"
+SINCE = "2026-01-01T00:00:00Z"
 REPLAYED, OTHER = "order.paid", "order.seen"
 
 
@@ -51,6 +52,7 @@ def main() -> None:
         results = [row for format_ in FORMATS for row in exported(bootstrap, folder, format_)]
         more, wrong = measure(bootstrap, folder, url, chosen.events, chosen.replayed)
         results += more
+        results += counted(bootstrap, folder, url, chosen.events)
         results += lookups(bootstrap, folder, url, chosen.lookups)
     report("fanout", results, as_json=chosen.json)
     sys.exit(1 if wrong else 0)
@@ -92,6 +94,26 @@ def exported(bootstrap: str, folder: Path, format_: str) -> list[Result]:
         Result(f"export {format_}", "written", told["events"] / took, "events/s"),
         Result(f"export {format_}", "written", size / took / 1e6, "MB/s"),
     ]
+
+
+def counted(bootstrap: str, folder: Path, url: str, events: int) -> list[Result]:
+    """The rate at which one process of analytics counts what is on the topic."""
+    port, env = url.rpartition(":")[2], {"TIDEGATE_ADMIN_TOKEN": TOKEN}
+    with stage("analytics", bootstrap, folder, "--port", port, env=env) as process:
+        until(lambda: in_analytics(url) > 0, process, "the first events are counted")
+        began, first = time.monotonic(), in_analytics(url)
+        until(lambda: in_analytics(url) >= events, process, "all events are counted", 600)
+        took = time.monotonic() - began
+    return [Result("analytics", "counted", (events - first) / took, "events/s")]
+
+
+def in_analytics(url: str) -> int:
+    time.sleep(0.1)
+    try:
+        found = call(url, TOKEN, "GET", "/v1/analytics/summary", query={"since": SINCE})
+    except CallFailed:
+        return 0
+    return int(found.get("events", 0))
 
 
 def measure(
