@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from confluent_kafka import KafkaException
 
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.event_selection import (
@@ -14,6 +16,7 @@ from streams.cli.event_selection import (
     Since,
     Source,
     Subject,
+    Told,
     Types,
     Until,
     located,
@@ -25,15 +28,16 @@ from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, Tenant
 from streams.errors import ConfigError, TidegateError
 from streams.event_export import manifest as manifests
-from streams.event_export.export import Export, left
+from streams.event_export.export import Export, left, purged
 from streams.event_export.formats import FORMATS, encoder
 from streams.event_export.manifest import Manifest
 from streams.event_reader.counts import notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Ranges
+from streams.event_reader.span import EVENTS, Span
+from streams.runtime.topics import Topics
 from streams.settings import Settings
-from streams.topology.model import Topology
+from streams.topology.cluster import admin_client
 
 
 def export_events(
@@ -68,42 +72,42 @@ def export_events(
     try:
         encoder(format_)
         settings, loaded = read_settings(topology, bootstrap)
-        with addressed(settings), manifests.locked(to):
-            found = _exported(settings, loaded, to, _begun(to, asked, selection), chosen)
+        with addressed(settings), manifests.locked(to), progress("exporting events") as told:
+            whole = located(settings, loaded, selection, chosen)
+            asked |= {"topic_id": _topic_id(settings)}
+            start = manifests.begun(to, asked, selection.since, selection.until)
+            found = _exported(settings, to, start, whole, told)
     except OSError as error:
-        _end(f"{error.strerror}: {error.filename or to}: make room, then type the command again: "
-             "it goes on where it ended", 1)  # fmt: skip
+        _end(f"{error.strerror}: {error.filename or to}: {_remedy(error)}, then type the command "
+             "again: it goes on where it ended", 1)  # fmt: skip
+    except KafkaException as error:
+        _end(f"Kafka: {error.args[0].str()}: type the command again: it goes on", 1)
     except TidegateError as error:
         _end(str(error), 2 if isinstance(error, ConfigError | manifests.ExportRefused) else 1)
     print_json(found) if as_json else _show(found)
 
 
-def _begun(to: Path, asked: dict[str, Any], selection: Selection) -> Manifest:
-    """The manifest that the directory has, or a first one.
+def _remedy(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "make room" if full else "mend that, or name another directory"
 
-    Raises:
-        ExportRefused: it holds another export.
-    """
-    found = manifests.read(to)
-    if found is None:
-        return Manifest(asked, selection.since, selection.until)
-    manifests.require_same(found.asked, asked, to)
-    return found
+
+def _topic_id(settings: Settings) -> str:
+    """The id of the topic, which no other one has, on this cluster or another."""
+    admin = admin_client(settings)
+    return Topics(admin, settings.topic_prefix).ids([EVENTS])[EVENTS]
 
 
 def _exported(
-    settings: Settings, topology: Topology, to: Path, start: Manifest, chosen: Ranges
+    settings: Settings, to: Path, start: Manifest, whole: dict[int, Span], told: Told
 ) -> dict[str, Any]:
-    asked = start.asked
+    asked, where = start.asked, left(whole, start)
     selection = Selection(
         asked["tenant"], asked["source"], tuple(asked["types"]), asked["subject"],
         start.since, start.until,
     )  # fmt: skip
-    with progress("exporting events") as told:
-        whole = located(settings, topology, selection, chosen)
-        where = left(whole, start)
-        scan = Scan(settings, where, selection, told)
-        written = Export(to, asked["format"], start).run(scan)
+    scan = Scan(settings, where, selection, told)
+    written = Export(to, asked["format"], start).run(scan)
     # A later run reads new events alone, so it knows only some of the types.
     named = selection if not start.next else replace(selection, types=())
     return {
@@ -112,7 +116,7 @@ def _exported(
         "unreadable": written.unreadable,
         "files": sum(1 for _ in to.glob("day=*/type=*/[0-9]*")),
         "directory": str(to),
-        "notes": list(notes(scan.progress, where, named)),
+        "notes": [*purged(whole, start), *notes(scan.progress, where, named)],
     }
 
 

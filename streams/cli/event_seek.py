@@ -112,7 +112,7 @@ def _last(_: int, ends: Ends) -> int:
 
 
 def _json(group: str, found: list[Move], *, applied: bool) -> dict[str, Any]:
-    moves = [{"partition": m.partition, "from": m.now, "to": m.to} for m in found]
+    moves = [{"partition": m.partition, "from": m.now, "to": m.to, "asked": m.asked} for m in found]
     return {"group": group, "applied": applied, "moves": moves}
 
 
@@ -122,6 +122,12 @@ def _show(group: str, found: list[Move], applied: bool) -> None:
         apart = "-" if each.now is None else f"{each.to - each.now:+,}"
         table.add_row(str(each.partition), _offset(each.now), _offset(each.to), apart)
     console_of_any_width().print(table)
+    for each in found:
+        if each.asked is not None:
+            typer.echo(
+                f"note: partition {each.partition} has no offset {each.asked}; this is the nearest",
+                err=True,
+            )
     typer.echo(
         f"group {group} goes on there" if applied else "nothing was changed: add --apply to do it"
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,9 @@ from streams.event_reader.span import Span
 
 ROWS_IN_PART = 50_000
 """So many events are held in memory, and written at once; about 100 MB."""
+
+PART_SECONDS = 30.0
+"""A part is written after this time, too, so that a rare selection does not begin anew for ever."""
 
 _LONGEST_TYPE = 120
 Place = tuple[str, str]
@@ -45,13 +49,14 @@ class Export:
         encode, written = encoder(self.format), self.start
         manifests.delete_uncounted(self.folder, written.parts)
         manifests.write(self.folder, written)
-        gathered, following = list[Found](), written
+        gathered, following, began = list[Found](), written, time.monotonic()
         for batch in scan.batches():
             gathered += batch.found
             following = _passed(following, batch)
-            if len(gathered) >= self.rows_in_part:
-                written = following = self._part(encode, gathered, following)
-                gathered = []
+            late = time.monotonic() - began > PART_SECONDS
+            if late or len(gathered) >= self.rows_in_part:
+                following = self._part(encode, gathered, following)
+                gathered, began = [], time.monotonic()
         return self._part(encode, gathered, following)
 
     def _part(
@@ -85,12 +90,23 @@ def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
     }
 
 
+def purged(spans: Mapping[int, Span], written: Manifest) -> Iterator[str]:
+    """Yield what was purged after the last run, before it could be exported."""
+    for number, span in spans.items():
+        following = written.next.get(str(number), span.oldest)
+        if span.oldest > following:
+            yield (
+                f"{span.oldest - following} offsets of partition {number} were purged before they "
+                "were exported: the retention of `events` has passed"
+            )
+
+
 def file_of(folder: Path, part: int, day: str, type_: str, format_: str) -> Path:
     """The file of a part: its name holds a hash of the type, which differs where paths may not.
 
     Paths that ignore case, and types that are too long for one, share a directory.
     """
-    print_ = blake2b(type_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    print_ = blake2b(type_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     name = quote(type_, safe="", errors="surrogatepass")
     if len(name) > _LONGEST_TYPE:
         name = f"{name[:_LONGEST_TYPE]}~{print_}"

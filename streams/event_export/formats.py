@@ -17,6 +17,7 @@ Row = dict[str, Any]
 Encode = Callable[[Sequence[Row]], bytes]
 
 FORMATS = ("parquet", "jsonl")
+_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def encoder(name: str) -> Encode:
@@ -52,11 +53,15 @@ def _times(row: Row) -> Row:
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
-    """A time as `2026-11-21T04:05:06.789Z`."""
+    """A time as `2026-11-21T04:05:06.789Z`; one outside the years 1 to 9999 is the nearest inside.
+
+    A sender chooses `occurred_at`, and no time may end an export.
+    """
     if milliseconds is None:
         return None
-    text = datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    seconds, rest = divmod(min(max(milliseconds, _EARLIEST_MS), _LATEST_MS), 1000)
+    at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _parquet(rows: Sequence[Row]) -> bytes:

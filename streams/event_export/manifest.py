@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,8 @@ from streams.errors import TidegateError
 NAME = "_tidegate-export.json"
 """Readers of a directory leave out names that begin so."""
 _LOCK = ".tidegate-export.lock"
+_FILE = re.compile(r"\.?(\d{8,})-[0-9a-f]{32}\.(?:parquet|jsonl)(?:\.tmp)?")
+"""The name of a file of a part, or of one that was not finished."""
 
 
 class ExportRefused(TidegateError):
@@ -60,6 +63,24 @@ def read(folder: Path) -> Manifest | None:
         ) from error
 
 
+def begun(folder: Path, asked: dict[str, Any], since: int | None, until: int | None) -> Manifest:
+    """The manifest of a directory that continues the same export, or a first one.
+
+    Raises:
+        ExportRefused: it holds another export, or files whose manifest is lost.
+    """
+    found = read(folder)
+    if found is not None:
+        require_same(found.asked, asked, folder)
+        return found
+    if next(folder.glob("day=*"), None) is not None:
+        raise ExportRefused(
+            f"{folder} has files by day and no {NAME}, which says how far they go: export into "
+            "another directory"
+        )
+    return Manifest(asked, since, until)
+
+
 def write(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest, durably: what it names counts from now on."""
     durable(folder / NAME, orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2))
@@ -73,7 +94,8 @@ def durable(path: Path, content: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     beside.replace(path)
-    _sync(path.parent)
+    for folder in (path.parent, path.parent.parent):
+        _sync(folder)
 
 
 def _sync(folder: Path) -> None:
@@ -87,8 +109,8 @@ def _sync(folder: Path) -> None:
 def delete_uncounted(folder: Path, parts: int) -> None:
     """Delete the files of parts that the manifest does not count."""
     for path in folder.glob("day=*/type=*/*"):
-        number = path.name.removeprefix(".").split("-")[0]
-        if number.isdecimal() and int(number) >= parts:
+        ours = _FILE.fullmatch(path.name)
+        if ours is not None and int(ours[1]) >= parts:
             path.unlink()
 
 

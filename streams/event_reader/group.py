@@ -22,11 +22,15 @@ class GroupRefused(TidegateError):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: the offset that a group has, None if it has none, and the one it gets."""
+    """One partition: the offset that a group has, None if it has none, and the one it gets.
+
+    `asked` is the one that was meant, if the topic does not have that.
+    """
 
     partition: int
     now: int | None
     to: int
+    asked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,9 @@ def moves(
         to = target(number, ends[number])
         now = has.get(number, -1)
         if to is not None:
-            to = min(max(to, ends[number].first), ends[number].end)
-            found.append(Move(number, None if now < 0 else now, to))
+            there = min(max(to, ends[number].first), ends[number].end)
+            asked_for = None if there == to else to
+            found.append(Move(number, None if now < 0 else now, there, asked_for))
     return found
 
 

@@ -69,7 +69,7 @@ def test_a_plan_changes_nothing_and_applying_it_does(
     group, home = f"{cluster.settings.topic_prefix}reader", cluster.home("acme")
     place = TopicPartition(cluster.settings.topic_prefix + "events", home)
     told = planned(seek, "--group", group, "--to", "end")
-    assert {"partition": home, "from": 2, "to": 10} in told["moves"]
+    assert {"partition": home, "from": 2, "to": 10, "asked": None} in told["moves"]
     assert len(told["moves"]) == cluster.topology.partitions
     assert reader.committed([place])[0].offset == 2
     shown = seek("--group", group, "--to", f"{home}:4", "--apply")
@@ -79,7 +79,7 @@ def test_a_plan_changes_nothing_and_applying_it_does(
     assert reader.committed([place])[0].offset == 0
     assert planned(seek, "--group", group, "--to", "1h")["moves"][home]["to"] == 0
     assert planned(seek, "--group", group, "--to", f"{home}:99")["moves"] == [
-        {"partition": home, "from": 0, "to": 10}
+        {"partition": home, "from": 0, "to": 10, "asked": 99}
     ]
 
 

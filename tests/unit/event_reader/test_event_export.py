@@ -9,7 +9,8 @@ import typer
 
 from streams.cli.event_selection import ranges
 from streams.event_export import manifest as manifests
-from streams.event_export.export import file_of, left
+from streams.event_export.export import file_of, left, purged
+from streams.event_export.formats import rfc3339
 from streams.event_export.manifest import ExportRefused, Manifest
 from streams.event_reader.span import Span
 
@@ -37,19 +38,41 @@ def test_every_type_has_a_file_of_its_own_two_levels_below_the_directory(tmp_pat
 def test_files_of_parts_that_do_not_count_are_deleted_and_no_others(tmp_path: Path) -> None:
     kept = [file_of(tmp_path, n, "2026-11-24", "a", "jsonl") for n in (0, 1)]
     gone = [file_of(tmp_path, n, "2026-11-24", "a", "jsonl") for n in (2, 11)]
-    own = kept[0].with_name("notes.txt")
+    own, theirs = (kept[0].with_name(name) for name in ("notes.txt", "20260101-mine.parquet"))
     half = kept[0].with_name(f".{gone[0].name}.tmp")
-    for file in (*kept, *gone, own, half):
+    for file in (*kept, *gone, own, theirs, half):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     manifests.delete_uncounted(tmp_path, 2)
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*kept, own}
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*kept, own, theirs}
 
 
 def test_a_run_goes_on_behind_what_is_written() -> None:
     written = Manifest({}, None, None, next={"0": 20, "1": 90})
     spans = {0: Span(0, 10, 50), 1: Span(0, 0, 40), 2: Span(5, 5, 9)}
     assert left(spans, written) == {0: Span(0, 20, 50), 1: Span(0, 40, 40), 2: Span(5, 5, 9)}
+
+
+def test_what_was_purged_since_the_last_run_is_told() -> None:
+    written = Manifest({}, None, None, next={"0": 50, "1": 90})
+    spans = {0: Span(80, 80, 99), 1: Span(80, 80, 99), 2: Span(80, 80, 99)}
+    assert [told.split(" were")[0] for told in purged(spans, written)] == [
+        "30 offsets of partition 0"
+    ]
+
+
+def test_files_whose_manifest_is_lost_are_not_touched(tmp_path: Path) -> None:
+    file = file_of(tmp_path, 3, "2026-11-24", "a", "jsonl")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with pytest.raises(ExportRefused, match="which says how far they go"):
+        manifests.begun(tmp_path, {}, None, None)
+    assert file.exists()
+
+
+def test_an_absurd_time_does_not_end_an_export() -> None:
+    assert rfc3339(10**17) == "9999-12-31T23:59:59.999Z"
+    assert rfc3339(-(10**17)) == "0001-01-01T00:00:00.000Z"
 
 
 def test_a_broken_manifest_is_refused(tmp_path: Path) -> None:
