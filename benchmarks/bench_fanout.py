@@ -1,12 +1,13 @@
-"""What readers of `events` get: exports, replays that count and make jobs, and schemas.
+"""What readers of `events` get: exports, replays that make jobs, figures, and schemas.
 
     python benchmarks/bench_fanout.py [--events 100000] [--replayed 10000] [--lookups 2000] [--json]
 
 `tidegate events export` writes all events of a topic of 40 tenants. `tidegate operator` and
 `tidegate pipeline` run on the same topic. A dry run counts all of them (`scanned`). A replay
 without a limit of its own then gives some of them jobs, and the clock stops when the last of them
-is on `jobs`. Meanwhile nothing runs these jobs. Last, one client asks the schema registry for a
-schema, over and over. Each replayed event must have one job, else the exit code is 1.
+is on `jobs`. Meanwhile nothing runs these jobs. `tidegate analytics` counts all events. Last, one
+client asks the schema registry for a schema, over and over. Each replayed event must have one job,
+else the exit code is 1.
 """
 
 from __future__ import annotations
