@@ -51,11 +51,16 @@ def operator(cluster: Cluster) -> Iterator[RunningOperator]:
 
 def written(cluster: Cluster, operator: RunningOperator, *events: Envelope) -> None:
     """Events, once a dry run is told of all of them: that is so a moment after the commit."""
+    before = counted(operator)
     cluster.write(*events)
     eventually(
-        lambda: operator.send("POST", "/v1/replays", {"dry_run": True})["events"] >= len(events),
+        lambda: counted(operator) == before + len(events),
         what="the events are committed for readers",
     )
+
+
+def counted(operator: RunningOperator) -> int:
+    return int(operator.send("POST", "/v1/replays", {"dry_run": True})["events"])
 
 
 def begun(operator: RunningOperator, key: str | None = None, **wanted: Any) -> dict[str, Any]:
@@ -104,6 +109,18 @@ def test_a_replay_asks_for_one_job_for_each_selected_event(
     assert [each["replay_id"] for each in operator.get("/v1/replays")["replays"]] == [
         replay["replay_id"]
     ]
+
+
+def test_records_that_cannot_be_read_are_counted_and_stop_nothing(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    poison = ("events", cluster.home("acme"), b"acme", b"\0\0\0\0\x13?")
+    written(cluster, operator, make_event("a1"))
+    cluster.write(poison)
+    written(cluster, operator, make_event("a2"))
+    shown = ended(operator, begun(operator))
+    assert (shown["jobs"], shown["unreadable"]) == (2, 1)
+    assert "1 records cannot be read" in shown["notes"][0]
 
 
 def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(

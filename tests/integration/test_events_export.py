@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
+from confluent_kafka import TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
@@ -24,6 +25,7 @@ from streams.cli.events import events
 from streams.event_export import export as exporting
 from streams.event_export import manifest as manifests
 from streams.event_reader import scan
+from streams.topology.cluster import admin_client
 
 pytestmark = pytest.mark.broker
 
@@ -173,6 +175,29 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(
     assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
     exported(run, folder)
     assert ids_in(folder) == Counter(ids)
+
+
+def test_what_cannot_be_read_or_was_purged_meanwhile_is_told(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    folder, home = tmp_path / "out", cluster.home("acme")
+    written(cluster, run, 2)
+    cluster.write(("events", home, b"acme", b"\0\0\0\0\x13?"))
+    eventually(
+        lambda: json.loads(run("count", "--json").stdout)["unreadable"] == 1,
+        what="the broken record is told of",
+    )
+    told = exported(run, folder)
+    assert (told["events"], told["unreadable"]) == (2, 1)
+    assert "1 records cannot be read" in told["notes"][0]
+    cluster.write(make_event("gone"))
+    admin = admin_client(cluster.settings)  # without a name it would end before it has an answer
+    place = TopicPartition(cluster.settings.topic_prefix + "events", home, -1)
+    for deleted in admin.delete_records([place]).values():
+        deleted.result(10)
+    told = exported(run, folder)
+    assert told["events"] == 0
+    assert f"of partition {home} were purged before they were exported" in told["notes"][0]
 
 
 def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
