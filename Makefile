@@ -12,10 +12,10 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test chaos simulate lint bench recordings lock
+.PHONY: help install dev demo check test chaos simulate lint bench recordings chart chart-tools lock
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Create .venv with the locked dependencies, fetch Kafka
 
@@ -48,6 +48,12 @@ bench: $(INSTALLED) ## Run every benchmark, one after the other
 
 recordings: $(INSTALLED) ## Draw what commands print into docs/recordings
 	@PYTHONPATH=tests $(BIN)/python docs/recordings/record.py
+
+chart: chart-tools ## Write the Helm chart's README and golden outputs
+	@PYTHONPATH=tests $(BIN)/python -m support.chart_golden
+
+chart-tools: $(INSTALLED) ## Build Helm for the chart's tests; needs Go 1.26
+	@PYTHONPATH=tests $(BIN)/python -m support.helm_tools
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into requirements.lock
 	@command -v $(UV) >/dev/null || { \

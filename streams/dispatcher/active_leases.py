@@ -105,6 +105,10 @@ class Leases:
         """Job types of which a pool's workers hold leases."""
         return {type_ for of, type_ in self._types if of == pool}
 
+    def running_in(self, pool: str) -> int:
+        """How many leases of a pool live."""
+        return sum(count for (of, _), count in self._types.items() if of == pool)
+
     def give_up(self, leases: Iterable[ActiveLease], why: str, reason: str) -> None:
         """Have leases taken back in parts, because a worker may have held thousands."""
         for lease in leases:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import Counter, Gauge
 
 ATTEMPTS = Counter("tidegate_dispatcher_attempts", "Runs begun", ["type"])
@@ -34,12 +36,17 @@ OLDEST = Gauge(
     "tidegate_dispatcher_oldest_ready_seconds", "Age of the longest waiting job", ["partition"]
 )
 RUNNING = Gauge("tidegate_dispatcher_running_jobs", "Living leases", ["partition"])
+POOL = Gauge(
+    "tidegate_dispatcher_pool_jobs", "Jobs of a pool that wait or run", ["partition", "pool"]
+)
 HELD = Gauge(
     "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for", ["partition", "reason"]
 )
 
 
-def forget_partition(partition: int) -> None:
+def forget_partition(partition: int, pools: Iterable[str]) -> None:
     """Drop a partition's gauges, because another process owns the partition now."""
     for gauge in (READY, OLDEST, RUNNING):
         gauge.remove(str(partition))
+    for pool in pools:
+        POOL.remove(str(partition), pool)

@@ -117,7 +117,7 @@ class Dispatcher:
 
     def closed(self) -> None:
         """Drop the partition's gauges, because another process owns the partition now."""
-        metrics.forget_partition(self._partition)
+        metrics.forget_partition(self._partition, self._topology.pools)
         self._leasing.closed()
         self._held.closed()
 
@@ -211,6 +211,8 @@ class Dispatcher:
         metrics.READY.labels(partition).set(self._run_queue.depth())
         metrics.RUNNING.labels(partition).set(len(self._registry.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
+        for pool in self._topology.pools:
+            metrics.POOL.labels(partition, pool).set(self._run_queue.jobs_of(pool))
 
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms, self._cache)

@@ -197,6 +197,10 @@ class RunQueue:
     def depth(self) -> int:
         return sum(map(len, self.queues.values()))
 
+    def jobs_of(self, pool: str) -> int:
+        """How many jobs of a pool wait or run."""
+        return len(self.queues.get(pool, ())) + self.registry.leases.running_in(pool)
+
     def oldest(self) -> int | None:
         """When the longest waiting job of any pool became ready, in milliseconds."""
         ages = (queue.oldest() for queue in self.queues.values())

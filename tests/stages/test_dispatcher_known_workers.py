@@ -22,6 +22,25 @@ def test_gauges_of_a_partition_that_was_taken_away_are_gone(desk: Desk) -> None:
     assert REGISTRY.get_sample_value(name, labels) is None
 
 
+def test_jobs_of_a_pool_are_counted_while_they_wait_and_run_until_the_partition_moves(
+    desk: Desk,
+) -> None:
+    def jobs() -> float | None:
+        labels = {"partition": "0", "pool": "default"}
+        return REGISTRY.get_sample_value("tidegate_dispatcher_pool_jobs", labels)
+
+    worker = ScriptedWorker(desk)
+    waiting, running = desk.event("t1"), desk.event("t2")
+    desk.driver.advance(1)
+    assert jobs() == 2
+    worker.heartbeat(free=1)
+    desk.driver.advance(1)
+    assert len({job for job in (waiting, running) if desk.job(job).status == "running"}) == 1
+    assert jobs() == 2
+    desk.driver.close()
+    assert jobs() is None
+
+
 def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:
     desk.driver.advance(5)
     partitions = range(desk.topology.topics["jobs.replies"].partitions)

@@ -1,0 +1,65 @@
+{{/* What values.schema.json cannot say: rules over several values. Each failure names the value. */}}
+{{- define "tidegate.check" -}}
+{{- if not .Values.kafka.bootstrap -}}
+{{- fail "kafka.bootstrap is empty: name the brokers of your Kafka, such as kafka-1:9092,kafka-2:9092 (the chart brings no Kafka)" -}}
+{{- end -}}
+{{- range $key, $of := .Values.keys -}}
+{{- if not $of.secretName -}}
+{{- fail (printf "keys.%s.secretName is empty: make the Secret and name it; the chart's README says how" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- include "tidegate.checkKafka" . -}}
+{{- include "tidegate.checkComponents" . -}}
+{{- include "tidegate.checkPublic" . -}}
+{{- end }}
+
+{{- define "tidegate.checkKafka" -}}
+{{- $kafka := .Values.kafka -}}
+{{- if hasPrefix "SASL" $kafka.securityProtocol -}}
+{{- if not $kafka.sasl.secretName -}}
+{{- fail (printf "kafka.sasl.secretName is empty, but kafka.securityProtocol is %s: name the Secret with the password" $kafka.securityProtocol) -}}
+{{- end -}}
+{{- else if $kafka.sasl.secretName -}}
+{{- fail (printf "kafka.sasl.secretName is set, but kafka.securityProtocol is %s, which sends no password: use SASL_SSL" $kafka.securityProtocol) -}}
+{{- end -}}
+{{- if and $kafka.clientCertificate.secretName (ne $kafka.securityProtocol "SSL") -}}
+{{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, which shows no client certificate: use SSL" $kafka.securityProtocol) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "tidegate.checkComponents" -}}
+{{- range $name, $given := .Values.workers -}}
+{{- if not $given.app -}}
+{{- fail (printf "workers.%s.app is empty: name the application as module:attribute, such as support.app:app" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.analytics.autoscaling.enabled -}}
+{{- fail "analytics.autoscaling.enabled cannot be true: each process answers for the partitions that it counts, so set analytics.replicas" -}}
+{{- end -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
+{{- $most := include "tidegate.mostPods" (dict "root" $ "facts" $facts) -}}
+{{- $scaled := default dict $facts.values.autoscaling -}}
+{{- $where := ternary (printf "workers.%s" (trimPrefix "worker-" $name)) $name (hasKey $facts "pool") -}}
+{{- if and $most (gt (int $facts.values.replicas) (int $most)) -}}
+{{- fail (printf "%s.replicas is %d, but only %s pods would have a partition: use fewer, or more partitions (topology.overlay)" $where (int $facts.values.replicas) $most) -}}
+{{- end -}}
+{{- if and $scaled.enabled $facts.pool (not $.Values.autoscaling.prometheus) -}}
+{{- fail (printf "%s.autoscaling.enabled needs autoscaling.prometheus, the address of Prometheus: the jobs that wait are counted there" $where) -}}
+{{- end -}}
+{{- if and $scaled.enabled $most (gt (int $scaled.maxReplicas) (int $most)) -}}
+{{- fail (printf "%s.autoscaling.maxReplicas is %d, but only %s pods would have a partition" $where (int $scaled.maxReplicas) $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "tidegate.checkPublic" -}}
+{{- range $name := list "hooks" "console" -}}
+{{- $of := index $.Values $name -}}
+{{- if and (or $of.ingress.enabled $of.gateway.enabled) (not $of.hosts) -}}
+{{- fail (printf "%s.hosts is empty: name the hosts that lead to it" $name) -}}
+{{- end -}}
+{{- if and $of.gateway.enabled (not $of.gateway.parentRefs) -}}
+{{- fail (printf "%s.gateway.parentRefs is empty: name the Gateways that the route belongs to" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,77 @@
+{{/*
+The components that run, by name, as YAML. Of each:
+  command    what the container runs
+  stateful   whether it is a StatefulSet with a volume
+  serves     `http`, an API beside the probes, or `probes` alone
+  needs      keys: `vault`, `cluster`, `admin`
+  egress     `public`: it calls customers' endpoints; `tools`: its handlers call what they want
+  group      consumer group whose lag scales it
+  values     what the values say of it
+*/}}
+{{- define "tidegate.components" -}}
+{{- $all := dict -}}
+{{- range $name, $facts := fromYaml (include "tidegate.stages" .) -}}
+{{- $_ := set $all $name (set $facts "values" (index $.Values $name)) -}}
+{{- end -}}
+{{- range $name, $given := .Values.workers -}}
+{{- $values := mergeOverwrite (deepCopy $.Values.worker) $given -}}
+{{- $pool := default "default" $values.pool -}}
+{{- $command := list "worker" "--app" $values.app "--pool" $pool "--slots" (printf "%d" (int $values.slots)) -}}
+{{- $facts := dict "serves" "probes" "stateful" false "needs" (list "vault" "cluster") "egress" "tools" -}}
+{{- $_ := set $all (printf "worker-%s" $name) (merge (dict "command" $command "pool" $pool "values" $values) $facts) -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end }}
+
+{{- define "tidegate.stages" -}}
+{{- $together := default (list "dedup" "scheduler" "dispatcher") .Values.topology.overlay.fused -}}
+{{- $fused := ternary $together list (eq .Values.layout "fused") -}}
+{{- if .Values.ingress.enabled }}
+ingress: {command: [ingress], stateful: false, serves: http, needs: [vault]}
+{{- end }}
+{{- if $fused }}
+pipeline: {command: [pipeline], stateful: true, serves: probes, needs: [cluster], group: pipeline}
+{{- end }}
+{{- if not (has "dedup" $fused) }}
+dedup: {command: [dedup], stateful: true, serves: probes, needs: [], group: dedup}
+{{- end }}
+{{- if not (has "scheduler" $fused) }}
+scheduler: {command: [scheduler], stateful: true, serves: probes, needs: [], group: scheduler}
+{{- end }}
+{{- if not (has "dispatcher" $fused) }}
+dispatcher: {command: [dispatcher], stateful: true, serves: probes, needs: [cluster], group: dispatcher}
+{{- end }}
+{{- if .Values.delivery.enabled }}
+delivery: {command: [delivery], stateful: true, serves: probes, needs: [vault], group: delivery, egress: public}
+{{- end }}
+{{- if .Values.operator.enabled }}
+operator: {command: [operator], stateful: false, serves: http, needs: [vault, admin], egress: public}
+{{- end }}
+{{- if .Values.analytics.enabled }}
+analytics: {command: [analytics], stateful: true, serves: http, needs: [admin]}
+{{- end }}
+{{- end }}
+
+{{/* Partitions of every topic keyed by tenant: what the overlay says, or the built-in topology. */}}
+{{- define "tidegate.partitions" -}}
+{{ int (default 4 .Values.topology.overlay.partitions) }}
+{{- end }}
+
+{{/* Partitions of a pool's work topic. Takes {root, pool}. */}}
+{{- define "tidegate.workPartitions" -}}
+{{- $found := 16 -}}
+{{- $topic := printf "jobs.work.%s" .pool -}}
+{{- range .root.Values.topology.overlay.topics -}}
+{{- if and (eq .name $topic) .partitions -}}{{- $found = int .partitions -}}{{- end -}}
+{{- end -}}
+{{ $found }}
+{{- end }}
+
+{{/* The most pods of a component that have something to do; empty if there is no limit. */}}
+{{- define "tidegate.mostPods" -}}
+{{- if .facts.pool -}}
+{{ include "tidegate.workPartitions" (dict "root" .root "pool" .facts.pool) }}
+{{- else if .facts.stateful -}}
+{{ include "tidegate.partitions" .root }}
+{{- end -}}
+{{- end }}

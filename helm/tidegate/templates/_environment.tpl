@@ -1,0 +1,94 @@
+{{/* The variables of a component's container. Takes {root, name, facts}. */}}
+{{- define "tidegate.environment" -}}
+{{- $values := .root.Values -}}
+- {name: TIDEGATE_DATA_DIR, value: /var/lib/tidegate}
+{{- if .facts.stateful }}
+- name: TIDEGATE_INSTANCE
+  valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
+{{- else }}
+- name: TIDEGATE_INSTANCE
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- end }}
+- {name: TIDEGATE_HOST, value: {{ $values.listen | quote }}}
+- {name: {{ ternary "TIDEGATE_PORT" "TIDEGATE_PROBE_PORT" (eq .facts.serves "http") }}, value: "8080"}
+{{- if has "vault" .facts.needs }}
+{{- $files := list -}}
+{{- range $values.keys.vault.entries -}}{{- $files = append $files (printf "/etc/tidegate/keys/%s" .) -}}{{- end }}
+- {name: TIDEGATE_VAULT_KEY_FILE, value: {{ join "," $files | quote }}}
+{{- end }}
+{{- if has "cluster" .facts.needs }}
+- {name: TIDEGATE_CLUSTER_KEY_FILE, value: /etc/tidegate/keys/{{ $values.keys.cluster.entry }}}
+{{- end }}
+{{- if has "admin" .facts.needs }}
+- name: TIDEGATE_ADMIN_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ $values.keys.adminToken.secretName }}, key: {{ $values.keys.adminToken.entry }}}}
+{{- end }}
+{{- if .facts.values.wheel }}
+- {name: PYTHONPATH, value: /opt/application}
+{{- end }}
+{{ include "tidegate.clientEnvironment" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
+{{ include "tidegate.settingsEnvironment" . }}
+{{- with concat $values.pod.extraEnv (default list .facts.values.pod.extraEnv) }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* How any command finds Kafka, its user and the topology. Takes {root, kafkaUser}. */}}
+{{- define "tidegate.clientEnvironment" -}}
+{{- $kafka := .root.Values.kafka -}}
+- {name: TIDEGATE_BOOTSTRAP, value: {{ $kafka.bootstrap | quote }}}
+- {name: TIDEGATE_TOPOLOGY, value: /etc/tidegate/topology/topology.yaml}
+- {name: TIDEGATE_LOG_FORMAT, value: {{ .root.Values.log.format }}}
+- {name: TIDEGATE_LOG_LEVEL, value: {{ .root.Values.log.level }}}
+{{- with $kafka.topicPrefix }}
+- {name: TIDEGATE_TOPIC_PREFIX, value: {{ . | quote }}}
+{{- end }}
+- {name: TIDEGATE_KAFKA_SECURITY_PROTOCOL, value: {{ $kafka.securityProtocol }}}
+{{- if $kafka.ca.secretName }}
+- {name: TIDEGATE_KAFKA_SSL_CA_LOCATION, value: /etc/tidegate/kafka/ca.crt}
+{{- end }}
+{{- if hasPrefix "SASL" $kafka.securityProtocol }}
+{{ include "tidegate.saslEnvironment" (mergeOverwrite (deepCopy $kafka.sasl) (default dict .kafkaUser)) }}
+{{- else if (fromYaml (include "tidegate.clientCertificate" .)).secretName }}
+- {name: TIDEGATE_KAFKA_SSL_CERTIFICATE_LOCATION, value: /etc/tidegate/kafka/user.crt}
+- {name: TIDEGATE_KAFKA_SSL_KEY_LOCATION, value: /etc/tidegate/kafka/user.key}
+{{- end }}
+{{- range $name, $value := $kafka.settings }}
+- {name: TIDEGATE_KAFKA_{{ $name | replace "." "_" | upper }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.saslEnvironment" -}}
+- {name: TIDEGATE_KAFKA_SASL_MECHANISM, value: {{ .mechanism }}}
+- name: TIDEGATE_KAFKA_SASL_USERNAME
+{{- if .usernameKey }}
+  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .usernameKey }}}}
+{{- else }}
+  value: {{ default .secretName .username | quote }}
+{{- end }}
+- name: TIDEGATE_KAFKA_SASL_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .passwordKey }}}}
+{{- end }}
+
+{{/* Settings by their names in tidegate.toml; a component's go before the common ones. */}}
+{{- define "tidegate.settingsEnvironment" -}}
+{{- $console := .root.Values.console -}}
+{{- $settings := mergeOverwrite (deepCopy .root.Values.settings) .facts.values.settings -}}
+{{- if and (eq (default "" .facts.egress) "public") $console.hosts (not (hasKey $settings "egress_own_hosts")) -}}
+{{- $_ := set $settings "egress_own_hosts" (join "," $console.hosts) -}}
+{{- end -}}
+{{- range $name, $value := $settings }}
+- {name: TIDEGATE_{{ upper $name }}, value: {{ include "tidegate.text" $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* A setting as the environment has it: lists with commas, large numbers without an exponent. */}}
+{{- define "tidegate.text" -}}
+{{- if kindIs "slice" . -}}
+{{ join "," . }}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{ int64 . }}
+{{- else -}}
+{{ . }}
+{{- end -}}
+{{- end }}

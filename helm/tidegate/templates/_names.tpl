@@ -1,0 +1,45 @@
+{{/* The beginning of the names of all objects: the release's name, with the chart's unless it contains it. */}}
+{{- define "tidegate.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* What selects the pods of a component; never changes. Takes {root, name}. */}}
+{{- define "tidegate.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .name }}
+{{- end }}
+
+{{/* The labels of an object of a component. Takes {root, name}. */}}
+{{- define "tidegate.labels" -}}
+{{ include "tidegate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: tidegate
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (replace "+" "_" .root.Chart.Version) }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The metadata of an object of a component. Takes {root, name, suffix, annotations}. */}}
+{{- define "tidegate.metadata" -}}
+name: {{ include "tidegate.fullname" .root }}-{{ default .name .suffix }}
+namespace: {{ .root.Release.Namespace }}
+labels: {{- include "tidegate.labels" . | nindent 2 }}
+{{- with .annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The image. Takes the chart's image, over which a worker's may be laid. */}}
+{{- define "tidegate.image" -}}
+{{- $of := mergeOverwrite (deepCopy .root.Values.image) (default dict .image) -}}
+{{- if $of.digest -}}
+{{ $of.repository }}@{{ $of.digest }}
+{{- else -}}
+{{ $of.repository }}:{{ default .root.Chart.AppVersion $of.tag }}
+{{- end -}}
+{{- end }}

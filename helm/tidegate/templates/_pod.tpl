@@ -1,0 +1,121 @@
+{{/* The pod template of a component. Takes {root, name, facts}. */}}
+{{- define "tidegate.pod" -}}
+{{- $values := .root.Values -}}
+{{- $own := .facts.values -}}
+{{- $pod := mergeOverwrite (deepCopy $values.pod) $own.pod -}}
+metadata:
+  labels:
+    {{- include "tidegate.labels" . | nindent 4 }}
+    {{- with $pod.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    checksum/topology: {{ toYaml $values.topology.overlay | sha256sum }}
+    {{- with $pod.annotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- include "tidegate.podSecurity" .root | nindent 2 }}
+  terminationGracePeriodSeconds: {{ int $own.stopSeconds }}
+  {{- include "tidegate.placement" (merge (dict "pod" $pod) .) | nindent 2 }}
+  {{- if $own.wheel }}
+  initContainers:
+    - name: application
+      command: [python, -m, pip, install, --no-index, --no-deps, --target=/opt/application]
+      args:
+        {{- range $own.wheel.files }}
+        - /wheels/{{ . }}
+        {{- end }}
+      {{- include "tidegate.container" (dict "root" .root "image" $own.image "resources" $own.resources) | nindent 6 }}
+      volumeMounts:
+        - {name: wheels, mountPath: /wheels, readOnly: true}
+        - {name: application, mountPath: /opt/application}
+        - {name: tmp, mountPath: /tmp}
+  {{- end }}
+  containers:
+    - name: tidegate
+      command: [tidegate]
+      args: {{- toYaml .facts.command | nindent 8 }}
+      {{- include "tidegate.container" (dict "root" .root "image" $own.image "resources" $own.resources) | nindent 6 }}
+      env: {{- include "tidegate.environment" . | nindent 8 }}
+      ports:
+        - {name: http, containerPort: 8080, protocol: TCP}
+      {{- include "tidegate.probes" . | nindent 6 }}
+      volumeMounts: {{- include "tidegate.mounts" (merge (dict "pod" $pod) .) | nindent 8 }}
+  volumes: {{- include "tidegate.volumes" (merge (dict "pod" $pod) .) | nindent 4 }}
+{{- end }}
+
+{{/* What every pod has, the topology's Job too. */}}
+{{- define "tidegate.podSecurity" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ int .Values.runAs.user }}
+  runAsGroup: {{ int .Values.runAs.group }}
+  fsGroup: {{ int .Values.runAs.group }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What every container has. Takes {root, image, resources}. */}}
+{{- define "tidegate.container" -}}
+image: {{ include "tidegate.image" . | quote }}
+imagePullPolicy: {{ default .root.Values.image.pullPolicy (default dict .image).pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+resources: {{- toYaml .resources | nindent 2 }}
+{{- end }}
+
+{{/* /healthz answers from the start on, also while a store is restored, so no restore is cut short
+however long it lasts: only readiness waits for it. Liveness never asks Kafka. */}}
+{{- define "tidegate.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 2
+  failureThreshold: 150
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 2
+{{- if eq .facts.serves "http" }}
+# Balancers need some seconds to notice that this pod ends.
+lifecycle: {preStop: {sleep: {seconds: 5}}}
+{{- end }}
+{{- end }}
+
+{{/* On which nodes pods run: spread over zones, then over nodes. Takes {root, name, pod}. */}}
+{{- define "tidegate.placement" -}}
+{{- $root := .root -}}{{- $name := .name -}}
+topologySpreadConstraints:
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "tidegate.selector" (dict "root" $root "name" $name) | nindent 8 }}
+  {{- end }}
+{{- with .pod.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pod.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pod.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pod.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,97 @@
+{{/* Where a component's container mounts its volumes. Takes {root, facts, pod}. */}}
+{{- define "tidegate.mounts" -}}
+- {name: state, mountPath: /var/lib/tidegate}
+{{ include "tidegate.clientMounts" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
+{{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
+- {name: keys, mountPath: /etc/tidegate/keys, readOnly: true}
+{{- end }}
+{{- if .facts.values.wheel }}
+- {name: application, mountPath: /opt/application, readOnly: true}
+{{- end }}
+{{- with .pod.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What any command that speaks to Kafka mounts. Takes {root, kafkaUser}. */}}
+{{- define "tidegate.clientMounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: topology, mountPath: /etc/tidegate/topology, readOnly: true}
+{{- if include "tidegate.kafkaFiles" . }}
+- {name: kafka, mountPath: /etc/tidegate/kafka, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* A component's volumes; a StatefulSet's `state` is a claim of its own. Takes {root, facts, pod}. */}}
+{{- define "tidegate.volumes" -}}
+{{- $own := .facts.values -}}
+{{- if not (and .facts.stateful $own.persistence.enabled) }}
+- name: state
+  emptyDir: {sizeLimit: {{ $own.scratchSize | default (default dict $own.persistence).size | default "1Gi" }}}
+{{- end }}
+{{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology") }}
+{{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
+- name: keys
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- if has "vault" .facts.needs }}
+      - secret:
+          name: {{ .root.Values.keys.vault.secretName }}
+          items: {{- range .root.Values.keys.vault.entries }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- end }}
+      {{- with .root.Values.keys.cluster }}
+      {{- if has "cluster" $.facts.needs }}
+      - secret: {name: {{ .secretName }}, items: [{key: {{ .entry }}, path: {{ .entry }}}]}
+      {{- end }}
+      {{- end }}
+{{- end }}
+{{- if $own.wheel }}
+- name: wheels
+  {{- toYaml $own.wheel.volume | nindent 2 }}
+- {name: application, emptyDir: {}}
+{{- end }}
+{{- with .pod.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The volumes of any command that speaks to Kafka. Takes {root, kafkaUser, topology}. */}}
+{{- define "tidegate.clientVolumes" -}}
+- {name: tmp, emptyDir: {sizeLimit: 256Mi}}
+- {name: topology, configMap: {name: {{ include "tidegate.fullname" .root }}-{{ .topology }}}}
+{{- with include "tidegate.kafkaFiles" . }}
+- name: kafka
+  projected:
+    defaultMode: 0440
+    sources: {{- . | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret of the client certificate of a user, and its entries; nothing without one. */}}
+{{- define "tidegate.clientCertificate" -}}
+{{- $kafka := .root.Values.kafka -}}
+{{- if eq $kafka.securityProtocol "SSL" -}}
+{{ mergeOverwrite (deepCopy $kafka.clientCertificate) (default dict .kafkaUser) | toYaml }}
+{{- end -}}
+{{- end }}
+
+{{/* Certificates and the private key towards Kafka; empty if there are none. Takes {root, kafkaUser}. */}}
+{{- define "tidegate.kafkaFiles" -}}
+{{- $kafka := .root.Values.kafka -}}
+{{- with $kafka.ca }}
+{{- if .secretName }}
+- secret: {name: {{ .secretName }}, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- end }}
+{{- end }}
+{{- $shown := fromYaml (include "tidegate.clientCertificate" .) -}}
+{{- if $shown.secretName }}
+- secret:
+    name: {{ $shown.secretName }}
+    items:
+      - {key: {{ $shown.certificateKey }}, path: user.crt}
+      - {key: {{ $shown.privateKeyKey }}, path: user.key}
+{{- end }}
+{{- end }}

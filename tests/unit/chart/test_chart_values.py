@@ -1,0 +1,69 @@
+"""What the Helm chart says of values that cannot work, and its README."""
+
+from __future__ import annotations
+
+import pytest
+from support import chart, chart_readme, helm_tools
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    helm_tools.require()
+
+
+def test_the_chart_has_no_lint() -> None:
+    done = chart.run("lint", "--strict", "--values", chart.BASE)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("layout=fuzed", "at '/layout': value must be one of 'fused', 'apart'"),
+        ("kafka.bootstrap=kafka", "at '/kafka/bootstrap'"),
+        ("ingress.replica=3", "at '/ingress': additional properties 'replica' not allowed"),
+        ("pipeline.replicas=x", "at '/pipeline/replicas': got string, want integer"),
+        ("workers.a.app=nothing", "at '/workers/a/app'"),
+        ("workers.A.app=a:b", "A"),
+        ("image.digest=sha256:1", "at '/image/digest'"),
+        ("settings.inFlight=1", "'inFlight' does not match"),
+        ("delivery.stopSeconds=5", "at '/delivery/stopSeconds': minimum"),
+        ("kafka.bootstrap=", "kafka.bootstrap is empty"),
+        ("keys.vault.secretName=", "keys.vault.secretName is empty"),
+        ("keys.adminToken.secretName=", "keys.adminToken.secretName is empty"),
+        ("kafka.securityProtocol=SASL_SSL", "kafka.sasl.secretName is empty"),
+        ("kafka.sasl.secretName=user", "kafka.sasl.secretName is set, but"),
+        ("kafka.clientCertificate.secretName=user", "shows no client certificate: use SSL"),
+        ("pipeline.replicas=5", "pipeline.replicas is 5, but only 4 pods would have a partition"),
+        ("workers.answers.replicas=17", "workers.answers.replicas is 17, but only 16"),
+        ("workers.answers.autoscaling.enabled=true", "needs autoscaling.prometheus"),
+        ("analytics.autoscaling.enabled=true", "analytics.autoscaling.enabled"),
+        ("hooks.ingress.enabled=true", "hooks.hosts is empty"),
+        ("console.hosts={a},console.gateway.enabled=true", "console.gateway.parentRefs is empty"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named(given: str, says: str) -> None:
+    done = chart.run("template", "--values", chart.BASE, "--set", given)
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert "nil pointer" not in done.stderr
+
+
+def test_autoscaling_beyond_the_partitions_is_refused() -> None:
+    wanted = "delivery.autoscaling.enabled=true,delivery.autoscaling.maxReplicas=9"
+    done = chart.run("template", "--values", chart.BASE, "--set", wanted)
+    assert "delivery.autoscaling.maxReplicas is 9, but only 4 pods" in done.stderr
+
+
+def test_the_readme_has_all_values_as_they_are() -> None:
+    """`make chart` writes the table anew."""
+    assert (chart.CHART / "README.md").read_text() == chart_readme.filled()
+
+
+def test_the_notes_name_the_first_three_commands_and_what_is_missing() -> None:
+    done = chart.run("install", "--dry-run=client", "--values", chart.BASE, "--set", "workers=null")
+    notes = done.stdout.partition("NOTES:")[2]
+    commands = [line.strip() for line in notes.splitlines() if line.startswith("  ")]
+    assert len(commands) == 3
+    assert "No worker runs" in notes
+    assert "Vendors cannot reach the ingress" in notes
