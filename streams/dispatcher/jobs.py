@@ -85,8 +85,10 @@ def from_replay(
     """A new job that does the old one's work again, in the old scope unless a fresh one is asked.
 
     Type, priority and pool follow the present topology, because the route may have been corrected.
+    A job that a replay of events made keeps its type: somebody chose it instead of the route's.
     """
-    route = topology.route(old.event.source, old.event.event_type) if old.event else None
+    routed = old.event if old.replay_id is None else None
+    route = topology.route(routed.source, routed.event_type) if routed else None
     type_ = replay.type or (route.job if route else old.type)
     priority = _declared(route.priority if route else old.priority, topology)
     job = _new(
@@ -103,6 +105,7 @@ def from_replay(
         workflow_id=old.workflow_id,
         callback_url=old.callback_url,
         replay_of=old.job_id,
+        replay_id=old.replay_id,
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=old.traceparent,

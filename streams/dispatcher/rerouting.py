@@ -1,8 +1,8 @@
 """Gives a waiting job the type, priority and pool of the present topology.
 
 Only a job that has not begun follows its route. A job that was ever leased keeps its type, and so
-does a replay, whose type was chosen when it was made. The pool always follows the type, unless an
-operator asked for another declared pool.
+does one that a replay made, of a job or of an event: its type was chosen when it was made. The pool
+always follows the type, unless an operator asked for another declared pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from streams.topology.model import Topology
 
 def routed(job: Job, topology: Topology) -> Job:
     """A waiting job as the topology wants it; equal to the given job if nothing changed."""
-    if job.event is not None and job.replay_of is None and not has_begun(job):
+    chosen = job.replay_of is not None or job.replay_id is not None
+    if job.event is not None and not chosen and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
         if route is not None:
             job = replace(job, type=route.job, priority=route.priority)

@@ -54,7 +54,8 @@ def pending_job(tenant_id: str, job_id: str, submit: Submit, topology: Topology,
 
 def pending_replay(job: Job, job_id: str, replay: Replay, topology: Topology, now: int) -> Job:
     """Return the replay of `job` that the dispatcher has yet to make; `now` in milliseconds."""
-    route = topology.route(job.event.source, job.event.event_type) if job.event else None
+    routed = job.event if job.replay_id is None else None
+    route = topology.route(routed.source, routed.event_type) if routed else None
     type_ = replay.type or (route.job if route else job.type)
     return replace(
         job,

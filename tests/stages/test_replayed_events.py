@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.dispatching import Desk, ScriptedWorker, envelope
+from support.dispatching import ROUTES, Desk, ScriptedWorker, envelope
 
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.ids import replayed_event_job_id
@@ -67,3 +67,23 @@ def test_an_event_of_another_tenant_or_one_that_cannot_be_read_becomes_a_dead_le
     assert sorted(letter.reason for letter in desk.dead_letters()) == [
         "replay_of_unknown", "undecodable",
     ]  # fmt: skip
+
+
+def test_a_waiting_job_of_a_replay_keeps_its_type_when_the_routes_change(desk: Desk) -> None:
+    """A route may lead to a job with other effects, an e-mail for example."""
+    job = desk.job(ask(desk, envelope("acme", "t1", "ticket.created")))
+    desk.start_with(*ROUTES)
+    assert desk.job(job.job_id) == job
+
+
+def test_the_replay_of_a_failed_job_of_a_replay_keeps_its_type_too(desk: Desk) -> None:
+    desk.start_with(*ROUTES)
+    worker = ScriptedWorker(desk, types=("reindex",))
+    worker.heartbeat()
+    old = ask(desk, envelope("acme", "t1", "ticket.created"))
+    for new in ("job_again", "job_once_more"):
+        worker.end(desk.lease(old), "failed", error="PermanentError: x")
+        desk.replay(new, old)
+        job = desk.job(new)
+        assert (job.type, job.priority, job.replay_id) == ("reindex", "batch", "rpl_1")
+        old = new
