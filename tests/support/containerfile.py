@@ -1,0 +1,97 @@
+"""The build stage of the Containerfile, carried out without a container engine.
+
+Its instructions run as they stand, except that `/opt` and `/source` are directories of the test. What
+this cannot show is the base image and the second stage.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CONTAINERFILE = ROOT / "Containerfile"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, such as `RUN`, with the rest of its lines as one."""
+
+    verb: str
+    rest: str
+
+
+def instructions(stage: int) -> list[Instruction]:
+    """The instructions of one stage, counted from 0, without its FROM."""
+    text = re.sub(r"^\s*#.*\n", "", CONTAINERFILE.read_text(), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    stages: list[list[Instruction]] = []
+    for line in filter(str.strip, lines):
+        verb, rest = line.split(maxsplit=1)
+        if verb == "FROM":
+            stages.append([])
+        elif stages:
+            stages[-1].append(Instruction(verb, rest))
+    return stages[stage]
+
+
+def copied() -> Iterator[str]:
+    """The paths of the repository that the build copies."""
+    for instruction in instructions(0):
+        if instruction.verb == "COPY":
+            yield from shlex.split(instruction.rest)[:-1]
+
+
+def ignored(path: str) -> bool:
+    """Whether `.dockerignore` keeps a path from the build: its last fitting line decides."""
+    verdict = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.lstrip("!")
+        parents = [path, *map(str, Path(path).parents)]
+        if pattern and not line.startswith("#"):
+            if any(fnmatch.fnmatch(part, pattern) for part in parents):
+                verdict = not line.startswith("!")
+    return verdict
+
+
+def build(into: Path) -> Path:
+    """Carry out the build stage; returns the directory that stands for `/opt`."""
+    opt, source = into / "opt", into / "source"
+    opt.mkdir(parents=True)
+    source.mkdir()
+    environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"}
+    environment["HOME"] = str(into)
+    for instruction in instructions(0):
+        if instruction.verb == "ENV":
+            environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
+        elif instruction.verb == "COPY":
+            _copy(shlex.split(instruction.rest), source)
+        elif instruction.verb == "RUN":
+            command = instruction.rest.replace("/opt/", f"{opt}/")
+            done = subprocess.run(
+                command, shell=True, cwd=source, env=environment, capture_output=True, text=True,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return opt
+
+
+def _copy(names: list[str], source: Path) -> None:
+    *what, to = names
+    for name in what:
+        assert not ignored(name), f".dockerignore leaves out {name}"
+        target = source / to
+        if (ROOT / name).is_dir():
+            skip = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, target, ignore=skip)
+        else:
+            target.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, target)
