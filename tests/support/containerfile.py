@@ -1,7 +1,7 @@
 """The build stage of the Containerfile, carried out without a container engine.
 
-Its instructions run as they stand, except that `/opt` and `/source` are directories of the test. What
-this cannot show is the base image and the second stage.
+Its instructions run as they stand, except that `/opt` and `/source` are directories of the test.
+This cannot show the base image and the second stage.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ def ignored(path: str) -> bool:
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.lstrip("!")
         parents = [path, *map(str, Path(path).parents)]
-        if pattern and not line.startswith("#"):
-            if any(fnmatch.fnmatch(part, pattern) for part in parents):
-                verdict = not line.startswith("!")
+        if not line.startswith("#") and any(fnmatch.fnmatch(part, pattern) for part in parents):
+            verdict = not line.startswith("!")
     return verdict
 
 
