@@ -14,7 +14,8 @@ from streams.worker.handler.context import Context
 
 if TYPE_CHECKING:
     from streams.event_reader.consume import EventsPurged, consume
-    from streams.event_reader.sinks import DatabaseSink, KafkaSink, SqliteSink
+    from streams.event_reader.sinks import DatabaseSink, SqliteSink
+    from streams.event_reader.topic_sink import KafkaSink
 
 __all__ = [
     "App", "Context", "DatabaseSink", "EventsPurged", "KafkaSink", "PermanentError", "Retry",
@@ -23,7 +24,7 @@ __all__ = [
 
 _OF_READERS = {
     "consume": "consume", "EventsPurged": "consume",
-    "DatabaseSink": "sinks", "KafkaSink": "sinks", "SqliteSink": "sinks",
+    "DatabaseSink": "sinks", "KafkaSink": "topic_sink", "SqliteSink": "sinks",
 }  # fmt: skip
 """Names for readers of `events`, and their modules: a worker does not load them."""
 

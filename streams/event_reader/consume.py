@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any, cast
 
 import structlog
@@ -162,25 +162,35 @@ class _Reader:
                 self._write(number, part, handle)
 
     def _write(self, number: int, messages: Sequence[Message], handle: Handle) -> None:
-        events = tuple(filter(None, map(self._event, messages)))
-        after = cast(int, messages[-1].offset()) + 1
+        behind = [cast(int, message.offset()) + 1 for message in messages]
+        events = tuple(
+            (after, event)
+            for after, event in zip(behind, map(self._event, messages), strict=True)
+            if event is not None
+        )
+        part = Part(number, self._stored[number], behind[-1], events)
         try:
-            self._into.write(
-                self._consumer, Part(number, self._stored[number], after, events), handle
-            )
+            reached = self._into.write(self._consumer, part, handle)
         except Moved:
-            self._go_on(number)
+            log.info("another process has written on: its offset is taken over", partition=number)
+            self._go_on(number, self._into.stored(self._consumer, [number])[number])
             return
-        self._stored[number] = after
-        self._handled += len(events)
+        self._handled += sum(after <= reached for after, _ in events)
+        self._stored[number] = reached
+        if reached < part.next:
+            self._go_on(number, reached)
 
-    def _go_on(self, number: int) -> None:
-        """Read on where the sink ends now; if the partition is somebody else's, the group tells."""
-        log.info("another process has written on: its offset is taken over", partition=number)
-        found = self._into.stored(self._consumer, [number])[number]
-        self._stored[number] = found
-        with suppress(KafkaException):
-            self._consumer.seek(_from(self._topic, number, found))
+    def _go_on(self, number: int, stored: int | None) -> None:
+        """Read on from another offset, unless the partition is being taken from this process.
+
+        Then nothing more of it is handled: what comes until it is gone lies behind a gap.
+        """
+        self._at_end.discard(number)
+        try:
+            self._consumer.seek(_from(self._topic, number, stored))
+            self._stored[number] = stored
+        except KafkaException:
+            del self._stored[number]
 
     def _event(self, message: Message) -> Envelope | None:
         try:

@@ -8,24 +8,33 @@ its partition without knowing it writes nothing.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams.errors import ConfigError
 from streams.serde.records import Envelope
 
-_TIMEOUT_SECONDS = 30.0
+_LOCKED_SECONDS = 30.0
+_LONGEST_SECONDS = 2.0
+"""A transaction takes no further event after this time: others wait for it, and Kafka ends one that
+lasts too long. So a slow handler gets on, whatever its backlog is."""
+
+_NOWHERE = -1
+"""A partition that no topic has."""
+
 _DDL = """CREATE TABLE IF NOT EXISTS tidegate_offsets (
   reader VARCHAR(255) NOT NULL, topic VARCHAR(255) NOT NULL, part INTEGER NOT NULL,
   next_offset BIGINT NOT NULL, PRIMARY KEY (reader, topic, part))"""
 _WHERE = "WHERE reader = ? AND topic = ? AND part = ?"
 _SELECT = f"SELECT next_offset FROM tidegate_offsets {_WHERE}"  # noqa: S608  constants
 _UPDATE = f"UPDATE tidegate_offsets SET next_offset = ? {_WHERE} AND next_offset = ?"  # noqa: S608
+_DELETE = f"DELETE FROM tidegate_offsets {_WHERE}"  # noqa: S608  constants
 _INSERT = "INSERT INTO tidegate_offsets (next_offset, reader, topic, part) VALUES (?, ?, ?, ?)"
 
 
@@ -37,13 +46,14 @@ class Moved(Exception):
 class Part:
     """What one transaction takes of one partition.
 
-    `stored` is the offset that the sink has, or None; `next` is the one that it has afterwards.
+    `stored` is the offset that the sink has, or None; `next` is the one that it has afterwards if
+    all `events` are handled. Each event comes with the offset behind it.
     """
 
     partition: int
     stored: int | None
     next: int
-    events: Sequence[Envelope]
+    events: Sequence[tuple[int, Envelope]]
 
 
 class Sink(Protocol):
@@ -57,8 +67,10 @@ class Sink(Protocol):
 
     def write(
         self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> None:
-        """Handle the events and store the next offset, in one transaction.
+    ) -> int:
+        """Handle events and store the next offset, in one transaction; return that offset.
+
+        It lies before `part.next` if the time was up before all events were handled.
 
         Raises:
             Moved: another process has gone on from there.
@@ -85,13 +97,10 @@ class DatabaseSink:
     def open(self, reader: str, topic: str, client: Mapping[str, Any]) -> None:
         self._reader, self._topic = reader, topic
         self._connection = self._connect()
-        if getattr(self._connection, "autocommit", False) is True:
-            raise ConfigError(
-                "the database's connection commits by itself, so an effect and its offset are not "
-                "one transaction: connect without autocommit"
-            )
-        self._run(self._connection.cursor(), _DDL)
+        cursor = self._connection.cursor()
+        self._run(cursor, _DDL)
         self._connection.commit()
+        self._require_transactions(cursor)
 
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
         cursor = self._connection.cursor()
@@ -101,18 +110,19 @@ class DatabaseSink:
 
     def write(
         self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> None:
+    ) -> int:
         cursor = self._connection.cursor()
         try:
             # The row is taken first: whoever comes second waits for it, then finds another offset.
             self._take(cursor, part)
-            for event in part.events:
-                with_place(handle, event, cursor)
+            after = handled(part, handle, cursor)
             if self._stored(cursor, part.partition) != part.next:
                 raise ConfigError(
                     "the handler has ended the transaction that its effects are in: it must "
                     "neither commit nor roll back"
                 )
+            if after != part.next:
+                self._moved(cursor, part.partition, part.next, after)
             self._connection.commit()
         except BaseException:
             with suppress(Exception):
@@ -122,27 +132,43 @@ class DatabaseSink:
             with suppress(Exception):
                 cursor.close()
         with suppress(KafkaException):  # Only those who watch the group's lag need it.
-            place = TopicPartition(self._topic, part.partition, part.next)
+            place = TopicPartition(self._topic, part.partition, after)
             consumer.commit(offsets=[place], asynchronous=True)
+        return after
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
 
+    def _require_transactions(self, cursor: Any) -> None:
+        """Check that what is rolled back is not there: drivers tell of it in many ways, or none."""
+        self._run(cursor, _INSERT, 0, self._reader, self._topic, _NOWHERE)
+        self._connection.rollback()
+        if self._stored(cursor, _NOWHERE) is not None:
+            self._run(cursor, _DELETE, self._reader, self._topic, _NOWHERE)
+            raise ConfigError(
+                "the database's connection commits by itself, so an effect and its offset are not "
+                "one transaction: connect without autocommit, to tables that have transactions"
+            )
+        self._connection.rollback()
+
     def _take(self, cursor: Any, part: Part) -> None:
-        place = (self._reader, self._topic, part.partition)
         if part.stored is not None:
-            self._run(cursor, _UPDATE, part.next, *place, part.stored)
-            if cursor.rowcount != 1:
+            if not self._moved(cursor, part.partition, part.stored, part.next):
                 raise Moved
             return
         try:
-            self._run(cursor, _INSERT, part.next, *place)
+            self._run(cursor, _INSERT, part.next, self._reader, self._topic, part.partition)
         except Exception:
             self._connection.rollback()
             if self._stored(cursor, part.partition) is None:
                 raise
             raise Moved from None
+
+    def _moved(self, cursor: Any, partition: int, now: int, to: int) -> bool:
+        """Store another offset of a partition; False if the stored one is not `now`."""
+        self._run(cursor, _UPDATE, to, self._reader, self._topic, partition, now)
+        return bool(cursor.rowcount == 1)
 
     def _stored(self, cursor: Any, partition: int) -> int | None:
         self._run(cursor, _SELECT, self._reader, self._topic, partition)
@@ -157,74 +183,22 @@ class SqliteSink(DatabaseSink):
     """A file of SQLite; `handle` gets an event and a cursor."""
 
     def __init__(self, path: str | Path) -> None:
-        super().__init__(lambda: sqlite3.connect(path, timeout=_TIMEOUT_SECONDS), "?")
+        super().__init__(lambda: sqlite3.connect(path, timeout=_LOCKED_SECONDS), "?")
 
 
-Send = Callable[..., None]
+def handled(part: Part, handle: Callable[[Envelope, Any], object], to: Any) -> int:
+    """Handle events until the time is up; return the offset behind those that were handled.
 
-
-class KafkaSink:
-    """Other topics of the same Kafka; `handle` gets an event and `send(topic, value, key=None)`.
-
-    The offsets are those of the consumer group. Readers of these topics must read committed records
-    alone. Source: KIP-447.
+    An exception names its event.
     """
-
-    def __init__(self, transactional_id: str) -> None:
-        self._transactional_id = transactional_id
-        self._producer: Producer
-
-    def open(self, reader: str, topic: str, client: Mapping[str, Any]) -> None:
-        self._topic = topic
-        self._producer = Producer({
-            **client, "transactional.id": self._transactional_id, "acks": "all",
-            "transaction.timeout.ms": 10_000,
-        })  # fmt: skip
-        self._producer.init_transactions(_TIMEOUT_SECONDS)
-
-    def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
-        places = [TopicPartition(self._topic, number) for number in partitions]
-        found = consumer.committed(places, _TIMEOUT_SECONDS)
-        return {p.partition: None if p.offset < 0 else p.offset for p in found}
-
-    def write(
-        self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> None:
-        self._producer.begin_transaction()
+    latest = time.monotonic() + _LONGEST_SECONDS
+    for after, event in part.events:
         try:
-            for event in part.events:
-                with_place(handle, event, self._send)
-            place = TopicPartition(self._topic, part.partition, part.next)
-            self._producer.send_offsets_to_transaction(
-                [place], consumer.consumer_group_metadata(), _TIMEOUT_SECONDS
-            )
-            self._producer.commit_transaction(_TIMEOUT_SECONDS)
-        except BaseException as error:
-            with suppress(KafkaException):
-                self._producer.abort_transaction(_TIMEOUT_SECONDS)
-            if isinstance(error, KafkaException) and error.args[0].code() in _NOT_OURS:
-                raise Moved from None
+            handle(event, to)
+        except Exception as error:
+            tenant = event.tenant_id
+            error.add_note(f"while event {event.event_id} of tenant {tenant!r} was handled")
             raise
-
-    def close(self) -> None:
-        """Nothing: an open transaction was aborted."""
-
-    def _send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
-        self._producer.produce(topic, value, key)
-        self._producer.poll(0)
-
-
-_NOT_OURS = frozenset({
-    KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.FENCED_INSTANCE_ID,
-})  # fmt: skip
-"""Codes that say that the group has given the partition to somebody else."""
-
-
-def with_place(handle: Callable[[Envelope, Any], object], event: Envelope, to: Any) -> None:
-    """Handle an event; an exception names it."""
-    try:
-        handle(event, to)
-    except Exception as error:
-        error.add_note(f"while event {event.event_id} of tenant {event.tenant_id!r} was handled")
-        raise
+        if time.monotonic() >= latest:
+            return after
+    return part.next

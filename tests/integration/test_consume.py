@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
 from support.topics import create_topics
 
-from streams import EventsPurged, SqliteSink, consume
+from streams import EventsPurged, KafkaSink, SqliteSink, consume
 from streams.serde.records import Envelope
 from streams.topology.cluster import admin_client
 
@@ -93,6 +94,24 @@ def test_what_goes_to_other_topics_is_there_once_after_a_kill(
         eventually(lambda: end(cluster, out) >= 20, what="it is in the middle of a transaction")
         reader.kill()
     run(program, cluster)
+    assert sent(cluster, out) == Counter(event.event_id for event in events)
+
+
+@pytest.mark.long
+def test_a_handler_that_is_slower_than_a_transaction_may_last_gets_on(cluster: Cluster) -> None:
+    """Kafka ends a transaction after 10 s; a part may hold events for many minutes."""
+    out = f"{cluster.settings.topic_prefix}orders.large"
+    created = NewTopic(out, 1, 1)
+    create_topics(cluster.settings.bootstrap, admin_client(cluster.settings), [created])
+    events = [make_event(f"k{n}") for n in range(30)]
+    written(cluster, *events)
+
+    def slow(event: Envelope, send: Any) -> None:
+        send(out, event.event_id.encode())
+        threading.Event().wait(0.7)
+
+    into = KafkaSink("slow-0")
+    assert consume(slow, group="slow", into=into, until_end=True) == len(events)
     assert sent(cluster, out) == Counter(event.event_id for event in events)
 
 

@@ -100,7 +100,7 @@ def test_of_two_processes_at_one_partition_the_second_one_writes_nothing(
         sink.open("orders", "events", {})
     if stored is not None:
         first.write(consumer, Part(0, None, stored, ()), insert)
-    part = Part(0, stored, 9, [make_event("a1")])
+    part = Part(0, stored, 9, [(9, make_event("a1"))])
     with ThreadPoolExecutor(1) as pool:
 
         def overtaken(event: Envelope, cursor: Any) -> None:

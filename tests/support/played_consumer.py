@@ -32,7 +32,7 @@ class PlayedMessage:
 
 
 class PlayedConsumer:
-    """Hands out at most three records of each partition at a time, then the partitions' ends."""
+    """Hands out at most three records of each partition at a time, and the ends of partitions."""
 
     def __init__(self, logs: Sequence[Sequence[bytes]], topic: str = "events") -> None:
         self._logs, self._topic = logs, topic
@@ -59,8 +59,9 @@ class PlayedConsumer:
             part = self._logs[number][at : at + 3]
             found += [PlayedMessage(number, at + i, value) for i, value in enumerate(part)]
             self._next[number] = at + len(part)
-            if not part:
-                found.append(PlayedMessage(number, at, None, KafkaError._PARTITION_EOF))
+            if self._next[number] == len(self._logs[number]):
+                end = PlayedMessage(number, self._next[number], None, KafkaError._PARTITION_EOF)
+                found.append(end)
         return found
 
     def commit(self, **_: Any) -> None: ...

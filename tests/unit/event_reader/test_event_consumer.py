@@ -6,20 +6,23 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from support.operator_cluster import make_event
 from support.played_consumer import PlayedConsumer
 
 from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
-from streams.event_reader import sinks
+from streams.event_reader import sinks, topic_sink
 from streams.event_reader.consume import consume
 from streams.event_reader.sinks import DatabaseSink, Moved, Part
+from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
 
@@ -154,7 +157,7 @@ def test_an_exception_of_the_handler_takes_its_part_back_and_names_the_event(
 
 def test_a_process_that_lost_its_partition_writes_nothing(file: Path) -> None:
     former, heir = SqliteSink(file), SqliteSink(file)
-    events = [make_event(f"a{n}") for n in range(4)]
+    events = [(n + 1, make_event(f"a{n}")) for n in range(4)]
     consumer: Any = PlayedConsumer([])
     for sink in (former, heir):
         sink.open("orders", "events", {})
@@ -169,6 +172,48 @@ def test_a_process_that_lost_its_partition_writes_nothing(file: Path) -> None:
     assert seen(file) == ["evt_a0", "evt_a1", "evt_a2"]
 
 
+def test_a_reader_whose_partition_was_read_on_a_little_reads_the_rest(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    """Another process handles the first event alone after this one has read the whole partition."""
+    logs[:] = [logs[0][:3]]
+    assert consume(insert, group="orders", into=overtaken(file), until_end=True) == 2
+    assert seen(file) == ["evt_a0", "evt_a1", "evt_a2"]
+
+
+def overtaken(file: Path) -> SqliteSink:
+    """A sink before whose first transaction another process handles the first event."""
+    other = SqliteSink(file)
+    other.open("orders", "events", {})
+
+    class Overtaken(SqliteSink):
+        def write(self, consumer: Any, part: Part, handle: Any) -> int:
+            if part.stored is None:
+                other.write(consumer, replace(part, next=1, events=part.events[:1]), insert)
+            return super().write(consumer, part, handle)
+
+    return Overtaken(file)
+
+
+def test_a_reader_that_cannot_go_back_to_where_another_one_ended_skips_nothing(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partition is being taken from it, and what it has fetched before still comes."""
+
+    class Leaving(PlayedConsumer):
+        def seek(self, place: TopicPartition) -> None:
+            if place.offset > 0:
+                raise KafkaException(KafkaError(KafkaError._STATE))
+            super().seek(place)
+
+    logs[:] = [logs[0]]
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Leaving(logs))
+    assert consume(insert, group="orders", into=overtaken(file), until_end=True) == 0
+    monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer(logs))
+    read(file)
+    assert seen(file) == ["evt_a0", "evt_a1", "evt_a2", "evt_a3"]
+
+
 def test_a_reader_whose_partition_was_read_on_goes_on_behind_it(
     file: Path, logs: list[list[bytes]]
 ) -> None:
@@ -176,13 +221,30 @@ def test_a_reader_whose_partition_was_read_on_goes_on_behind_it(
     others: list[int] = []
 
     class Overtaken(SqliteSink):
-        def write(self, consumer: Any, part: Part, handle: Any) -> None:
+        def write(self, consumer: Any, part: Part, handle: Any) -> int:
             if not others:
                 others.append(read(file))
-            super().write(consumer, part, handle)
+            return super().write(consumer, part, handle)
 
     assert consume(insert, group="orders", into=Overtaken(file), until_end=True) == 0
     assert (others, seen(file)) == ([len(ALL)], ALL)
+
+
+def test_a_slow_handler_s_events_are_committed_while_it_goes_on(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise Kafka ends the transaction, or gives the partition to another one, for ever."""
+    now, before = 0.0, list[int]()
+    monkeypatch.setattr("streams.event_reader.sinks.time.monotonic", lambda: now)
+
+    def slow(event: Envelope, cursor: sqlite3.Cursor) -> None:
+        nonlocal now
+        before.append(len(seen(file)))
+        now += 1.5
+        insert(event, cursor)
+
+    assert read(file, slow) == len(ALL)
+    assert (before, seen(file)) == ([0, 0, 2, 2, 4, 4], ALL)
 
 
 def test_a_handler_that_ends_the_transaction_is_stopped(
@@ -212,9 +274,42 @@ def test_a_group_of_the_pipeline_is_refused(file: Path) -> None:
             consume(insert, group=group, into=SqliteSink(file))
 
 
-def test_a_connection_that_commits_by_itself_is_refused() -> None:
-    class Connection:
-        autocommit = True
+def test_a_connection_that_commits_by_itself_is_refused(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    into = DatabaseSink(lambda: sqlite3.connect(file, isolation_level=None), "?")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="commits by itself"):
+            consume(insert, group="orders", into=into, until_end=True)
+    assert seen(file) == []
+    read(file)
+    assert seen(file) == ALL
 
-    with pytest.raises(ConfigError, match="commits by itself"):
-        DatabaseSink(Connection).open("orders", "events", {})
+
+class PlayedProducer:
+    """A producer whose queue is full until it is polled with patience."""
+
+    def __init__(self, _: object) -> None:
+        self.sent: list[bytes] = []
+        self.full = True
+
+    def produce(self, _: str, value: bytes, __: bytes | None) -> None:
+        if self.full:
+            raise BufferError("Local: Queue full")
+        self.sent.append(value)
+
+    def poll(self, seconds: float) -> None:
+        self.full = seconds == 0
+
+    def init_transactions(self, _: float) -> None: ...
+
+
+def test_a_handler_that_sends_more_than_the_queue_takes_waits_for_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_sink, "Producer", PlayedProducer)
+    sink = KafkaSink("one")
+    sink.open("orders", "events", {})
+    for value in (b"1", b"2"):
+        sink._send("out", value)
+    assert sink._producer.sent == [b"1", b"2"]  # type: ignore[attr-defined]
