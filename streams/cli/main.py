@@ -121,11 +121,13 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     from streams.dev.parent_death import end_with_parent
 
     end_with_parent()
+    from streams.serde.schemas import write_as
     from streams.settings import load_settings
     from streams.telemetry import configure_logging
     from streams.topology.load import checked
 
     settings = load_settings(**flags)
+    write_as(settings.write_as_release)
     configure_logging(settings, stage=stage, instance=settings.instance)
     found = checked(settings.topology)
     if stage in _WARN:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from fastavro import schemaless_reader, schemaless_writer
 
-from streams.errors import DecodeError
+from streams.errors import DecodeError, NotInRelease
 from streams.serde import conversion, delivery_records, records, replay_records, schemas
 
 T = TypeVar("T")
@@ -45,15 +45,21 @@ class Codec(Generic[T]):
         """Whether fastavro has to name the records of unions; it reads faster if it need not."""
         return conversion.has_variants(self.cls)
 
-    @cached_property
-    def _frame(self) -> bytes:
-        return _HEADER.pack(0, self.schema.id)
-
     def encode(self, value: T) -> bytes:
-        """Framed bytes of a record."""
+        """Framed bytes of a record; fields that an earlier release lacks are left out of its form.
+
+        Raises:
+            NotInRelease: the earlier release, as which this process writes, has no such record.
+        """
+        schema = schemas.written(self.name)
         out = BytesIO()
-        out.write(self._frame)
-        schemaless_writer(out, self.schema.parsed, self._flatten(value))
+        out.write(_HEADER.pack(0, schema.id))
+        try:
+            schemaless_writer(out, schema.parsed, self._flatten(value))
+        except ValueError as error:
+            if schema is self.schema:
+                raise
+            raise NotInRelease(f"this {self.name}") from error
         return out.getvalue()
 
     def decode(self, data: bytes | None) -> T:

@@ -9,7 +9,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from streams.errors import KafkaUnavailable
+from streams.errors import KafkaUnavailable, NotInRelease
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.operator.http.app_state import STATE
@@ -49,6 +49,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return refusal.response()
     except web.HTTPException as error:
         return _of_http(error)
+    except NotInRelease as error:
+        return Refusal(409, "upgrade-unfinished", str(error)).response()
     except KafkaUnavailable as error:
         detail = f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"
         return Refusal(503, "kafka-unavailable", detail).response()
