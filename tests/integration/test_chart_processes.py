@@ -5,11 +5,7 @@ Whatever a container of the chart runs is run here with what the chart gives it,
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,13 +17,12 @@ import yaml
 from confluent_kafka.admin import AdminClient
 from support import chart, helm_tools
 from support.chart import Resource
-from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.pods import Node, Pod, all_ready, job_pod, pods_of
+from support.whole_calls import TOKEN, Calls
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
-TOKEN = "a-token-of-the-test"
 SECRETS = {
     "tidegate-keys": {
         "vault.key": os.urandom(32),
@@ -83,45 +78,12 @@ class Release:
     def component(self, name: str) -> Pod:
         return next(pod for pod in self.pods if pod.name == f"tide-tidegate-{name}-0")
 
-    def call(self, component: str, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """A call to the Service of a component."""
-        request = urllib.request.Request(
-            f"http://{self.component(component).address}:8080{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-            | headers,
-        )
-        with urllib.request.urlopen(request, timeout=15) as answer:
-            return json.loads(answer.read())
-
-    def deliver(self, number: int) -> str:
-        """Deliver a signed event; returns its job."""
-        body = {"id": number, "type": "ticket.created"}
-        signed = self.call(
-            "operator", "POST", "/v1/tenants/acme/sources/shop/sign",
-            {
-                "url": "http://ingress/v1/hooks/acme/shop", "headers": {},
-                "body_base64": base64.b64encode(json.dumps(body).encode()).decode(),
-            },
-        )  # fmt: skip
-        request = urllib.request.Request(
-            f"http://{self.component('ingress').address}:8080/v1/hooks/acme/shop",
-            method="POST",
-            data=base64.b64decode(signed["body_base64"]),
-            headers=dict(signed["headers"]),
-        )
-        with urllib.request.urlopen(request, timeout=15) as answer:
-            return str(json.loads(answer.read())["job_id"])
-
-    def result(self, job_id: str) -> Any:
-        """The result of a job, once it has succeeded."""
-
-        def done() -> Any:
-            jobs = self.call("operator", "GET", "/v1/jobs?status=succeeded")["jobs"]
-            return next((job for job in jobs if job["job_id"] == job_id), None)
-
-        return eventually(done, 60, what=f"{job_id} succeeded")["result"]
+    def calls(self) -> Calls:
+        """Calls of the Services of operator and ingress."""
+        url = {
+            name: f"http://{self.component(name).address}:8080" for name in ("operator", "ingress")
+        }
+        return Calls(**url)
 
 
 @pytest.fixture
@@ -197,29 +159,18 @@ def test_the_pods_run_an_event_to_its_job_in_both_layouts_and_end_in_time(
     release.render()
     assert release.apply_topology().ended() == 0
     release.roll_out()
-    release.call("operator", "PUT", "/v1/tenants/acme", {"display_name": "Acme"})
-    release.call(
-        "operator", "PUT", "/v1/tenants/acme/sources/shop",
-        {"scheme": "github", "secret": "a secret of the test", "mapping": {"event_type": "type"}},
-    )  # fmt: skip
-    first = eventually(lambda: _accepted(release, 1), 20, what="the source is known")
-    assert release.result(first) == {"answered": 1}
+    calls = release.calls()
+    calls.make_source()
+    assert calls.result(calls.deliver(1)) == {"answered": 1}
     assert {pod.restarts for pod in release.pods} == {0}
 
     release.render(layout="apart")
     assert release.apply_topology().ended() == 0
     release.roll_out()
-    assert release.result(release.deliver(2)) == {"answered": 2}
-    assert release.result(release.deliver(1)) == {"answered": 1}
+    assert calls.result(calls.deliver(2)) == {"answered": 2}
+    assert calls.result(calls.deliver(1)) == {"answered": 1}
 
     for pod in release.pods:
         assert pod.probe("liveness"), pod.name
         assert pod.stop() == 0, pod.log[-2000:]
         assert pod.strays() == [], pod.name
-
-
-def _accepted(release: Release, number: int) -> str | None:
-    try:
-        return release.deliver(number)
-    except urllib.error.HTTPError:
-        return None

@@ -8,8 +8,9 @@ TOGETHER = frozenset({
     "tests/acceptance/test_broker_faults.py",
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_dev_pipeline.py",
+    "tests/integration/test_container_image.py",
 })  # fmt: skip
-"""Modules whose fixtures start a broker of their own or a whole pipeline."""
+"""Modules whose fixtures start a broker of their own, a whole pipeline, or an installation."""
 
 
 class SingleTests(LoadScopeScheduling):  # type: ignore[misc]

@@ -45,25 +45,33 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     """Answer every error as `application/problem+json`, never with a traceback."""
     try:
         return await handler(request)
-    except Refusal as refusal:
-        return refusal.response()
     except web.HTTPException as error:
         return _of_http(error)
-    except NotInRelease as error:
-        return Refusal(409, "upgrade-unfinished", str(error)).response()
-    except KafkaUnavailable as error:
-        detail = f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"
-        return Refusal(503, "kafka-unavailable", detail).response()
-    except sqlite3.Error as error:
-        log.warning("read model does not answer", error=str(error))
-        return Refusal(
-            503,
-            "not-ready",
-            "the operator's read model is being rebuilt: ask again in a few seconds",
-        ).response()
-    except Exception:
+    except Exception as error:
+        refusal = _refusal(error)
+        if refusal is not None:
+            return refusal.response()
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    """What an error of the tree, or of the read model, means to the caller."""
+    match error:
+        case Refusal():
+            return error
+        case NotInRelease():
+            return Refusal(409, "upgrade-unfinished", str(error))
+        case KafkaUnavailable():
+            detail = (
+                f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"
+            )
+            return Refusal(503, "kafka-unavailable", detail)
+        case sqlite3.Error():
+            log.warning("read model does not answer", error=str(error))
+            detail = "the operator's read model is being rebuilt: ask again in a few seconds"
+            return Refusal(503, "not-ready", detail)
+    return None
 
 
 def authenticated(token: str, *, open_schemas: bool) -> Middleware:
