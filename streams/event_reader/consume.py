@@ -39,6 +39,7 @@ _OURS = (
     "delivery",
     "operator",
     "replays",
+    "analytics",
     "worker",
 )
 

@@ -13,6 +13,7 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import GONE
 from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
 from streams.serde.records import Envelope
@@ -99,7 +100,7 @@ class Scan:
         """Yield what is selected, in each partition's order.
 
         Raises:
-            KafkaUnavailable: nothing came for 30 seconds.
+            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged.
         """
         for batch in self.batches():
             yield from batch.found
@@ -108,10 +109,12 @@ class Scan:
         """Yield what is selected as it is read; a batch may be empty.
 
         Raises:
-            KafkaUnavailable: nothing came for 30 seconds.
+            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged.
         """
         name = self._settings.topic_prefix + EVENTS
-        config = consumer_config(self._settings, "events-reader", **{"enable.partition.eof": True})
+        config = consumer_config(self._settings, "events-reader", **{
+            "enable.partition.eof": True, "auto.offset.reset": "error",
+        })  # fmt: skip
         with closing(Consumer(config)) as consumer:
             places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
             consumer.assign(places)
@@ -132,8 +135,13 @@ class Scan:
 
     def _take(self, messages: list[Message]) -> Iterator[Found]:
         for message in messages:
-            span = self._left.get(message.partition() or 0)
-            if message.error() is not None or span is None or (message.offset() or 0) >= span.end:
+            span, error = self._left.get(message.partition() or 0), message.error()
+            if span is not None and error is not None and error.code() in GONE:
+                raise KafkaUnavailable(
+                    f"{message.topic()}, partition {message.partition()}: records were purged "
+                    "before they were read: the retention has passed. Type the command again"
+                )
+            if error is not None or span is None or (message.offset() or 0) >= span.end:
                 continue
             found = self._found(message)
             if found is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from streams.event_reader.counts import Counts, notes, utc
 from streams.event_reader.scan import Found, Scan
-from streams.event_replay.spans import asked_spans, selection
+from streams.event_replay.spans import asked_spans, begun, purged, selection
 from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason, Verdicts
 from streams.serde.replay_records import ReplayAsked
@@ -68,7 +68,10 @@ class Preview:
             "skipped": dict(skipped.most_common()),
             "samples": samples,
             "unreadable": scan.progress.unreadable,
-            "notes": list(notes(scan.progress, where, selection(asked))),
+            "notes": [
+                *purged(begun(asked, where), where),
+                *notes(scan.progress, where, selection(asked)),
+            ],
         }
 
 

@@ -32,6 +32,13 @@ def asked_spans(
     return within(found, chosen) if chosen else found
 
 
+def begun(asked: ReplayAsked, now: Mapping[int, Span]) -> tuple[ReplaySpan, ...]:
+    """What a replay that begins now has to read, with offsets that it names and that are purged."""
+    named = {each.partition: each.first for each in asked.offsets} if asked.since is None else {}
+    firsts = {p: min(named.get(p, span.first), span.first) for p, span in now.items()}
+    return tuple(ReplaySpan(p, firsts[p], firsts[p], span.end) for p, span in now.items())
+
+
 def left(saved: Sequence[ReplaySpan], oldest: Mapping[int, Span]) -> dict[int, Span]:
     """What a replay still has to read."""
     return {

@@ -20,7 +20,7 @@ from streams.event_replay import metrics
 from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.event_replay.pace import Pace
 from streams.event_replay.sink import Sink
-from streams.event_replay.spans import asked_spans, left, purged, selection
+from streams.event_replay.spans import asked_spans, begun, left, purged, selection
 from streams.event_replay.verdicts import StillThere, Verdicts
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
@@ -29,7 +29,6 @@ from streams.serde.records import Command, ReplayEvent
 from streams.serde.replay_records import (
     ReplayProgress,
     ReplayRecord,
-    ReplaySpan,
     ReplayStatus,
 )
 from streams.settings import Settings
@@ -64,9 +63,7 @@ class Work:
         now = asked_spans(admin, settings.topic_prefix, topology.partitions, asked)
         self.saved = known.progress if known.progress and known.progress.spans else None
         self.progress = self.saved or ReplayProgress(
-            "running",
-            tuple(ReplaySpan(p, span.first, span.first, span.end) for p, span in now.items()),
-            started_at=wall_ms(),
+            "running", begun(asked, now), started_at=wall_ms()
         )
         self._spans = left(self.progress.spans, now)
         gone = tuple(purged(self.progress.spans, self._spans))
@@ -87,8 +84,10 @@ class Work:
         """Deal with the next events, as many as the rate allows; False once all are dealt with.
 
         Raises:
-            KafkaUnavailable: Kafka does not answer.
+            KafkaUnavailable: Kafka does not answer, or no longer has what was to be read.
         """
+        if self.saved is None:  # so that whoever goes on reads the same offsets, or tells of them
+            self.save("running")
         if not self._waiting and not self._read():
             self._settle("done")
             return False
@@ -180,7 +179,7 @@ class Work:
             self.progress = replace(self.progress, samples=samples)
 
     def _settle(self, status: ReplayStatus) -> None:
-        seen = self._scan.progress
+        seen = replace(self._scan.progress, unreadable=self.progress.unreadable)
         said = tuple(notes(seen, self._spans, self._named))
         self.progress = replace(self.progress, notes=(self.progress.notes + said)[:_NOTES])
         self.save(status)

@@ -24,7 +24,7 @@ from support.operator_cluster import (
 )
 
 from streams.cli.api_client import CallFailed
-from streams.event_replay import preview
+from streams.event_replay import preview, spans, work
 from streams.operator.http.app_state import SUBMITTED_BY
 from streams.serde import ids
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -123,6 +123,38 @@ def test_records_that_cannot_be_read_are_counted_and_stop_nothing(
     assert "1 records cannot be read" in shown["notes"][0]
 
 
+def purge(cluster: Cluster, topic: str, partition: int, before: int) -> None:
+    """Delete the records of a partition before an offset, as Kafka does when they are too old."""
+    place = TopicPartition(cluster.settings.topic_prefix + topic, partition, before)
+    admin = admin_client(cluster.settings)  # without a name it would end before it has an answer
+    for deleted in admin.delete_records([place]).values():
+        deleted.result(10)
+
+
+def test_events_that_are_purged_before_a_replay_has_read_them_are_told(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(cluster, operator, make_event("a1"))
+    written(cluster, operator, make_event("a2"))
+    home, purged = cluster.home("acme"), list[int]()
+
+    def purging(*args: Any) -> Any:
+        found = spans.asked_spans(*args)
+        if not purged:
+            purged.append(found[home].first + 1)
+            purge(cluster, "events", home, purged[0])
+        return found
+
+    monkeypatch.setattr(work, "asked_spans", purging)
+    shown = ended(operator, begun(operator))
+    assert (shown["jobs"], shown["last_error"]) == (1, None)
+    assert shown["notes"][0].startswith(f"1 offsets of partition {home} were purged")
+    asked = {str(home): [0, None]}
+    late = ended(operator, begun(operator, offsets=asked))
+    assert late["notes"][0].startswith(f"1 offsets of partition {home} were purged")
+    assert begun(operator, offsets=asked, dry_run=True)["notes"] == late["notes"]
+
+
 def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +199,8 @@ def test_a_replay_that_cannot_be_meant_is_refused_with_the_reason(
         ({"offsets": {"0": [5, 5]}}, "its end must be after its first offset"),
         ({"tenant_id": "nobody"}, "no tenant 'nobody'"),
         ({"rate": 0}, "rate"),
+        ({"event_type": []}, "event_type"),
+        ({"offsets": {}}, "offsets"),
     ):
         assert why in refused(operator, **wanted)
     assert operator.get("/v1/replays")["replays"] == []
@@ -202,13 +236,10 @@ def test_events_that_can_get_no_job_are_named_and_counted(
     operator.send("PUT", "/v1/tenants/closed")
     operator.send("DELETE", "/v1/tenants/closed")
     operator.send("POST", "/v1/tenants/bolt/erase", {"note": "asked for"})
-    place = TopicPartition(cluster.settings.topic_prefix + "payloads", 0, 1)
     producer = Producer(cluster.settings.client())
-    producer.produce(place.topic, b"a body", partition=0)
+    producer.produce(cluster.settings.topic_prefix + "payloads", b"a body", partition=0)
     assert producer.flush(30) == 0
-    admin = admin_client(cluster.settings)  # without a name it would end before it has an answer
-    for deleted in admin.delete_records([place]).values():
-        deleted.result(10)
+    purge(cluster, "payloads", 0, 1)
     shown = ended(operator, begun(operator))
     assert (shown["events"], shown["jobs"]) == (3, 0)
     assert shown["skipped"] == {"body_purged": 1, "tenant_erased": 1, "tenant_disabled": 1}

@@ -36,11 +36,11 @@ class ReplayEventsRequest(Body):
 
     tenant_id: Name | None = None
     source: Name | None = None
-    event_type: Glob | Annotated[list[Glob], Field(max_length=50)] | None = None
+    event_type: Glob | Annotated[list[Glob], Field(min_length=1, max_length=50)] | None = None
     subject: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
-    offsets: dict[Partition, Range] | None = None
+    offsets: Annotated[dict[Partition, Range], Field(min_length=1)] | None = None
     job: Name | None = None
     route: bool = False
     priority: Name | None = None

@@ -269,7 +269,7 @@ def test_a_record_that_cannot_be_read_stops_the_reader_unless_it_is_to_be_left_o
 
 
 def test_a_group_of_the_pipeline_is_refused(file: Path) -> None:
-    for group in ("dedup", "worker-default", "pipeline"):
+    for group in ("dedup", "worker-default", "pipeline", "analytics"):
         with pytest.raises(ConfigError, match="one of Tidegate's own"):
             consume(insert, group=group, into=SqliteSink(file))
 
