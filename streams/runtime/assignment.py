@@ -119,8 +119,7 @@ class Assignment:
 
     def _read(self, restore: Restore) -> None:
         complete = restore.advance(self._clock.now())
-        metrics.RESTORE_LEFT.labels(self._stage.name).set(restore.left)
-        metrics.RESTORE_SECONDS_LEFT.labels(self._stage.name).set(restore.seconds_left)
+        self._show_left(restore.left, restore.seconds_left)
         if complete:
             self._restore = None
             tasks = [self._task(p, backends) for p, backends in self._opened.items()]
@@ -149,6 +148,7 @@ class Assignment:
         if self._restore is not None:
             self._restore.close()
             self._restore = None
+            self._show_left(0, 0.0)
         for backends in self._opened.values():
             for name, backend in backends.items():
                 close_backend(name, backend)
@@ -157,6 +157,10 @@ class Assignment:
             parts.close()
             task.close()
         self._building = []
+
+    def _show_left(self, records: int, seconds: float) -> None:
+        metrics.RESTORE_LEFT.labels(self._stage.name).set(records)
+        metrics.RESTORE_SECONDS_LEFT.labels(self._stage.name).set(seconds)
 
     def _task(self, partition: int, backends: dict[str, Backend]) -> PartitionTask:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}

@@ -24,7 +24,7 @@ class EndOffsets:
     ) -> None:
         self._new_question = partial(EndOffsetsPoll, admin, prefix, outage)
         self._question = self._new_question()
-        self._position = position
+        self.position = position
         self._outage = outage
         self.inputs: list[Place] = []
         self._answered: Ends | None = None
@@ -41,20 +41,17 @@ class EndOffsets:
         if answered is None or answered.asked_at < moment:
             self.ask()
             return False
-        return self._position(topic, partition) >= answered.offsets[topic, partition]
+        return self.position(topic, partition) >= answered.offsets[topic, partition]
 
     def ask(self) -> None:
         """Ask again unless a question is open."""
         self._collect()
         self._question.ask(self.inputs, boot_seconds())
 
-    def lag(self) -> int | None:
-        """Records (and markers) in the inputs behind the positions; None if not known."""
+    def newest(self) -> Ends | None:
+        """The newest answer of the broker; None if there is none since the assignment."""
         self._collect()
-        if self._answered is None:
-            return None
-        ends = self._answered.offsets.items()
-        return sum(max(0, end - self._position(*place)) for place, end in ends)
+        return self._answered
 
     def _collect(self) -> None:
         answered = self._question.answer()

@@ -19,7 +19,9 @@ COMMIT_SECONDS = Histogram(
 )
 LAG_RECORDS = Gauge("tidegate_stage_lag_records", "Input records not yet processed", _STAGE)
 LAG_SECONDS = Gauge(
-    "tidegate_stage_lag_seconds", "Age of the last processed record while behind, else 0", _STAGE
+    "tidegate_stage_lag_seconds",
+    "For how long the oldest unread record has waited, at most; the silence of broker or stage",
+    _STAGE,
 )
 BLOCKED_SECONDS = Gauge(
     "tidegate_stage_blocked_seconds",

@@ -283,6 +283,27 @@ def test_what_was_taken_away_while_it_was_restored_is_not_started(
     assert started == []
 
 
+def test_a_restore_that_is_given_up_leaves_nothing_to_restore(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has the partition now: this one must not raise an alarm for ever."""
+    for bound in ("_READ", "_MOST"):
+        monkeypatch.setattr(restore, bound, 40)
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    loop._change()
+    loop._restore()
+
+    def left(what: str) -> float | None:
+        name = f"tidegate_stage_restore_{what}_left"
+        return REGISTRY.get_sample_value(name, {"stage": "counting"})
+
+    assert left("records") == 60
+    source.partitions, source.changed = frozenset(), True
+    loop._change()
+    assert (left("records"), left("seconds")) == (0, 0)
+
+
 def test_it_is_ready_once_it_was_assigned_and_has_restored(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
