@@ -121,6 +121,7 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     from streams.dev.parent_death import end_with_parent
 
     end_with_parent()
+    from streams.certificates import note_certificates
     from streams.serde.schemas import write_as
     from streams.settings import load_settings
     from streams.telemetry import configure_logging
@@ -129,6 +130,7 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
     settings = load_settings(**flags)
     write_as(settings.write_as_release)
     configure_logging(settings, stage=stage, instance=settings.instance)
+    note_certificates(settings)
     found = checked(settings.topology)
     if stage in _WARN:
         _log_warnings(found.warnings)

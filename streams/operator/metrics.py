@@ -71,6 +71,10 @@ def _of_counts(found: jobs.Counts) -> Iterable[GaugeMetricFamily]:
         _age_seconds(found.oldest_ready_at),
     )  # fmt: skip
     yield _gauge("tidegate_dead_letters", "Dead letters within their retention", found.dead_letters)
+    yield _gauge(
+        "tidegate_quarantined_bodies", "Signed bodies that wait in the quarantine",
+        found.quarantined,
+    )  # fmt: skip
     deliveries = GaugeMetricFamily(
         "tidegate_deliveries", "Outgoing deliveries by state", labels=["status"]
     )

@@ -21,10 +21,12 @@ from streams.event_replay.verdicts import Reason
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
+from streams.operator.broker_view import broker_view
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
 from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
 from streams.operator.http.routes import routes
+from streams.operator.key_age import KeyAgeCollector
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
@@ -107,10 +109,14 @@ async def _state(
     follower = Follower(settings, topology, database, notifier.announce)
     collector = ReadModelCollector(database, follower)
     producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
-    REGISTRY.register(collector)
+    view = broker_view(settings, topology)
+    collectors = (collector, view, KeyAgeCollector(database, lambda: follower.ready, vault))
+    for each in collectors:
+        REGISTRY.register(each)
     payloads = PayloadReader(settings)
     reader = payload_thread(payloads, failed)
     follower.start()
+    view.start()
     book = DataKeyring(vault)
     settings_of = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
     closed = partial(_closed, database)
@@ -128,7 +134,9 @@ async def _state(
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)
     await asyncio.to_thread(follower.stop)
-    REGISTRY.unregister(collector)
+    await asyncio.to_thread(view.stop)
+    for each in collectors:
+        REGISTRY.unregister(each)
     await producer.close()
     database.close()
 

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import os
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -18,12 +19,20 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from prometheus_client import Gauge
 
 from streams.errors import ConfigError, VaultError
 from streams.serde.sizes import NONCE_BYTES
 from streams.settings import Settings
 
 KEY_BYTES = 32
+
+VAULT_KEYS = Gauge(
+    "tidegate_vault_keys", "Vault keys of this process; more than one while they are changed"
+)
+CLUSTER_KEY_FILE_AGE = Gauge(
+    "tidegate_cluster_key_file_age_seconds", "Age of the cluster key's file, by the file's own time"
+)
 
 
 class KeyEncryption(Protocol):
@@ -97,6 +106,14 @@ class Vault:
         """The key that seals."""
         return self._first.key_id
 
+    def is_current(self, tenant_id: str, purpose: str, sealed: bytes) -> bool:
+        """Whether a secret is sealed under the first key."""
+        try:
+            self._first.unwrap(tenant_id, purpose, sealed)
+        except VaultError:
+            return False
+        return True
+
     def seal(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
         """Seal a secret under the first key; opening it needs the same `purpose`."""
         return self._first.wrap(tenant_id, purpose, secret)
@@ -125,11 +142,9 @@ class Vault:
         Raises:
             VaultError: see `open`.
         """
-        try:
-            self._first.unwrap(tenant_id, purpose, sealed)
-        except VaultError:
-            return self.seal(tenant_id, purpose, self.open(tenant_id, purpose, sealed))
-        return sealed
+        if self.is_current(tenant_id, purpose, sealed):
+            return sealed
+        return self.seal(tenant_id, purpose, self.open(tenant_id, purpose, sealed))
 
 
 def local_vault(*keys: bytes) -> Vault:
@@ -143,12 +158,23 @@ def open_vault(settings: Settings) -> Vault:
     Raises:
         ConfigError: neither or both are set, or one key is not 32 bytes; it names the setting.
     """
-    files, given = settings.vault_key_file, settings.vault_keys
-    if files and given:
-        raise ConfigError("TIDEGATE_VAULT_KEY_FILE and TIDEGATE_VAULT_KEYS are both set: unset one")
-    if given:
-        return local_vault(*map(_decoded, given.get_secret_value().split(",")))
-    return local_vault(*(read_key(path, "TIDEGATE_VAULT_KEY_FILE") for path in files or (None,)))
+    keys = _vault_keys(settings)
+    VAULT_KEYS.set(len(keys))
+    return local_vault(*keys)
+
+
+def read_cluster_key(settings: Settings) -> bytes:
+    """The key of leases, from `TIDEGATE_CLUSTER_KEY_FILE`.
+
+    Raises:
+        ConfigError: see `read_key`.
+    """
+    path = settings.cluster_key_file
+    key = read_key(path, "TIDEGATE_CLUSTER_KEY_FILE")
+    if path is not None:
+        written = path.stat().st_mtime
+        CLUSTER_KEY_FILE_AGE.set_function(lambda: max(0.0, time.time() - written))
+    return key
 
 
 def read_key(path: Path | None, setting: str) -> bytes:
@@ -169,6 +195,15 @@ def read_key(path: Path | None, setting: str) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{setting}: {path} has {len(key)} bytes, not {KEY_BYTES}")
     return key
+
+
+def _vault_keys(settings: Settings) -> list[bytes]:
+    files, given = settings.vault_key_file, settings.vault_keys
+    if files and given:
+        raise ConfigError("TIDEGATE_VAULT_KEY_FILE and TIDEGATE_VAULT_KEYS are both set: unset one")
+    if given:
+        return [_decoded(text) for text in given.get_secret_value().split(",")]
+    return [read_key(path, "TIDEGATE_VAULT_KEY_FILE") for path in files or (None,)]
 
 
 def _decoded(text: str) -> bytes:

@@ -19,7 +19,7 @@ from streams.settings import Settings
 from streams.telemetry import serve_probes
 from streams.tenants.follower import TenantsFollower
 from streams.topology.model import Topology
-from streams.vault.key_encryption import Vault, open_vault, read_key
+from streams.vault.key_encryption import Vault, open_vault, read_cluster_key
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.handler.watchdog import EXIT_CODE
@@ -46,7 +46,7 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
     vault = open_vault(settings)
-    cluster_key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    cluster_key = read_cluster_key(settings)
     wait_for_broker(settings)
     place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
+from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
+    FOLLOWED,
     TOKEN,
     Cluster,
     RunningOperator,
@@ -370,6 +372,22 @@ def test_every_error_is_a_problem_with_a_stable_type(operator: RunningOperator) 
         assert problem["detail"], case
 
 
+def test_metrics_show_the_replicas_of_the_topologys_topics(operator: RunningOperator) -> None:
+    """One broker has every replica, and all are in sync; topics that do not exist are left out."""
+
+    def shown() -> dict[str, float]:
+        lines = operator.plain("/metrics")[1].splitlines()
+        found = (line.split() for line in lines if line.startswith("tidegate_broker_"))
+        return {name.removeprefix("tidegate_broker_"): float(value) for name, value in found}
+
+    health = eventually(
+        lambda: told if "partitions" in (told := shown()) else None, what="the brokers' answer"
+    )
+    assert health.pop("partitions") > len(FOLLOWED)
+    assert health.pop("silent_seconds") < 60
+    assert set(health.values()) == {0}
+
+
 def test_metrics_count_what_the_read_model_holds(
     cluster: Cluster, operator: RunningOperator
 ) -> None:
@@ -384,6 +402,7 @@ def test_metrics_count_what_the_read_model_holds(
     assert "tidegate_dead_letters 1.0" in metrics
     assert 'tidegate_stage_lag_seconds{stage="operator"}' in metrics
     assert 'tidegate_stage_lag_records{stage="operator"}' in metrics
+    assert "tidegate_quarantined_bodies 0.0" in metrics
     (age,) = [
         float(line.split()[1])
         for line in metrics.splitlines()

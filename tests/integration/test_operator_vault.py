@@ -246,8 +246,11 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
         put(cluster, foreign)
         operator.shows(f"/v1/jobs/{job.job_id}", status="pending")
         assert operator.send("POST", "/v1/vault/rewrap")["unchanged"] == 2
+        (age,) = key_ages(operator)
+        assert 0 <= age < 300
     with running(_with_keys(cluster, new, old), cluster.topology) as operator:
         assert payload(operator, job.job_id)[2] == b"body"
+        assert key_ages(operator) == [], "the new key has sealed no data key yet"
         done = operator.send("POST", "/v1/vault/rewrap")
         key_id = local_vault(new.read_bytes()).key_id
         assert done == {"key_id": key_id, "data_keys": 1, "sources": 1, "endpoints": 0,
@@ -261,6 +264,12 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
     shop = left["acme", "source", "shop"]
     assert [open_secret(only_new, shop, k.sealed or b"") for k in keys_of(shop)] == [b"hunter2"]
     assert left["acme", "data_key", record.id].secrets != record.secrets
+
+
+def key_ages(operator: RunningOperator) -> list[float]:
+    found = operator.plain("/metrics")[1].splitlines()
+    name = "tidegate_vault_key_age_seconds "
+    return [float(line.removeprefix(name)) for line in found if line.startswith(name)]
 
 
 def _with_keys(cluster: Cluster, *files: Path) -> Settings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from streams.ledger import UNSETTLED, settleable_at
-from streams.operator.resources import deliveries, duplicates, held, paging, tenants
+from streams.operator.resources import deliveries, duplicates, held, paging, quarantine, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
@@ -44,7 +44,8 @@ class Counts:
     """The whole cluster in numbers; `oldest_ready_at` in milliseconds, None with no job ready.
 
     `dead_letters` leaves out those that were discarded. `oldest_due_at` is when the first pending
-    delivery was or will be due, None with no delivery pending.
+    delivery was or will be due, None with no delivery pending. `quarantined` bodies wait for a
+    person.
     """
 
     jobs: dict[str, int]
@@ -52,6 +53,7 @@ class Counts:
     oldest_ready_at: int | None
     deliveries: dict[str, int] = field(default_factory=dict)
     oldest_due_at: int | None = None
+    quarantined: int = 0
 
 
 def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
@@ -155,6 +157,7 @@ def counts(connection: sqlite3.Connection) -> Counts:
     return Counts(
         dict(by_status), dead, oldest,
         deliveries.by_status(connection), deliveries.oldest_due(connection),
+        quarantine.waiting(connection),
     )  # fmt: skip
 
 

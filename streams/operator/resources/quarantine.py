@@ -20,6 +20,14 @@ def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
     return find(connection, QUARANTINED, "quarantine", id=id_)
 
 
+def waiting(connection: sqlite3.Connection) -> int:
+    """Count the bodies that nobody has released."""
+    (number,) = connection.execute(
+        f"SELECT count(*) FROM quarantine WHERE status = '{_WAITING}'"  # noqa: S608  a constant
+    ).fetchone()
+    return int(number)
+
+
 def quarantined_json(kept: Quarantined) -> Json:
     """Return the facts about a quarantined body, but not the body itself."""
     return {
@@ -60,7 +68,12 @@ TABLE = Table(
     key="tenant_id TEXT, source TEXT, payload_hash TEXT",
     columns="id TEXT NOT NULL, status TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
-    indexes={"by_id": "(id)", "newest": "(at, id)", "of_tenant": "(tenant_id, at, id)"},
+    indexes={
+        "by_id": "(id)",
+        "newest": "(at, id)",
+        "of_tenant": "(tenant_id, at, id)",
+        "waiting": f"(id) WHERE status = '{_WAITING}'",
+    },
     expires=True,
 )
 LISTING = Listing(

@@ -107,6 +107,14 @@ def sealed_settings(
     return [TENANT.decode(record) for (record,) in rows]
 
 
+def oldest_data_keys(connection: sqlite3.Connection, limit: int) -> list[TenantRecord]:
+    """Return the data keys that were sealed first, in the order of that time."""
+    rows = connection.execute(
+        "SELECT record FROM tenants WHERE kind = 'data_key' ORDER BY updated_at LIMIT ?", (limit,)
+    )
+    return [TENANT.decode(record) for (record,) in rows]
+
+
 def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the keys of erased tenants' records with secrets, which are still to be deleted."""
     return connection.execute(
@@ -117,13 +125,14 @@ def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 def _row(record: Record) -> Row:
     setting = TENANT.decode(record.value)
-    return setting.tenant_id, setting.kind, setting.id, record.value
+    return setting.tenant_id, setting.kind, setting.id, setting.updated_at, record.value
 
 
 TABLE = Table(
     name="tenants",
     topic="tenants",
     key="tenant_id TEXT, kind TEXT, id TEXT",
-    columns="record BLOB NOT NULL",
+    columns="updated_at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    indexes={"data_keys": "(updated_at) WHERE kind = 'data_key'"},
 )

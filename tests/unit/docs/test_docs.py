@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 
 import pytest
 import typer
+from confluent_kafka.admin import AdminClient
 from prometheus_client import REGISTRY
 
 from ingress.receive import problems
@@ -19,10 +20,14 @@ from streams.analytics.metrics import TablesCollector
 from streams.analytics.partitions import Partitions
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
+from streams.operator.broker_view import BrokerView, ReplicaHealth
+from streams.operator.key_age import KeyAgeCollector
+from streams.operator.read_model.database import Database
 from streams.operator.resources.jobs import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
 from streams.topology.load import load
+from streams.vault.key_encryption import local_vault
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -35,6 +40,7 @@ _METRIC_MODULES = (
     "streams.runtime.metrics",
     "streams.tenants.follower",
     "streams.worker.metrics", "streams.analytics.counting",
+    "streams.certificates", "streams.vault.key_encryption",
 )  # fmt: skip
 
 
@@ -101,6 +107,12 @@ def test_every_metric_is_listed_and_no_other() -> None:
         if family.name.startswith("tidegate_")
     }
     declared |= {family.name for family in operator_metrics._of_counts(Counts({}, 0, None))}
+    admin, vault = cast(AdminClient, None), local_vault(b"k" * 32)
+    view = BrokerView(admin, ())
+    view._health = ReplicaHealth()
+    declared |= {family.name for family in view.collect()}
+    age = KeyAgeCollector(Database(Path("unopened")), lambda: False, vault)
+    declared |= {family.name for family in age.collect()}
     counted = cast(Partitions, SimpleNamespace(assigned=True, of=lambda topic: iter(())))
     declared |= {family.name for family in TablesCollector(lambda: counted).collect()}
     declared |= {"tidegate_operator_ready", "tidegate_up"}

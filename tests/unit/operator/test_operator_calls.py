@@ -178,7 +178,7 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
         request_hash=before or request.request_hash(),
     )  # fmt: skip
     desk.fold(over)
-    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', ?)", tenant("acme")[1:])
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
     told = await submit(api)
     assert told == (503, "urn:tidegate:problem:not-shown")
     assert await submit(api) == told, "it may be sent again"
@@ -193,7 +193,7 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
         desk.fold(Rejection(f"rej_{n}", owner, None, "unauthorized", 1, n, n))
     path = "/v1/tenants/acme/rejections"
     assert await listed(api, path) == (404, [])
-    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', ?)", tenant("acme")[1:])
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
     assert await listed(api, path) == (200, ["rej_0"])
     assert await listed(api, f"{path}?tenant_id=globex") == (422, [])
     assert await listed(api, "/v1/rejections") == (200, ["rej_2", "rej_1", "rej_0"])
@@ -255,8 +255,8 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
     for tenant_id in ("acme", "globex"):
-        row = (tenant_id, "source", "shop", source(tenant_id, "shop", "stripe")[1])
-        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?)", row)
+        row = (tenant_id, "source", "shop", 0, source(tenant_id, "shop", "stripe")[1])
+        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?, ?)", row)
     first = await (await api.get("/v1/sources", params={"limit": "1"})).json()
     cursor = {"limit": "1", "cursor": first["next_cursor"]}
     second = await (await api.get("/v1/sources", params=cursor)).json()

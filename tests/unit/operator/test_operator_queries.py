@@ -119,6 +119,16 @@ def test_the_sources_of_all_tenants_come_by_tenant_and_name(connection: sqlite3.
     assert found == sorted(made)
 
 
+def test_bodies_in_the_quarantine_are_counted_until_they_are_released(
+    connection: sqlite3.Connection,
+) -> None:
+    assert jobs.counts(connection).quarantined == 0
+    for n, status in enumerate(("waiting", "released", "waiting")):
+        row = ("acme", "shop", f"hash-{n}", f"evt_{n}", status, 1, b"")
+        connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    assert jobs.counts(connection).quarantined == 2
+
+
 @pytest.mark.parametrize("large", ["record", "effects"])
 def test_a_page_of_large_jobs_ends_early_and_none_is_left_out(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, large: str

@@ -34,8 +34,8 @@ class Desk:
         self.rows = Database(directory / "m.sqlite").open_writer()
 
     def set(self, record: tuple[bytes, bytes]) -> None:
-        row = ("acme", "source", "shop", record[1])
-        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?)", row)
+        row = ("acme", "source", "shop", 0, record[1])
+        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, ?)", row)
 
     async def query(self, look: Any) -> Any:
         return look(self.rows)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from streams.errors import ConfigError, PoisonRecord, VaultError
 from streams.serde.records import TenantRecord
@@ -23,7 +26,7 @@ from streams.tenants.resealing import resealed
 from streams.tenants.settings import SourceSettings, source_record
 from streams.tenants.source_keys import Reference, keys_of, open_secret
 from streams.vault.data_key import DataKey, new_key_record
-from streams.vault.key_encryption import Vault, local_vault, open_vault
+from streams.vault.key_encryption import Vault, local_vault, open_vault, read_cluster_key
 
 OLD, NEW = b"o" * 32, b"n" * 32
 
@@ -234,3 +237,30 @@ def test_keys_that_cannot_be_used_are_told_by_their_setting(
     with pytest.raises(ConfigError, match=told) as error:
         open_vault(load_settings(environ))
     assert "c2hvcnQ" not in str(error.value)
+
+
+def gauge(name: str) -> float | None:
+    return REGISTRY.get_sample_value(name)
+
+
+def test_a_process_tells_how_many_vault_keys_it_knows(tmp_path: Path) -> None:
+    files = [tmp_path / "a", tmp_path / "b"]
+    for path, key in zip(files, (OLD, NEW), strict=True):
+        path.write_bytes(key)
+    open_vault(load_settings({}, vault_key_file=",".join(map(str, files))))
+    assert gauge("tidegate_vault_keys") == 2
+    open_vault(load_settings({}, vault_key_file=files[1]))
+    assert gauge("tidegate_vault_keys") == 1
+
+
+def test_a_process_tells_how_old_the_file_of_its_cluster_key_is(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    path.write_bytes(OLD)
+    os.utime(path, (time.time() - 3_600,) * 2)
+    assert read_cluster_key(load_settings({}, cluster_key_file=path)) == OLD
+    assert gauge("tidegate_cluster_key_file_age_seconds") == pytest.approx(3_600, abs=60)
+
+
+def test_a_missing_cluster_key_is_named_by_its_setting() -> None:
+    with pytest.raises(ConfigError, match="TIDEGATE_CLUSTER_KEY_FILE is not set"):
+        read_cluster_key(load_settings({}))
