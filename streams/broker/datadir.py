@@ -22,10 +22,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from streams.broker.config import NODE_ID
+from streams.broker.member import NODE_ID
 from streams.broker.status import read_status
 from streams.errors import BrokerError
 
+CLUSTER_FILE = "cluster.json"
+"""In a directory that holds several nodes, each in a directory of its own (`cluster_file.py`)."""
 MIN_FREE_BYTES = 256 * 1024 * 1024
 _ENDING_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -43,8 +45,9 @@ class Instance:
 class DataDir:
     """Paths below one data directory, and the checks before a broker may use it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, node_id: int = NODE_ID) -> None:
         self.root = root.resolve()
+        self.node_id = node_id
         self.kafka = self.root / "kafka"
         self.data = self.kafka / "data"
         self.server_log = self.kafka / "server.log"
@@ -53,11 +56,16 @@ class DataDir:
         self._meta = self.data / "meta.properties"
 
     def prepare(self) -> None:
-        """Create the layout, and delete an old JVM's unpacked native libraries.
+        """Create the layout.
 
         Raises:
-            BrokerError: the directory cannot be written, or has under 256 MiB free.
+            BrokerError: the directory cannot be written, has under 256 MiB free, or is a cluster's.
         """
+        if (self.root / CLUSTER_FILE).exists():
+            raise BrokerError(
+                f"the data directory {self.root} holds a cluster of several nodes; run it with "
+                "tidegate broker start and use it with --bootstrap, or choose another --data-dir"
+            )
         try:
             self.kafka.mkdir(mode=0o700, parents=True, exist_ok=True)
             free = shutil.disk_usage(self.kafka).free
@@ -113,8 +121,8 @@ class DataDir:
         if stored is None:
             self._require_empty()
             return known
-        if stored.get("node.id") != str(NODE_ID) or "cluster.id" not in stored:
-            raise self._corrupt(f"{self._meta} is not what Kafka wrote for node {NODE_ID}")
+        if stored.get("node.id") != str(self.node_id) or "cluster.id" not in stored:
+            raise self._corrupt(f"{self._meta} is not what Kafka wrote for node {self.node_id}")
         self._require_metadata_log()
         if known and stored["cluster.id"] != known.cluster_id:
             raise self._corrupt(

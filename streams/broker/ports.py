@@ -45,6 +45,15 @@ def pick_free(avoid: frozenset[int] = frozenset()) -> int:
     )
 
 
+def former_or_free(former: int, avoid: frozenset[int] = frozenset()) -> int:
+    """`former` if it can be used again (0: there is none), otherwise a free port.
+
+    Raises:
+        BrokerError: none of 200 random candidates is free.
+    """
+    return former if former and former not in avoid and is_free(former) else pick_free(avoid)
+
+
 def require_free(port: int) -> int:
     """Return `port`, or raise the BrokerError that names it and, if known, its holder."""
     if is_free(port):

@@ -71,15 +71,15 @@ def is_broker(pid: int, data_dir: Path) -> bool:
     return f"{process_mark(data_dir.resolve() / 'kafka')} " in _command_line(pid)
 
 
-def stop_broker(data_dir: Path) -> BrokerStatus:
+def stop_broker(data_dir: Path, *, at_once: bool = False) -> BrokerStatus:
     """Stop the directory's broker, whoever started it; returns its status (`pid` None: none ran).
 
-    SIGTERM first; SIGKILL after 30 seconds.
+    SIGTERM first; SIGKILL after 30 seconds, or `at_once`.
     """
     status = read_status(data_dir)
     if status.pid is None:
         return status
-    os.kill(status.pid, signal.SIGTERM)
+    os.kill(status.pid, signal.SIGKILL if at_once else signal.SIGTERM)
     if not _gone(status.pid, data_dir):
         os.kill(status.pid, signal.SIGKILL)
         _gone(status.pid, data_dir)

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.conditions import eventually
+from support.open_transactions import await_none_open, open_partitions, open_transactions
 from support.secured import self_signed
 from typer.testing import CliRunner
 
 from streams.broker import jars
 from streams.broker.commands import app
-from streams.broker.config import BrokerSecurity
 from streams.broker.embedded import EmbeddedKafka
+from streams.broker.security import BrokerSecurity
 from streams.broker.status import is_broker, read_status
 from streams.errors import BrokerError
-from streams.kafka.offsets import latest
 
 pytestmark = pytest.mark.broker
 
@@ -156,53 +156,19 @@ def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path)
 OPEN_SECONDS = 5
 
 
-def open_transactions(kafka: EmbeddedKafka, topic: str, number: int) -> list[Producer]:
-    """Producers that wrote a record each, to a partition each, and did not commit."""
-    producers = [
-        Producer({
-            "bootstrap.servers": kafka.bootstrap, "log_level": 0,
-            "transactional.id": f"{topic}-{index}", "transaction.timeout.ms": OPEN_SECONDS * 1_000,
-        })
-        for index in range(number)
-    ]  # fmt: skip
-    for producer in producers:
-        producer.init_transactions(20)
-    for index, producer in enumerate(producers):
-        producer.begin_transaction()
-        producer.produce(topic, b"open", partition=index)
-    assert [producer.flush(20) for producer in producers] == [0] * number
-    return producers
-
-
-def open_partitions(kafka: EmbeddedKafka, topic: str, width: int) -> list[int] | None:
-    """Partitions whose last stable offset is not their end; None while they are not all led."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    asked = {TopicPartition(topic, p): latest() for p in range(width)}
-    levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
-    try:
-        ends, stable = (
-            [answer.result(20).offset for answer in
-             admin.list_offsets(asked, isolation_level=level).values()]
-            for level in levels
-        )  # fmt: skip
-    except KafkaException:
-        return None
-    return [p for p in range(width) if stable[p] < ends[p]]
-
-
 def test_no_transaction_stays_open_over_a_crash(data_dir: Path) -> None:
     """Each is aborted when its time is over, though its markers were due while nobody led."""
     width = 16
     broker = EmbeddedKafka(data_dir).start()
     create_topic(broker, "open", width)
-    producers = open_transactions(broker, "open", width)
+    producers = open_transactions(broker.bootstrap, "open", width, OPEN_SECONDS)
     over = time.monotonic() + OPEN_SECONDS
-    assert open_partitions(broker, "open", width) == list(range(width))
+    assert open_partitions(broker.bootstrap, "open", width) == list(range(width))
     broker.kill()
     del producers
     eventually(lambda: time.monotonic() > over, what="their time is over, and no broker saw it")
     with broker.start():
-        eventually(lambda: open_partitions(broker, "open", width) == [], 20, what="all are aborted")
+        await_none_open(broker.bootstrap, "open", width)
 
 
 def test_another_object_finds_the_same_address_without_network(

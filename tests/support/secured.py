@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from streams.broker.config import BrokerSecurity
+from streams.broker.security import BrokerSecurity
 
 
 def self_signed(directory: Path) -> BrokerSecurity:

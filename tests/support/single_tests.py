@@ -9,6 +9,7 @@ TOGETHER = frozenset({
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_dev_pipeline.py",
     "tests/integration/test_container_image.py",
+    "tests/integration/test_embedded_cluster.py",
 })  # fmt: skip
 """Modules whose fixtures start a broker of their own, a whole pipeline, or an installation."""
 
