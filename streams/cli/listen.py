@@ -21,9 +21,9 @@ from streams.cli.receiver import Conduct, Received, Receiver
 from streams.delivery.message.signing import new_secret
 from streams.errors import ConfigError
 from streams.process.shutdown import ProcessEnd
+from streams.tenants.endpoints import LISTEN
 
 _LOOPBACK = "127.0.0.1"
-_ENDPOINT = "listen"
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """A developer watches: the retries of a failure come soon."""
 _TIMEOUT_SECONDS = 15.0
@@ -41,7 +41,7 @@ class _Wanted:
 
     @property
     def path(self) -> str:
-        return f"/v1/tenants/{part(self.tenant)}/endpoints/{_ENDPOINT}"
+        return f"/v1/tenants/{part(self.tenant)}/endpoints/{LISTEN}"
 
     def body(self, port: int, secret: str) -> Answer:
         return {
@@ -104,7 +104,7 @@ async def _listen(
     async with _serving(Receiver(secret, conduct, tell), wanted.port) as port:
         await asyncio.to_thread(api.put, wanted.path, wanted.body(port, secret))
         typer.echo(
-            f"endpoint {_ENDPOINT} of tenant {wanted.tenant} is http://{_LOOPBACK}:{port}/; "
+            f"endpoint {LISTEN} of tenant {wanted.tenant} is http://{_LOOPBACK}:{port}/; "
             "Ctrl-C removes it",
             err=True,
         )
@@ -124,22 +124,22 @@ def _remove(api: Api, wanted: _Wanted) -> None:
     try:
         api.delete(wanted.path)
     except CallFailed as error:
-        again = api.command("endpoints", "remove", _ENDPOINT, "--tenant", wanted.tenant)
+        again = api.command("endpoints", "remove", LISTEN, "--tenant", wanted.tenant)
         raise CallFailed(f"{error}; the endpoint stays, remove it with: {again}") from error
 
 
 def _farewell(api: Api, wanted: _Wanted) -> str:
     """What became of the endpoint, how much it did not take, and how to get that after all."""
     of = ("--tenant", wanted.tenant)
-    removed = f"endpoint {_ENDPOINT} of tenant {wanted.tenant} is removed"
-    shown = api.command("deliveries", "list", *of, "--endpoint", _ENDPOINT)
+    removed = f"endpoint {LISTEN} of tenant {wanted.tenant} is removed"
+    shown = api.command("deliveries", "list", *of, "--endpoint", LISTEN)
     try:
         left = _left(api, wanted)
     except CallFailed:
         return f"{removed}; what it did not take is parked: `{shown}` shows it"
     if not left:
         return f"{removed}; it took all that was sent to it"
-    again = api.command("deliveries", "recover", _ENDPOINT, *of, "--since", "1h")
+    again = api.command("deliveries", "recover", LISTEN, *of, "--since", "1h")
     return (
         f"{removed}; not delivered: {left}. `{shown}` shows them; to get them after all, listen "
         f"again and type `{again}`"
@@ -151,7 +151,7 @@ def _left(api: Api, wanted: _Wanted) -> str:
     found = {
         status: api.get(
             "/v1/deliveries",
-            tenant_id=wanted.tenant, endpoint_id=_ENDPOINT, status=status, limit=_MOST_COUNTED,
+            tenant_id=wanted.tenant, endpoint_id=LISTEN, status=status, limit=_MOST_COUNTED,
         )
         for status in ("pending", "parked", "dead")
     }  # fmt: skip

@@ -12,7 +12,7 @@ from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.delivery_records import EndpointState, ParkedBecause
 from streams.serde.records import TenantRecord
-from streams.tenants.endpoints import EndpointSettings, endpoint_settings
+from streams.tenants.endpoints import LISTEN, EndpointSettings, endpoint_settings
 
 WIDEST_WINDOW = 256
 """How many rows of one endpoint the sender may hold at once."""
@@ -60,6 +60,11 @@ class Endpoint:
         """Why rows for it are parked; None if they are sent."""
         disabled = not self.settings.enabled or self.state.disabled_because is not None
         return "endpoint_disabled" if disabled else None
+
+    @property
+    def has_circuit(self) -> bool:
+        """Whether failures open its circuit; a developer at `tidegate listen` watches retries."""
+        return self.id != LISTEN
 
     def probes(self, now: int) -> bool:
         """Whether the next attempt is the probe of an open circuit."""

@@ -93,7 +93,8 @@ def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> EndpointStat
         return _disabled(state, "gone", since, now)
     if now - since >= _GIVEN_UP_MS:
         return _disabled(state, "failing", since, now)
-    if ended.probe or (state.circuit == "closed" and endpoint.failures >= _FAILURES_TO_OPEN):
+    enough = endpoint.has_circuit and endpoint.failures >= _FAILURES_TO_OPEN
+    if ended.probe or (state.circuit == "closed" and enough):
         return _opened(endpoint, ended, since, now)
     return state if state.failing_since else changed(state, now, failing_since=since)
 

@@ -21,6 +21,9 @@ from streams.vault.key_encryption import Vault
 CALLBACKS = "callbacks"
 """The id of the endpoint whose secret, retries and headers serve a tenant's `callback_url`s."""
 
+LISTEN = "listen"
+"""The id of the endpoint that `tidegate listen` sets; it has no circuit."""
+
 DEFAULT_RETRY = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000.0)
 """Seconds before each further attempt (Standard Webhooks, "Retry schedule")."""
 

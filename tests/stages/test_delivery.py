@@ -198,6 +198,17 @@ def test_attempts_do_not_burn_while_the_circuit_is_open(stage: Deliveries) -> No
     assert stage.state().circuit == "closed"
 
 
+def test_what_a_developer_listens_to_is_tried_again_as_its_retries_say(stage: Deliveries) -> None:
+    stage.endpoint("listen", retry=(1, 2, 5, 10, 30))
+    stage.sender.answer = lambda attempt: (
+        status(503)(attempt) if attempt.row.round < 3 else ok(attempt)
+    )
+    stage.event("k0")
+    stage.event("k1")
+    stage.driver.advance(10)
+    assert [(row.status, row.attempts) for row in stage.rows()] == [("delivered", 4)] * 2
+
+
 def test_an_attempt_that_was_under_way_at_a_crash_is_made_again(stage: Deliveries) -> None:
     stage.endpoint()
     stage.sender.answer = hang
