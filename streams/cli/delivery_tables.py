@@ -29,7 +29,10 @@ def deliveries(found: Json) -> None:
 def delivery(found: Json) -> None:
     """One delivery, then its attempts, and what the receiver answered last."""
     console = console_of_any_width()
-    print_fields(console, {k: v for k, v in found.items() if k not in ("attempts", "answered")})
+    apart = ("attempts", "answered", "waits")
+    print_fields(console, {k: v for k, v in found.items() if k not in apart})
+    if waits := found.get("waits"):
+        print_fields(console, waits, "why it waits")
     if attempts := found["attempts"]:
         console.print("attempts")
         listed(attempts, _ATTEMPTS, None)
@@ -41,6 +44,8 @@ def retried(found: Json) -> None:
     """A delivery that was made due."""
     due = found["next_attempt_at"]
     when = f", its next attempt at {due}" if found["status"] == "pending" and due else ""
+    if waits := found.get("waits"):
+        when = f", and it waits: {waits['detail']}"
     tell(f"{found['delivery_id']} to endpoint {found['endpoint_id']} is {found['status']}{when}")
 
 
@@ -61,13 +66,13 @@ def recovery(found: Json) -> None:
 
 
 def _row(found: Json) -> Json:
-    """A delivery whose status says why it is parked, and whose error is the status of an answer.
+    """A delivery whose status says why it is parked or waits; its error may be an answered status.
 
     A delivered one's error is an old one.
     """
     status = found["status"]
-    if found["parked_because"]:
-        found = {**found, "status": f"{status}: {found['parked_because']}"}
+    if because := found["parked_because"] or (found.get("waits") or {}).get("reason"):
+        found = {**found, "status": f"{status}: {because}"}
     if status == "delivered":
         return {**found, "last_error": None}
     answered = found["last_error"] == "status" and found["last_status"]

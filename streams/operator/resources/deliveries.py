@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from streams.operator.resources.attempts import attempts_of
+from streams.operator.resources.endpoints import endpoint_state
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table, find
@@ -42,7 +43,9 @@ def delivery(connection: sqlite3.Connection, delivery_id: str) -> Delivery | Non
 def shown_delivery(connection: sqlite3.Connection, delivery_id: str) -> Json | None:
     """Return a delivery as the API shows it alone, with all its attempts that are kept."""
     found = delivery(connection, delivery_id)
-    return None if found is None else delivery_json(found, attempts_of(connection, found))
+    if found is None:
+        return None
+    return delivery_json(found, attempts_of(connection, found), waits_of(connection, found))
 
 
 def count(connection: sqlite3.Connection, selected: Selection) -> int:
@@ -89,13 +92,32 @@ def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: st
         " ORDER BY created_at, delivery_id LIMIT ?",
         (id_, tenant_id, _MOST_RELATED),
     )
-    return [_summary(DELIVERY.decode(record)) for (record,) in rows]
+    found = [DELIVERY.decode(record) for (record,) in rows]
+    return [_summary(row, waits_of(connection, row)) for row in found]
 
 
-def delivery_json(row: Delivery, attempts: list[Json]) -> Json:
+def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
+    """Return why a delivery waits if its endpoint's circuit holds it back, otherwise None.
+
+    A test ignores the circuit. A delivery whose next attempt is later waits for that.
+    """
+    if row.status != "pending" or row.kind == "test":
+        return None
+    state = endpoint_state(connection, row.tenant_id, row.endpoint_id)
+    if state.circuit == "closed" or (row.next_attempt_at or 0) > (state.open_until or 0):
+        return None
+    until = rfc3339(state.open_until)
+    detail = (
+        f"endpoint {row.endpoint_id!r} has failed several times in a row: nothing is sent to it "
+        f"until {until}, then one delivery goes first; mend its receiver"
+    )
+    return {"reason": "circuit", "until": until, "detail": detail}
+
+
+def delivery_json(row: Delivery, attempts: list[Json], waits: Json | None = None) -> Json:
     """Return a delivery; `attempt_count` counts all attempts, `attempts` has some of them."""
     return {
-        **_summary(row),
+        **_summary(row, waits),
         "tenant_id": row.tenant_id,
         "event_id": row.event_id,
         "job_id": row.job_id,
@@ -108,7 +130,7 @@ def delivery_json(row: Delivery, attempts: list[Json]) -> Json:
     }
 
 
-def _summary(row: Delivery) -> Json:
+def _summary(row: Delivery, waits: Json | None) -> Json:
     """Return what an event or a job says of its deliveries."""
     return {
         "delivery_id": row.delivery_id,
@@ -120,6 +142,7 @@ def _summary(row: Delivery) -> Json:
         "attempt_count": row.attempts,
         "next_attempt_at": rfc3339(row.next_attempt_at),
         "parked_because": row.parked_because,
+        "waits": waits,
         "last_status": row.last_status,
         "last_error": row.last_error,
         "created_at": rfc3339(row.created_at),
@@ -129,7 +152,8 @@ def _summary(row: Delivery) -> Json:
 
 def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
     row = DELIVERY.decode(entry.record)
-    return delivery_json(row, attempts_of(connection, row, LISTED_ATTEMPTS))
+    attempts = attempts_of(connection, row, LISTED_ATTEMPTS)
+    return delivery_json(row, attempts, waits_of(connection, row))
 
 
 def _row(record: Record) -> Row:

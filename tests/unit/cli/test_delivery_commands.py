@@ -66,6 +66,19 @@ def test_a_list_says_why_a_delivery_is_parked(operator: OperatorApi) -> None:
     )
 
 
+def test_a_list_and_one_delivery_say_why_it_waits(operator: OperatorApi) -> None:
+    waits = {"reason": "circuit", "until": "2026-11-21T09:00:30.000Z", "detail": "mend crm"}
+    row = delivery_json(make_delivery(), [], waits)
+    operator.on("GET", "/v1/deliveries", {"deliveries": [row], "next_cursor": None})
+    assert "pending: circuit" in invoke(operator, "list").stdout
+    operator.on("GET", "/v1/deliveries/dlv_a", row)
+    shown = invoke(operator, "show", "dlv_a").stdout
+    assert "why it waits" in shown
+    assert "mend crm" in shown
+    operator.on("POST", "/v1/deliveries/dlv_a/retry", {**row, "answered": True}, status=202)
+    assert "is pending, and it waits: mend crm" in invoke(operator, "retry", "dlv_a").stdout
+
+
 def test_a_list_shows_the_status_that_a_receiver_answered(operator: OperatorApi) -> None:
     row = delivery_json(
         make_delivery(status="pending", attempts=1, last_status=503, last_error="status"), []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.operator_cluster import event_job, make_event
-from support.outgoing_rows import AT, make_attempt, make_delivery
+from support.outgoing_rows import AT, make_attempt, make_delivery, make_state
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, kept_ms, project
@@ -18,8 +18,8 @@ from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
-from streams.serde.codec import DELIVERY, DELIVERY_ATTEMPT, ENVELOPE, JOB
-from streams.serde.delivery_records import Delivery, DeliveryAttempt
+from streams.serde.codec import DELIVERY, DELIVERY_ATTEMPT, ENDPOINT_STATE, ENVELOPE, JOB
+from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
 from streams.serde.records import Envelope, Job
 from streams.settings import Settings
 from streams.topology.load import load
@@ -27,6 +27,7 @@ from streams.topology.load import load
 CODECS: dict[type, tuple[str, Any]] = {
     Delivery: ("deliveries", DELIVERY), Envelope: ("events", ENVELOPE), Job: ("jobs", JOB),
     DeliveryAttempt: ("deliveries.attempts", DELIVERY_ATTEMPT),
+    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE),
 }  # fmt: skip
 
 
@@ -77,11 +78,38 @@ def test_a_delivery_says_where_it_goes_and_how_far_it_is(connection: sqlite3.Con
         "job_id": None, "message_id": "evt_k1", "type": "order.paid", "source": "shop",
         "kind": "event", "status": "parked", "attempts": [], "attempt_count": 0,
         "next_attempt_at": None, "parked_because": "endpoint_disabled", "last_status": None,
-        "last_error": None, "url": None, "format": "cloudevents", "command_id": None,
+        "last_error": None, "waits": None, "url": None, "format": "cloudevents", "command_id": None,
         "trace_id": "a" * 32, "created_at": "2023-11-14T22:13:20.000Z",
         "updated_at": "2023-11-14T22:13:20.000Z",
     }  # fmt: skip
     assert deliveries.shown_delivery(connection, "dlv_none") is None
+
+
+def waits(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Why each delivery waits, by its id."""
+    page = deliveries.LISTING.page(connection, PageQuery(50))
+    return {each["delivery_id"]: (each["waits"] or {}).get("reason") for each in page.items}
+
+
+def test_a_pending_delivery_says_that_its_endpoints_circuit_is_open(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(
+        connection,
+        make_state(circuit="open", open_until=AT + 30_000),
+        make_state(tenant_id="bolt"),
+        make_delivery("dlv_due"), make_delivery("dlv_probed", next_attempt_at=AT + 30_000),
+        make_delivery("dlv_later", next_attempt_at=AT + 30_001),
+        make_delivery("dlv_test", kind="test"), make_delivery("dlv_done", status="delivered"),
+        make_delivery("dlv_other", endpoint_id="audit"), make_delivery("dlv_theirs", "bolt"),
+    )  # fmt: skip
+    held = {id_: reason for id_, reason in waits(connection).items() if reason}
+    assert held == {"dlv_due": "circuit", "dlv_probed": "circuit"}
+    alone = deliveries.shown_delivery(connection, "dlv_due")
+    assert alone is not None
+    assert alone["waits"]["until"] == "2023-11-14T22:13:50.000Z"
+    fold(connection, make_state())
+    assert set(waits(connection).values()) == {None}
 
 
 def test_filters_combine_and_the_newest_come_first(connection: sqlite3.Connection) -> None:
