@@ -128,7 +128,8 @@ def rotate(
 ) -> Answer:
     """Give a source a new secret; the old one verifies until the overlap is over.
 
-    It says who has to get the new secret, and until when.
+    Secrets of earlier rotations keep their own ends. It says when each ends, and who has to get
+    the new one by when.
 
     Example: tidegate sources rotate shop --tenant acme --overlap 24h --generate
     """
@@ -137,22 +138,37 @@ def rotate(
     secret = given_secret(secret_file, secret_ref, generate, scheme) or asked_secret(scheme)
     after = api.post(f"{path}/rotate", {**secret.body, "overlap_seconds": seconds})
     url = hook_url(api, ingress, tenant, name)
-    for line in _after_rotation(api, after, url):
+    for line in _after_rotation(api, after, url, at_once=seconds == 0):
         typer.echo(line, err=True)
     return {**after, "hook_url": url, **secret.shown}
 
 
-def _after_rotation(api: Api, source: Answer, url: str) -> tuple[str, ...]:
-    """Until when the old secret verifies, and what to do by then."""
-    old, by = "the old secret is over", "now"
-    for each in source["old_secrets"][:1]:
-        old, by = f"the old secret verifies until {each['valid_until']}", "before then"
-    counts = api.command("rejections", "list", "--tenant", source["tenant_id"])
-    return (
+def _after_rotation(api: Api, source: Answer, url: str, *, at_once: bool) -> list[str]:
+    """Until when each old secret verifies, and what to do by then."""
+    of = ("--tenant", source["tenant_id"])
+    ends = sorted(each["valid_until"] for each in source["old_secrets"])
+    old, by, after = _ends(ends)
+    told = [
         old,
-        f"have the vendor that calls {url} sign with the new one {by}",
-        f"what is still signed otherwise after that is refused, and counted by `{counts}`",
-    )
+        f"have the vendor that calls {url} sign with the new one {'now' if at_once else by}",
+        f"what is signed otherwise{after} is refused, and counted by "
+        f"`{api.command('rejections', 'list', *of)}`",
+    ]
+    if ends:
+        again = api.command("sources", "set", source["source"], *of, "--secret-file", "FILE")
+        told.append(f"to end every old secret at once, set the new one from its file: `{again}`")
+    return told
+
+
+def _ends(ends: Sequence[str]) -> tuple[str, str, str]:
+    """That old secrets verify, by when the vendor needs the new one, and when none verifies."""
+    if not ends:
+        return "no old secret verifies any more", "now", ""
+    if len(ends) == 1:
+        return f"one old secret verifies, until {ends[0]}", "before then", " from then on"
+    each = f"{', '.join(ends[:-1])} and {ends[-1]}"
+    old = f"{len(ends)} old secrets verify, until {each}"
+    return old, "before the first of them", f" from {ends[-1]} on"
 
 
 @command(sources, "disable", tables.source)

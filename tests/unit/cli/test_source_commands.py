@@ -171,12 +171,29 @@ def test_rotate_sends_the_overlap_and_says_until_when_the_old_secret_verifies(
         {"secret_ref": "file:/run/s", "overlap_seconds": 1_800},
     ]
     assert done.stderr.splitlines() == [
-        "the old secret verifies until 2026-11-22T09:00:00.000Z",
+        "one old secret verifies, until 2026-11-22T09:00:00.000Z",
         f"have the vendor that calls {shop.url}/v1/hooks/acme/shop sign with the new one before "
         "then",
-        "what is still signed otherwise after that is refused, and counted by `tidegate rejections "
+        "what is signed otherwise from then on is refused, and counted by `tidegate rejections "
         f"list --tenant acme --url {shop.url}`",
+        "to end every old secret at once, set the new one from its file: `tidegate sources set "
+        f"shop --tenant acme --secret-file FILE --url {shop.url}`",
     ]
+
+
+@pytest.mark.parametrize(("overlap", "by"), [("30m", "before the first of them"), ("0s", "now")])
+def test_a_rotation_lists_the_end_of_each_old_secret_and_promises_a_refusal_after_the_last(
+    shop: OperatorApi, overlap: str, by: str
+) -> None:
+    ends = ("2026-11-21T09:30:00.000Z", "2026-11-28T09:00:00.000Z")
+    old = [{"secret_ref": None, "valid_until": end} for end in ends]
+    shop.on("POST", f"{PATH}/rotate", SHOP | {"secrets": 3, "old_secrets": old})
+    done = invoke(shop, "rotate", "--overlap", overlap, "--generate", "--json")
+    first, vendor, refused, all_at_once = done.stderr.splitlines()
+    assert first == f"2 old secrets verify, until {ends[0]} and {ends[1]}"
+    assert vendor.endswith(f"sign with the new one {by}")
+    assert refused.startswith(f"what is signed otherwise from {ends[1]} on is refused")
+    assert "sources set shop --tenant acme --secret-file FILE" in all_at_once
 
 
 def test_a_rotation_without_an_overlap_shows_the_url_whose_vendor_needs_the_secret_now(
@@ -188,7 +205,8 @@ def test_a_rotation_without_an_overlap_shows_the_url_whose_vendor_needs_the_secr
     url = "https://in.example/v1/hooks/acme/shop"
     assert json.loads(done.stdout)["hook_url"] == url
     assert done.stderr.splitlines()[:2] == [
-        "the old secret is over", f"have the vendor that calls {url} sign with the new one now",
+        "no old secret verifies any more",
+        f"have the vendor that calls {url} sign with the new one now",
     ]  # fmt: skip
 
 
