@@ -15,6 +15,7 @@ from streams.cli.changes import tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant
 from streams.cli.options import Ingress, OfTenant, Tenant
 from streams.cli.quantities import duration
+from streams.cli.secret_advice import after_rotation, has_a_secret
 from streams.cli.signing_secret import (
     NONE,
     Generate,
@@ -93,7 +94,8 @@ def set_source(
     """Create a source, or change the settings that are given; the others stay as they are.
 
     A new source, another scheme and a disabled source need a secret, which is asked for on a
-    terminal. A new secret for a live source ends the old one at once; `rotate` lets it overlap.
+    terminal. A new secret for a live source ends the old ones at once; `rotate` lets them overlap.
+    --generate never does that: it is refused while the source has a secret.
 
     Example: tidegate sources set shop --tenant acme --scheme stripe --secret-file -
     """
@@ -103,6 +105,8 @@ def set_source(
     wanted |= {} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}
     keeps = before and not before["disabled"] and before["scheme"] == wanted["scheme"]
     secret = given_secret(secret_file, secret_ref, generate, wanted["scheme"])
+    if keeps and generate:
+        raise has_a_secret(api, name, tenant)
     secret = secret or (NONE if keeps else asked_secret(wanted["scheme"]))
     after = api.put(path, {**wanted, **secret.body})
     tell_changes(f"source {name} of tenant {tenant}", before, after, _SHOWN)
@@ -138,37 +142,9 @@ def rotate(
     secret = given_secret(secret_file, secret_ref, generate, scheme) or asked_secret(scheme)
     after = api.post(f"{path}/rotate", {**secret.body, "overlap_seconds": seconds})
     url = hook_url(api, ingress, tenant, name)
-    for line in _after_rotation(api, after, url, at_once=seconds == 0):
+    for line in after_rotation(api, after, url, at_once=seconds == 0):
         typer.echo(line, err=True)
     return {**after, "hook_url": url, **secret.shown}
-
-
-def _after_rotation(api: Api, source: Answer, url: str, *, at_once: bool) -> list[str]:
-    """Until when each old secret verifies, and what to do by then."""
-    of = ("--tenant", source["tenant_id"])
-    ends = sorted(each["valid_until"] for each in source["old_secrets"])
-    old, by, after = _ends(ends)
-    told = [
-        old,
-        f"have the vendor that calls {url} sign with the new one {'now' if at_once else by}",
-        f"what is signed otherwise{after} is refused, and counted by "
-        f"`{api.command('rejections', 'list', *of)}`",
-    ]
-    if ends:
-        again = api.command("sources", "set", source["source"], *of, "--secret-file", "FILE")
-        told.append(f"to end every old secret at once, set the new one from its file: `{again}`")
-    return told
-
-
-def _ends(ends: Sequence[str]) -> tuple[str, str, str]:
-    """That old secrets verify, by when the vendor needs the new one, and when none verifies."""
-    if not ends:
-        return "no old secret verifies any more", "now", ""
-    if len(ends) == 1:
-        return f"one old secret verifies, until {ends[0]}", "before then", " from then on"
-    each = f"{', '.join(ends[:-1])} and {ends[-1]}"
-    old = f"{len(ends)} old secrets verify, until {each}"
-    return old, "before the first of them", f" from {ends[-1]} on"
 
 
 @command(sources, "disable", tables.source)

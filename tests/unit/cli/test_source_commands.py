@@ -101,6 +101,15 @@ def test_a_secret_comes_from_a_file_or_is_a_reference(shop: OperatorApi, tmp_pat
     ]  # fmt: skip
 
 
+def test_a_generated_secret_never_replaces_one_that_is_in_use(shop: OperatorApi) -> None:
+    refused = invoke(shop, "set", "--max-body-bytes", "9", "--generate")
+    assert (refused.exit_code, shop.bodies("PUT")) == (2, [])
+    rotate = f"`tidegate sources rotate shop --tenant acme --generate --url {shop.url}`"
+    assert rotate in refused.stderr
+    shop.on("GET", PATH, SHOP | {"disabled": True})
+    assert invoke(shop, "set", "--generate").exit_code == 0
+
+
 def test_a_person_at_a_terminal_is_asked_for_the_secret_that_is_needed(
     shop: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
