@@ -1,8 +1,8 @@
 """Publishes our schemas to an external schema registry, under the ids that our records bear.
 
 A registry gives ids of its own unless a subject is in the mode IMPORT. So each subject is put into
-that mode, gets its versions with their ids, and goes back. Source: Confluent's Schema Registry API,
-"Mode" and "Subjects".
+that mode, gets its versions with their ids, and gets its former mode back. Source: Confluent's
+Schema Registry API, "Mode" and "Subjects".
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from streams.errors import ConfigError, TidegateError
 from streams.serde.schemas import Schema, digest
@@ -23,6 +23,7 @@ from streams.serde.subjects import subjects, versions
 
 _TIMEOUT_SECONDS = 15
 _TYPE = "application/vnd.schemaregistry.v1+json"
+_IMPORT = "IMPORT"
 
 
 class RegistryRefused(TidegateError):
@@ -41,14 +42,11 @@ class Registry:
     """A registry at a URL, whose user and password, if any, are used and never shown."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("the registry's URL must begin with http:// or https:// and a host")
-        host = parts.hostname + (f":{parts.port}" if parts.port else "")
-        self.url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        parts = _parts(url)
+        self.url = urlunsplit((parts.scheme, _address(parts), parts.path.rstrip("/"), "", ""))
         self._headers = {"Content-Type": _TYPE, "Accept": _TYPE}
         if parts.username is not None:
-            pair = f"{parts.username}:{parts.password or ''}".encode()
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
 
     def missing(self, prefix: str, topics: Sequence[str]) -> Iterator[Missing]:
@@ -69,20 +67,36 @@ class Registry:
                         f"(id {found.get('id')}): {_REMEDY}"
                     )
 
-    def publish(self, wanted: Sequence[Missing]) -> None:
+    def publish(self, prefix: str, topics: Sequence[str], wanted: Sequence[Missing]) -> None:
         """Register what is missing; a repeated call goes on where one ended.
 
         Raises:
             RegistryRefused: the registry does not take it.
         """
-        for subject in dict.fromkeys(each.subject for each in wanted):
-            path = quote(subject, safe="")
-            self._call("PUT", f"/mode/{path}?force=true", {"mode": "IMPORT"})
-            for schema in (each.schema for each in wanted if each.subject == subject):
+        for subject in subjects(prefix, topics):
+            own = [each.schema for each in wanted if each.subject == subject]
+            mode = self._mode(subject)
+            if own or mode == _IMPORT:  # a call that was killed may have left it so
+                self._import(subject, own, mode)
+
+    def _import(self, subject: str, wanted: Sequence[Schema], former: str | None) -> None:
+        path = quote(subject, safe="")
+        self._call("PUT", f"/mode/{path}?force=true", {"mode": _IMPORT})
+        try:
+            for schema in wanted:
                 body = {"schema": schema.text, "schemaType": "AVRO", "id": schema.id,
                         "version": schema.version}  # fmt: skip
                 self._call("POST", f"/subjects/{path}/versions", body)
-            self._call("PUT", f"/mode/{path}", {"mode": "READWRITE"})
+        finally:
+            if former in (None, _IMPORT):
+                self._call("DELETE", f"/mode/{path}")  # then the registry's own mode holds
+            else:
+                self._call("PUT", f"/mode/{path}", {"mode": former})
+
+    def _mode(self, subject: str) -> str | None:
+        """The mode that a subject has of its own."""
+        found = self._get(f"/mode/{quote(subject, safe='')}")
+        return None if found is None else str(found.get("mode"))
 
     def _require_free(self, subject: str, schema: Schema) -> None:
         found = self._get(f"/schemas/ids/{schema.id}")
@@ -99,8 +113,11 @@ class Registry:
         data = None if body is None else json.dumps(body).encode()
         asked = Request(self.url + path, data, self._headers, method=method)  # noqa: S310  checked
         try:
-            with urlopen(asked, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-                return json.loads(answer.read() or b"null")
+            with _OPENER.open(asked, timeout=_TIMEOUT_SECONDS) as answer:
+                found = json.loads(answer.read() or b"null")
+            if not isinstance(found, dict):
+                raise ValueError(f"its answer to {method} {path} is no JSON object")
+            return found
         except HTTPError as error:
             if method == "GET" and error.code == 404:
                 return None
@@ -111,6 +128,43 @@ class Registry:
             ) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise RegistryRefused(f"{self.url} does not answer as a registry: {error}") from None
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Follows no redirect: the password would go with it, to whatever host it names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = build_opener(_NoRedirect)
+
+
+def _parts(url: str) -> SplitResult:
+    """A URL's parts.
+
+    Raises:
+        ConfigError: it is none, or its password must be encoded; the message does not show it.
+    """
+    try:
+        parts = urlsplit(url)
+        readable = parts.port is None or parts.port > 0
+    except ValueError:
+        readable = False
+    # A password with a slash ends the host, and the rest of it would be shown as the path.
+    if not readable or "@" in parts.path + parts.query + parts.fragment:
+        raise ConfigError(
+            "the registry's URL cannot be read: write it as http://user:password@host:port, and "
+            "percent-encode the characters / ? # [ ] @ : in user and password"
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("the registry's URL must begin with http:// or https:// and a host")
+    return parts
+
+
+def _address(parts: SplitResult) -> str:
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
+    return host + (f":{parts.port}" if parts.port else "")
 
 
 _REMEDY = (

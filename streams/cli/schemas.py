@@ -46,9 +46,10 @@ def publish(
     try:
         settings, loaded = read_settings(topology)
         to = Registry(registry)
-        missing = list(to.missing(settings.topic_prefix, tuple(loaded.topics)))
+        prefix, topics = settings.topic_prefix, tuple(loaded.topics)
+        missing = list(to.missing(prefix, topics))
         if apply:
-            to.publish(missing)
+            to.publish(prefix, topics, missing)
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

@@ -13,7 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 
 class PlayedRegistry:
-    """`versions` by subject and number; `schemas` by id. A given id is taken in IMPORT alone."""
+    """`versions` by subject and number; `schemas` by id. A given id is taken in IMPORT alone.
+
+    `modes` has the subjects with a mode of their own. With `moved_to`, every answer is a redirect.
+    """
 
     def __init__(self) -> None:
         self.versions: dict[str, dict[int, int]] = {}
@@ -21,6 +24,7 @@ class PlayedRegistry:
         self.modes: dict[str, str] = {}
         self.authorizations: list[str | None] = []
         self.refuse_after: int | None = None
+        self.moved_to: str | None = None
         self.url = ""
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
@@ -32,9 +36,14 @@ class PlayedRegistry:
             case "GET", ["schemas", "ids", id_]:
                 found = self.schemas.get(int(id_))
                 return (200, {"schema": found}) if found else (404, {})
+            case "GET", ["mode", subject]:
+                mode = self.modes.get(subject)
+                return (200, {"mode": mode}) if mode else (404, {"error_code": 40409})
             case "PUT", ["mode", subject]:
                 self.modes[subject] = body["mode"]
                 return 200, body
+            case "DELETE", ["mode", subject]:
+                return 200, {"mode": self.modes.pop(subject)}
             case "POST", ["subjects", subject, "versions"]:
                 return self._register(subject, body)
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
@@ -62,12 +71,14 @@ def played_registry() -> Iterator[PlayedRegistry]:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, body = registry.answer(self.command, self.path, json.loads(raw or b"null"))
             told = json.dumps(body).encode()
-            self.send_response(status)
+            self.send_response(302 if registry.moved_to else status)
+            if registry.moved_to:
+                self.send_header("Location", registry.moved_to + self.path)
             self.send_header("Content-Length", str(len(told)))
             self.end_headers()
             self.wfile.write(told)
 
-        do_GET = do_PUT = do_POST = _do
+        do_GET = do_PUT = do_POST = do_DELETE = _do
 
         def log_message(self, *_: Any) -> None: ...
 

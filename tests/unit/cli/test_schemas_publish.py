@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +42,7 @@ def test_every_version_is_there_under_its_id_and_the_modes_are_as_before(
     versions = [s for s in by_id().values() if s.name == "envelope"]
     assert registry.versions["eu.events-value"] == {s.version: s.id for s in versions}
     assert registry.schemas[current("envelope").id] == current("envelope").text
-    assert set(registry.modes.values()) == {"READWRITE"}
+    assert registry.modes == {}
     assert told(publish(registry.url, "--apply", "--json"))["missing"] == []
 
 
@@ -49,10 +50,22 @@ def test_what_ended_half_way_is_gone_on_with(registry: PlayedRegistry) -> None:
     registry.refuse_after = 7
     broken = publish(registry.url, "--apply")
     assert (broken.exit_code, "answers 500" in broken.stderr) == (1, True)
+    assert registry.modes == {}, "no subject is left in the mode IMPORT"
     registry.refuse_after = None
     left = told(publish(registry.url, "--apply", "--json"))["missing"]
     assert len(left) == sum(map(len, registry.versions.values())) - 7
-    assert set(registry.modes.values()) == {"READWRITE"}
+    assert registry.modes == {}
+
+
+def test_a_subject_keeps_its_mode_and_one_that_a_kill_left_in_import_gets_out_of_it(
+    registry: PlayedRegistry,
+) -> None:
+    registry.modes = {"eu.events-value": "READONLY"}
+    told(publish(registry.url, "--apply", "--json"))
+    assert registry.modes == {"eu.events-value": "READONLY"}
+    registry.modes["eu.jobs-value"] = "IMPORT"
+    assert told(publish(registry.url, "--apply", "--json"))["missing"] == []
+    assert registry.modes == {"eu.events-value": "READONLY"}
 
 
 def test_an_id_or_a_version_with_another_schema_is_named_and_nothing_is_written(
@@ -75,6 +88,37 @@ def test_a_password_in_the_url_is_used_and_never_shown(registry: PlayedRegistry)
     refused = publish(url, "--apply")
     assert registry.authorizations[0] == "Basic bWU6czNjcmV0"
     assert "s3cret" not in refused.output + told(publish(url, "--json"))["registry"]
+
+
+def test_a_password_with_odd_characters_is_sent_as_it_is(registry: PlayedRegistry) -> None:
+    publish(registry.url.replace("http://", "http://me:a%2Fb%40c%C3%A4@"))
+    pair = base64.b64encode("me:a/b@cä".encode()).decode()
+    assert registry.authorizations[0] == f"Basic {pair}"
+
+
+@pytest.mark.parametrize("password", ["s3/cret", "s3#cret", "s3?cret", "s3[cret", "33/s3", "33#s3"])
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(password: str) -> None:
+    refused = publish(f"http://me:{password}@registry:8081")
+    assert (refused.exit_code, "percent" in refused.stderr) == (2, True), refused.output
+    assert "s3" not in refused.output
+
+
+def test_a_password_does_not_follow_a_redirect(registry: PlayedRegistry) -> None:
+    with played_registry() as other:
+        registry.moved_to = other.url
+        refused = publish(registry.url.replace("http://", "http://me:s3cret@"))
+        assert (refused.exit_code, "answers 302" in refused.stderr) == (1, True), refused.output
+        assert other.authorizations == []
+
+
+def test_an_answer_that_is_no_object_is_no_registrys(registry: PlayedRegistry) -> None:
+    registry.answer = lambda *_: (200, ["a list"])  # type: ignore[method-assign]
+    refused = publish(registry.url)
+    assert (refused.exit_code, "does not answer as a registry" in refused.stderr) == (1, True)
+
+
+def test_an_address_of_ipv6_stays_in_its_brackets() -> None:
+    assert "http://[::1]:1 does not answer" in publish("http://me:s3cret@[::1]:1").stderr
 
 
 def test_what_is_no_registry_is_told() -> None:
