@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _DEFAULT_SPAN_MS = 3_600_000
 _FINE_SPAN_MS = 86_400_000
 """The longest span that is answered in minutes: a minute's row costs as much as an hour's."""
+_FARTHEST_AHEAD_MS = 86_400_000
+"""How far ahead of now a span may end: every window of it is answered, also those to come."""
 _MOST_ROWS = 200
 _KNOWN = ("tenant_id", "source", "type", "since", "until", "step")
 
@@ -27,7 +29,8 @@ def query(given: MultiMapping[str], now: int, extra: Sequence[str] = ()) -> Quer
     """The query in a query string; without times, the last hour.
 
     Spans longer than a day are answered in hours unless `step` says otherwise. `since` is rounded
-    down to a whole window and `until` up; what is older than 7 days is left out.
+    down to a whole window and `until` up. What is older than 7 days is left out, and what is more
+    than a day ahead.
 
     Raises:
         BadRequest: an unknown parameter, one given twice, or a value that none can have.
@@ -38,7 +41,7 @@ def query(given: MultiMapping[str], now: int, extra: Sequence[str] = ()) -> Quer
             raise BadRequest(f"{name} is no parameter of this call: it takes {', '.join(known)}")
         if len(given.getall(name)) > 1:
             raise BadRequest(f"{name} is given more than once: give it once")
-    until = _moment(given, "until", now)
+    until = min(_moment(given, "until", now), now + _FARTHEST_AHEAD_MS)
     since = max(_moment(given, "since", until - _DEFAULT_SPAN_MS), now - KEPT_MS)
     if since >= until:
         raise BadRequest("since must lie before until, and until within the last 7 days")

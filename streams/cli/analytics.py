@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streams.cli.cells import console_of_any_width
+from streams.cli.cells import cell, console_of_any_width
 from streams.cli.operator_command import Answer, Api, print_json, program
 from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
@@ -77,7 +77,7 @@ def view(found: Answer) -> RenderableType:
     for name in ("events", "again", "subjects", "ended", "not well", "p50", "p99"):
         table.add_column(name, justify="right")
     for row in found["rows"]:
-        table.add_row(*map(Text, _cells(row)))
+        table.add_row(*map(cell, _cells(row)))
     notes = [f"{len(found['rows'])} of {found['of']}, {found['since']} to {found['until']}"]
     if found["missing"]:
         notes.append(f"not counted here: {', '.join(found['missing'])}")

@@ -127,9 +127,11 @@ def test_the_job_that_waits_longest_is_the_tenants_own(tables: InMemory) -> None
         ("since=2026-11-25T22:10:00Z&step=hour", "hour", "2026-11-25T22:00:00Z",
          "2026-11-26T01:00:00Z"),
         ("since=2020-01-01T00:00:00Z", "hour", "2026-11-19T00:00:00Z", "2026-11-26T01:00:00Z"),
+        ("since=2026-11-26T00:00:00Z&until=9999-12-31T23:59:59.999Z", "hour",
+         "2026-11-26T00:00:00Z", "2026-11-27T01:00:00Z"),
     ],
 )  # fmt: skip
-def test_spans_are_whole_windows_of_the_last_week(
+def test_spans_are_whole_windows_of_the_last_week_and_a_day_ahead_at_most(
     given: str, step: str, since: str, until: str
 ) -> None:
     asked = query(query_string(given), NOW)

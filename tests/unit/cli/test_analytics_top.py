@@ -40,3 +40,12 @@ def test_a_row_shows_its_figures_and_what_is_missing() -> None:
     for text in ("acme", "shop", "order.paid", "▃█", "1,200", "12", "340 ms", "65 s", "1 of 7",
                  "not counted here: jobs:3"):  # fmt: skip
         assert text in shown
+
+
+def test_what_a_body_names_cannot_steer_the_terminal() -> None:
+    out = StringIO()
+    hostile = {**ROW, "type": "order\x1b]0;owned\x07\x1b[2J\u202epaid", "source": "[red]shop"}
+    found = {"rows": [hostile], "of": 1, "since": "a", "until": "b", "missing": []}
+    Console(file=out, width=300).print(view(found))
+    assert "[red]shop" in out.getvalue()
+    assert [c for c in out.getvalue() if not c.isprintable() and c != "\n"] == []
