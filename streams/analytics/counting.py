@@ -94,24 +94,10 @@ class Counting:
         name = self._partitions.topic(message.tp)
         verdict: str = counted.accepts(message.follows, message.offset)
         if verdict == "next":
-            verdict = self._fold(name, counted, message)
+            verdict = fold(name, counted, message)
         elif verdict == "gap":
             await self._rewind(message.tp, counted.position)
         _RECORDS.labels(name, verdict).inc()
-
-    def _fold(self, name: str, counted: CountedPartition, message: Message) -> str:
-        at = round(message.timestamp * 1000)
-        try:
-            FOLDS[name](counted, message.key or b"", message.value, at)
-        except DecodeError as error:
-            log.warning(
-                "record cannot be read: it is left out", topic=name, partition=message.partition,
-                offset=message.offset, why=str(error),
-            )  # fmt: skip
-            return "unreadable"
-        finally:
-            counted.advance(message.offset, at)
-        return "counted"
 
     async def _rewind(self, tp: TP, position: int) -> None:
         """Read a partition again from where its tables end, at most once a second."""
@@ -122,3 +108,23 @@ class Counting:
         if tp in self._app.consumer.assignment():
             log.info("records are missing: reading again", partition=str(tp), offset=position)
             await self._app.consumer.seek_wait({tp: position})
+
+
+def fold(name: str, counted: CountedPartition, message: Message) -> str:
+    """Count a record of the topic `name`; answers `counted`, or `unreadable` if it is left out."""
+    try:
+        at = FOLDS[name](
+            counted, message.key or b"", message.value, round(message.timestamp * 1000)
+        )
+    except DecodeError as error:
+        log.warning(
+            "record cannot be read: it is left out", topic=name, partition=message.partition,
+            offset=message.offset, why=str(error),
+        )  # fmt: skip
+        counted.advance(message.offset, 0)
+        return "unreadable"
+    except Exception:
+        counted.forget()
+        raise
+    counted.advance(message.offset, at)
+    return "counted"

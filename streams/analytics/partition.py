@@ -54,7 +54,10 @@ class CountedPartition:
         return "next" if follows is not None and follows <= self.position else "gap"
 
     def advance(self, offset: int, at: int) -> None:
-        """Note that the record at `offset`, whose time is `at`, is counted or cannot be read."""
+        """Note that the record at `offset` is counted, or cannot be read.
+
+        `at` is its time by the broker's clock, 0 if that is not known.
+        """
         self.stream_time = max(self.stream_time, at)
         self.position = offset + 1
 
@@ -117,6 +120,13 @@ class CountedPartition:
         self._marks.clear()
         self._drop_old()
 
+    def forget(self) -> None:
+        """Forget what is not written: a record failed, and may have changed a part of its rows."""
+        self.position = self._written
+        self._rows.clear()
+        self._changed.clear()
+        self._marks.clear()
+
     def close(self) -> None:
         """Write what is counted, and close the tables."""
         self.write()
@@ -124,7 +134,7 @@ class CountedPartition:
 
     def _segment(self, at: int) -> int | None:
         segment = at // self.segment_ms + 1
-        return segment if segment >= self._oldest else None
+        return segment if segment > WAITING and segment >= self._oldest else None
 
     @property
     def _oldest(self) -> int:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from faust.types.tuples import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operator_cluster import event_job, make_entry, make_event, make_job
 
 from streams.analytics import folds
+from streams.analytics.counting import fold
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
 from streams.analytics.windows import STEPS, RowKey, row_key
-from streams.errors import DecodeError
+from streams.errors import ConfigError, DecodeError
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.records import Duplicate, Job, JobStatus
 from streams.state.memory import MemoryTables
@@ -32,8 +35,8 @@ class Folded:
         self.counted = CountedPartition(self.tables, WEEK)
 
     def fold(self, topic: str, key: bytes, value: bytes | None, at: int = AT) -> None:
-        folds.FOLDS[topic](self.counted, key, value, at)
-        self.counted.advance(self.counted.position, at)
+        told = folds.FOLDS[topic](self.counted, key, value, at)
+        self.counted.advance(self.counted.position, told)
 
     def job(self, job: Job) -> None:
         self.fold("jobs", job.job_id.encode(), JOB.encode(job))
@@ -87,6 +90,30 @@ def test_windows_are_dropped_after_the_segment_behind_them(folded: Folded) -> No
     assert folded.row(AT, "shop", "order.paid") is None
     event(folded, "too late", AT)
     assert folded.row(AT, "shop", "order.paid") is None
+
+
+def test_a_wrong_clock_at_the_writer_of_jobs_drops_no_window(folded: Folded) -> None:
+    """`jobs` bears the times of its writer's wall clock; figures follow those in the records."""
+    job = event_job(make_event("e1"), event_time=AT, status="succeeded", updated_at=AT + 5)
+    folded.fold("jobs", job.job_id.encode(), JOB.encode(job), AT + 500 * WEEK)
+    folded.fold("jobs", b"purged", None, AT + 500 * WEEK)
+    entry = make_entry(job, "mail:send/a", status="done", first_claimed_at=AT, updated_at=AT + 9)
+    folded.fold("ledger", b"a", LEDGER_ENTRY.encode(entry), AT + 500 * WEEK)
+    folded.job(replace(job, job_id="job_2"))
+    assert folded.outcomes(AT, "shop", "order.paid") == {"succeeded": 2}
+    assert folded.outcomes(AT, "mail:send") == {"done": 1}
+    assert folded.counted.stream_time == AT + 9
+
+
+@pytest.mark.parametrize("at", [-1, -WEEK, -5 * WEEK])
+def test_a_time_before_1970_has_no_window(folded: Folded, at: int) -> None:
+    """A record without a time bears -1."""
+    event(folded, "e1", at)
+    job = event_job(make_event("e1"), event_time=at, status="dead", updated_at=at)
+    folded.fold("jobs", job.job_id.encode(), JOB.encode(job), at)
+    folded.counted.write()
+    assert folded.tables.numbers() == []
+    assert CountedPartition(folded.tables, WEEK).waiting == {}
 
 
 def test_redeliveries_are_counted_when_they_came(folded: Folded) -> None:
@@ -208,6 +235,30 @@ def test_tables_and_position_are_written_together_or_not_at_all(folded: Folded) 
     row = again.row(AT, "shop", "order.paid")
     assert row
     assert row.events == 2
+
+
+def test_what_fails_half_way_is_not_written_and_counted_by_the_next_process(
+    folded: Folded,
+) -> None:
+    """A disk may refuse to read the hour's row when the minute's has changed already."""
+    event(folded, "e1", AT)
+    folded.counted.write()
+    event(folded, "e2", AT)
+
+    reads = [None, ConfigError("the disk fails")]
+    value = ENVELOPE.encode(make_event("e3"))
+    record = Message("events", 0, 2, (AT + 3_600_000) / 1000, 0, [], b"acme", value, None)
+    with (
+        patch.object(folded.tables, "get", side_effect=reads),
+        pytest.raises(ConfigError, match="the disk fails"),
+    ):
+        fold("events", folded.counted, record)
+    folded.counted.close()
+    again = CountedPartition(folded.tables, WEEK)
+    assert again.position == 1
+    row = folded.row(AT, "shop", "order.paid")
+    assert row
+    assert row.events == 1
 
 
 STATUSES = st.sampled_from(["pending", "running", "succeeded", "dead"])
