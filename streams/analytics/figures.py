@@ -41,7 +41,7 @@ class Figures:
         for name, number in other.outcomes.items():
             self.outcome(name, number)
         self.took.merge(other.took.buckets)
-        self.subjects.merge(other.subjects.registers)
+        self.subjects.merge(other.subjects)
 
     def encode(self) -> bytes:
         """The bytes of a row: the length of its JSON, the JSON, the registers of its subjects."""

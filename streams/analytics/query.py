@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streams.analytics.figures import Figures
-from streams.analytics.partition import CountedPartition
+from streams.analytics.partition import CountedPartition, Waiting
 from streams.analytics.partitions import Partitions
 from streams.analytics.windows import (
     STEPS,
@@ -82,7 +82,7 @@ def oldest_waiting(partitions: Partitions, query: Query) -> int | None:
     )
 
 
-def _waiting(counted: CountedPartition) -> list[tuple[str, str, str, int]]:
+def _waiting(counted: CountedPartition) -> list[Waiting]:
     return list(counted.waiting.values())
 
 

@@ -7,7 +7,7 @@ So tables that were counted twice over, from any offset, can be compared exactly
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
 from hashlib import blake2b
 
 _GROWTH = 1.04
@@ -62,17 +62,21 @@ _ENTRY = 3
 _ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 
+_FEW = 64
+"""Up to so many registers, a dictionary takes less memory than an array of all."""
+
+
 class Distinct:
     """How many different texts there were: a HyperLogLog of 4,096 registers.
 
     Its standard error is 1.6 % (Flajolet et al., AofA 2007; linear counting for small numbers). It
-    takes 3 bytes for each text while there are few, 4 KiB at most.
+    takes about 4 KiB at most, in memory and encoded: 3 bytes for each text while there are few.
     """
 
-    __slots__ = ("registers",)
+    __slots__ = ("_ranks",)
 
-    def __init__(self, registers: dict[int, int] | None = None) -> None:
-        self.registers = registers or {}
+    def __init__(self) -> None:
+        self._ranks: dict[int, int] | bytearray = {}
 
     def add(self, *parts: str) -> None:
         """Count one text, given in parts that together make it unique."""
@@ -81,36 +85,59 @@ class Distinct:
         rest = number & ((1 << _REST_BITS) - 1)
         self._raise(number >> _REST_BITS, _REST_BITS - rest.bit_length() + 1)
 
-    def merge(self, registers: dict[int, int]) -> None:
+    def merge(self, other: Distinct) -> None:
         """Count the texts of another one, too."""
-        for index, rank in registers.items():
-            self._raise(index, rank)
+        if isinstance(other._ranks, bytearray):
+            self._ranks = bytearray(map(max, self._all(), other._ranks))
+        else:
+            for index, rank in other._ranks.items():
+                self._raise(index, rank)
 
     @property
     def estimate(self) -> int:
         """The number of different texts, about."""
-        zeros = _REGISTERS - len(self.registers)
-        total = zeros + sum(2.0**-rank for rank in self.registers.values())
+        ranks = Counter(self._all())
+        total = sum(number * 2.0**-rank for rank, number in ranks.items())
         found = _ALPHA * _REGISTERS * _REGISTERS / total
-        if found <= 2.5 * _REGISTERS and zeros:
+        if found <= 2.5 * _REGISTERS and (zeros := ranks[0]):
             found = _REGISTERS * math.log(_REGISTERS / zeros)
         return round(found)
 
     def encode(self) -> bytes:
         """Its bytes: index and rank of the registers in use, or the ranks of all."""
-        if len(self.registers) * _ENTRY < _REGISTERS:
-            used = sorted(self.registers.items())
-            return b"".join(index.to_bytes(2) + bytes([rank]) for index, rank in used)
-        return bytes(self.registers.get(index, 0) for index in range(_REGISTERS))
+        if isinstance(self._ranks, bytearray):
+            if (_REGISTERS - self._ranks.count(0)) * _ENTRY >= _REGISTERS:
+                return bytes(self._ranks)
+            used = [(index, rank) for index, rank in enumerate(self._ranks) if rank]
+        else:
+            used = sorted(self._ranks.items())
+        return b"".join(index.to_bytes(2) + bytes([rank]) for index, rank in used)
 
     @classmethod
     def decode(cls, raw: bytes) -> Distinct:
         """What `encode` wrote."""
+        made = cls()
         if len(raw) == _REGISTERS:
-            return cls({index: rank for index, rank in enumerate(raw) if rank})
-        entries: Iterable[int] = range(0, len(raw), _ENTRY)
-        return cls({int.from_bytes(raw[at : at + 2]): raw[at + 2] for at in entries})
+            made._ranks = bytearray(raw)
+            return made
+        for at in range(0, len(raw), _ENTRY):
+            made._raise(int.from_bytes(raw[at : at + 2]), raw[at + 2])
+        return made
+
+    def _all(self) -> bytearray:
+        """The ranks of all registers, 0 for those that are not in use."""
+        if isinstance(self._ranks, bytearray):
+            return self._ranks
+        ranks = bytearray(_REGISTERS)
+        for index, rank in self._ranks.items():
+            ranks[index] = rank
+        return ranks
 
     def _raise(self, index: int, rank: int) -> None:
-        if rank > self.registers.get(index, 0):
-            self.registers[index] = rank
+        ranks = self._ranks
+        if isinstance(ranks, bytearray):
+            ranks[index] = max(ranks[index], rank)
+        elif rank > ranks.get(index, 0):
+            ranks[index] = rank
+            if len(ranks) > _FEW:
+                self._ranks = self._all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -190,6 +191,16 @@ def test_waiting_jobs_are_known_again_after_a_restart(folded: Folded) -> None:
     again = CountedPartition(folded.tables, WEEK)
     assert again.waiting == {b"job_w": ("acme", "-", "draft_reply", AT + 7)}
     assert again.position == 3
+
+
+def test_waiting_jobs_share_their_texts(folded: Folded) -> None:
+    """A million jobs may wait."""
+    for number in range(2):
+        folded.job(make_job(f"job_{number}", event_time=AT, ready_at=AT))
+    folded.counted.write()
+    for counted in (folded.counted, CountedPartition(folded.tables, WEEK)):
+        first, second = counted.waiting.values()
+        assert all(map(operator.is_, first[:3], second[:3]))
 
 
 def test_an_effect_counts_once_under_its_newest_status(folded: Folded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -56,16 +57,28 @@ def test_distinct_texts_are_counted_within_5_percent(number: int) -> None:
     assert made.estimate == pytest.approx(number, rel=0.05)
 
 
-@given(st.lists(st.text(max_size=3), max_size=50), st.randoms())
+@given(st.lists(st.text(max_size=3), max_size=150), st.randoms())
 def test_the_order_and_the_parts_do_not_matter(texts: list[str], pick: random.Random) -> None:
     shuffled = texts[:]
     pick.shuffle(shuffled)
     whole, first, second = distinct(shuffled), distinct(texts[:20]), distinct(texts[20:])
-    first.merge(second.registers)
+    first.merge(second)
     assert whole.encode() == first.encode() == distinct(texts + texts).encode()
 
 
-@pytest.mark.parametrize("number", [0, 3, 1_000, 5_000])
+@pytest.mark.parametrize("number", [3, 64, 800, 20_000])
+def test_distinct_texts_take_little_memory(number: int) -> None:
+    """A partition holds thousands of rows in memory, and busy ones have many subjects."""
+    texts = [f"s{each}" for each in range(number)]
+    distinct(texts)
+    tracemalloc.start()
+    made = [distinct(texts) for _ in range(20)]
+    taken = tracemalloc.get_traced_memory()[0] / len(made)
+    tracemalloc.stop()
+    assert taken < 6_000
+
+
+@pytest.mark.parametrize("number", [0, 3, 65, 1_000, 5_000])
 def test_figures_survive_their_encoding(number: int) -> None:
     made = Figures(3, 4, {"succeeded": 2}, histogram([5, 900, 900]))
     made.subjects = distinct([f"s{each}" for each in range(number)])
