@@ -2,7 +2,8 @@
 
 Each process has one Prometheus registry. Metrics have no tenant label (cardinality): the operator's
 API has a per-tenant view. Metrics are declared where they are counted, and named
-`tidegate_<stage>_...`.
+`tidegate_<stage>_...`. Traces are recorded by `streams.tracing`; a log line names the span in which
+it was written.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from opentelemetry import trace
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.exposition import choose_encoder
 
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
+
+OPENMETRICS = "application/openmetrics-text"
+"""The type of a page that has exemplars; Prometheus asks for it."""
 
 
 def configure_logging(settings: Settings, **bound: str) -> None:
@@ -30,6 +36,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
         processors=[
             lambda _logger, _method, event: {**bound, **event},
             structlog.contextvars.merge_contextvars,
+            _name_span,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # Do not leave this to the console's renderer: it shows local variables, maybe secret.
@@ -55,9 +62,10 @@ def serve_probes(
 
     class Probe(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = _answer(self.path.partition("?")[0], ready, why)
+            accept = self.headers.get("Accept")
+            status, body, content_type = _answer(self.path.partition("?")[0], accept, ready, why)
             self.send_response(status)
-            self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -78,14 +86,34 @@ def readiness(ready: bool, why: str | None = None) -> tuple[int, str]:
     return 503, f"not ready: {why}\n" if why else "not ready\n"
 
 
+def metrics_page(accept: str | None, registry: CollectorRegistry = REGISTRY) -> tuple[bytes, str]:
+    """All metrics and their content type; as OpenMetrics, with exemplars, if the scraper takes it.
+
+    `accept` is its header.
+    """
+    if OPENMETRICS not in (accept or ""):
+        return generate_latest(registry), CONTENT_TYPE_LATEST
+    encode, content_type = choose_encoder(accept or "")
+    return encode(registry), content_type
+
+
+def _name_span(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event["trace_id"], event["span_id"] = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    return event
+
+
 def _answer(
-    path: str, ready: Callable[[], bool], why: Callable[[], str | None]
-) -> tuple[int, bytes]:
+    path: str, accept: str | None, ready: Callable[[], bool], why: Callable[[], str | None]
+) -> tuple[int, bytes, str]:
     if path == "/metrics":
-        return 200, generate_latest()
+        return 200, *metrics_page(accept)
     if path == "/healthz":
-        return 200, b"ok\n"
+        return 200, b"ok\n", CONTENT_TYPE_LATEST
     if path == "/readyz":
         status, text = readiness(ready(), why())
-        return status, text.encode()
-    return 404, b"not found\n"
+        return status, text.encode(), CONTENT_TYPE_LATEST
+    return 404, b"not found\n", CONTENT_TYPE_LATEST

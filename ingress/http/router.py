@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+from prometheus_client import Counter
 
 from ingress.receive.body import ask_for_body
 from ingress.receive.problems import (
@@ -24,7 +24,7 @@ from ingress.receive.problems import (
 from ingress.receive.receiver import OUTCOME, Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import Addressing, by_path
-from streams.telemetry import readiness
+from streams.telemetry import metrics_page, readiness
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +100,8 @@ class Router:
             return await elsewhere(request)
         path = request.rel_url.raw_path
         if path in _PROBES:
-            return self._probe(path) if request.method in {"GET", "HEAD"} else READ_ONLY.response()
+            known = request.method in {"GET", "HEAD"}
+            return self._probe(path, request) if known else READ_ONLY.response()
         return NOT_FOUND.response()
 
     async def _hook(self, request: web.BaseRequest, tenant_id: str, source: str) -> web.Response:
@@ -122,11 +123,10 @@ class Router:
         REQUESTS.labels(response[OUTCOME]).inc()
         return response
 
-    def _probe(self, path: str) -> web.Response:
+    def _probe(self, path: str, request: web.BaseRequest) -> web.Response:
         if path == "/metrics":
-            return web.Response(
-                body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST}
-            )
+            body, content_type = metrics_page(request.headers.get("Accept"))
+            return web.Response(body=body, headers={"Content-Type": content_type})
         if path == "/healthz":
             return web.Response(text="ok\n")
         status, text = readiness(self._ready() and not self._draining)

@@ -18,6 +18,7 @@ from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
 from streams.serde.sizes import CHUNK_BYTES
+from streams.tracing.spans import continuing, sending
 from streams.vault.data_key import DataKey
 
 PAYLOADS = "payloads"
@@ -58,10 +59,12 @@ class EventWriter:
             Erased: the event's tenant was erased meanwhile.
         """
         ref = await self.store_body(event.tenant_id, event.event_id, event.body)
-        await self._sender.send(
-            RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
-            partition=ref.partition, headers=event_headers(event),
-        )  # fmt: skip
+        with sending(RECEIVED, ref.partition):
+            headers = event_headers(event, continuing(event.traceparent))
+            await self._sender.send(
+                RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
+                partition=ref.partition, headers=headers,
+            )  # fmt: skip
 
     async def store_body(self, tenant_id: str, event_id: str, body: bytes) -> PayloadRef:
         """Seal a body and return its place on `payloads`, once every chunk is acknowledged.
@@ -72,9 +75,9 @@ class EventWriter:
         """
         key = self._keys.current(tenant_id) or await self._keys.make(tenant_id)
         place = _Place(key, event_id, partition_for(tenant_id, self._partitions))
-        return PayloadRef(
-            place.partition, await self._store_chunks(place, body), len(body), key.key_id
-        )
+        with sending(PAYLOADS, place.partition):
+            offsets = await self._store_chunks(place, body)
+        return PayloadRef(place.partition, offsets, len(body), key.key_id)
 
     async def _store_chunks(self, place: _Place, body: bytes) -> tuple[int, ...]:
         whole = memoryview(body)

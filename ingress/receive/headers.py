@@ -10,7 +10,7 @@ from ingress.receive.event import Facts
 from ingress.receive.problems import BAD_REQUEST, UNSUPPORTED, Refused
 from ingress.schemes.normalize import visible
 from streams.process.wall_clock import wall_ms
-from streams.serde.headers import continued_trace
+from streams.tracing.spans import carried_on
 
 Headers = CIMultiDictProxy[str]
 
@@ -82,7 +82,7 @@ def facts(headers: Mapping[str, str]) -> Facts:
     return Facts(
         content_type=_content_type(headers.get("Content-Type")),
         request_id=visible(headers.get("X-Request-Id")),
-        traceparent=continued_trace(headers.get("traceparent")),
+        traceparent=carried_on(headers.get("traceparent")),
         received_at=wall_ms(),
     )
 

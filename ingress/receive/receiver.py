@@ -31,12 +31,14 @@ from ingress.receive.event_writer import EventWriter
 from ingress.receive.headers import Headers
 from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
 from ingress.receive.quarantine import Quarantine
+from ingress.receive.request_span import note_answer, note_refusal, request_span
 from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
 from ingress.tenants.sources import Closed, Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.tenants.settings import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
+from streams.tracing.spans import exemplar
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -159,17 +161,40 @@ class Receiver:
             if (asked := handshake(source.settings.scheme, body)) is not None:
                 return _greeting(asked)
             self._admit(source.tenant_id)
-            BODY_BYTES.observe(len(body))
+            return await self._traced(source, headers, verified, body, started)
+
+    async def _traced(
+        self, source: Source, headers: Headers, verified: Verified, body: bytes, started: float
+    ) -> web.Response:
+        with request_span(headers.get("traceparent"), source, started) as span:
             try:
-                event = self._event(source, headers, verified, body)
-            except Misfit as misfit:
-                return await self._put_aside(source, headers, verified, body, misfit)
-            receipt, repeated = await self._store_once(event)
+                outcome, receipt = await self._take_in(source, headers, verified, body, started)
+                response = _answer(outcome, receipt)
+                note_answer(span, response, outcome, receipt)
+                return response
+            except Refused as error:
+                note_refusal(span, error)
+                refused = error
+        try:
+            raise refused
+        finally:
+            del refused  # its traceback holds this frame: the cycle would keep the body in memory
+
+    async def _take_in(
+        self, source: Source, headers: Headers, verified: Verified, body: bytes, started: float
+    ) -> tuple[str, Receipt]:
+        """Store an event once, or put its body aside; the outcome and what the sender is told."""
+        BODY_BYTES.observe(len(body), exemplar())
+        try:
+            event = self._event(source, headers, verified, body)
+        except Misfit as misfit:
+            return "quarantined", await self._put_aside(source, headers, verified, body, misfit)
+        receipt, repeated = await self._store_once(event)
         if repeated:
             self._log.duplicate(source.tenant_id, source.name, receipt.event_id)
-        else:
-            ACK_SECONDS.observe(time.perf_counter() - started)
-        return _answer("duplicate" if repeated else "accepted", receipt)
+            return "duplicate", receipt
+        ACK_SECONDS.observe(time.perf_counter() - started, exemplar())
+        return "accepted", receipt
 
     def _authenticate(
         self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
@@ -230,14 +255,14 @@ class Receiver:
 
     async def _put_aside(
         self, source: Source, headers: Headers, verified: Verified, body: bytes, misfit: Misfit
-    ) -> web.Response:
+    ) -> Receipt:
         if isinstance(misfit, MalformedBody) and heads.says_json(headers):
             raise Refused(MALFORMED, str(misfit)) from None
         facts = heads.facts(headers)
         event_id = await self._acknowledged_in_time(
             self._quarantine.keep(source, headers, verified, facts, body, misfit)
         )
-        return _answer("quarantined", Receipt(event_id, None))
+        return Receipt(event_id, None)
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:

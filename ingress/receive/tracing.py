@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from ingress.receive.event import Event
 
 
-def event_headers(event: Event) -> list[tuple[str, bytes]]:
-    """Headers of the event's record; `ce_source` is a relative URI-reference (RFC 3986)."""
+def event_headers(event: Event, traceparent: str) -> list[tuple[str, bytes]]:
+    """Headers of the event's record; `ce_source` is a relative URI-reference (RFC 3986).
+
+    The trace comes first: readers that look for traced records look there.
+    """
     return [
-        ("traceparent", event.traceparent.encode()),
+        ("traceparent", traceparent.encode()),
         ("ce_id", event.event_id.encode()),
         ("ce_source", f"/tenants/{event.tenant_id}/sources/{event.source}".encode()),
         ("ce_specversion", b"1.0"),

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import REGISTRY
 
 from streams.analytics import answers
 from streams.analytics.metrics import TablesCollector
@@ -21,7 +21,7 @@ from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
-from streams.telemetry import readiness
+from streams.telemetry import metrics_page, readiness
 
 log = structlog.get_logger(__name__)
 
@@ -89,11 +89,12 @@ class Api:
         status, text = readiness(self.ready, "no partition is assigned yet")
         return web.Response(status=status, text=text)
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
         # Serve one scrape at a time: scrapes need no token, and must not use up the threads.
         async with self._scraping:
-            body = await asyncio.to_thread(generate_latest)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+            accept = request.headers.get("Accept")
+            body, content_type = await asyncio.to_thread(metrics_page, accept)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _summary(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:

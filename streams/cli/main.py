@@ -151,16 +151,25 @@ def _log_warnings(warnings: Sequence[str]) -> None:
 
 def _stage_command(stage: StageProcess) -> Callable[..., None]:
     def command(**flags: Any) -> None:
-        if stage.kind != "worker":
-            stage.run(*_prepare(stage.name, **flags))
-            return
-        app, pool = flags.pop("app"), flags.pop("pool")
+        application = {name: flags.pop(name) for name in ("app", "pool") if name in flags}
         settings, topology = _prepare(stage.name, **flags)
-        from streams.worker.app_loader import load_app
+        from streams.tracing.process import recorded
 
-        load(stage.target)(load_app(app), settings, topology, pool=pool)
+        with recorded(stage.name, settings):
+            _run(stage, settings, topology, **application)
 
     return with_options(command, OF_STAGES[stage.kind])
+
+
+def _run(
+    stage: StageProcess, settings: Settings, topology: Topology, app: str = "", pool: str = ""
+) -> None:
+    if stage.kind != "worker":
+        stage.run(settings, topology)
+        return
+    from streams.worker.app_loader import load_app
+
+    load(stage.target)(load_app(app), settings, topology, pool=pool)
 
 
 def _stage_group(stage: StageProcess, group: typer.Typer) -> typer.Typer:

@@ -21,6 +21,8 @@ from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde import schemas
 from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology
+from streams.tracing import steps
+from streams.tracing.conventions import DUPLICATE
 
 _END = HEADER_SIZE + 16
 _LATE = struct.Struct(">qq")
@@ -97,6 +99,7 @@ class Dedup:
         if again:
             _DROPPED.inc(len(again))
             self._duplicates.keep(again, fresh, ctx)
+            steps.mark((hit[3] for hit in again), DUPLICATE, True)
 
     def _fingerprints(self, values: Sequence[bytes | None]) -> list[bytes]:
         framed = [value for value in values if value is not None]

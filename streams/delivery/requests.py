@@ -20,6 +20,7 @@ from streams.serde.records import PayloadRef, TenantRecord
 from streams.tenants.endpoints import endpoint_headers, open_key
 from streams.tenants.secret_reference import resolve
 from streams.tenants.source_keys import holds
+from streams.tracing.spans import current
 from streams.vault.key_encryption import Vault
 
 _KNOWN_ENDPOINTS = 10_000
@@ -78,7 +79,7 @@ class Requests:
         row, own = attempt.row, self._headers(attempt.endpoint)
         keys = self._secrets(attempt.endpoint, now)
         signed = headers(row.message_id, now, rendered.body, keys)
-        parent = row.traceparent or ""
+        parent = current() or row.traceparent or ""
         trace = {"traceparent": parent} if is_traceparent(parent) else {}
         all_ = {**own, "Content-Type": rendered.content_type, **trace, **signed}
         post = Post(attempt.url, tuple(all_.items()), rendered.body, attempt.timeout_seconds)

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import structlog
 import uvloop
 
+from streams.delivery.attempt_span import attempt_span, note_end
 from streams.delivery.attempts import Attempt, Blame, Ended
 from streams.delivery.egress.policy import EgressPolicy
 from streams.delivery.egress.post import Outcome
@@ -157,7 +158,9 @@ class HttpSender:
     async def _make(self, partition: int, attempt: Attempt) -> None:
         began = wall_ms()
         try:
-            ended = await self._ended_of(attempt, began)
+            with attempt_span(attempt) as span:
+                ended = await self._ended_of(attempt, began)
+                note_end(span, ended)
         except _Withdrawn:
             with self._lock:
                 self._close(partition, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +73,9 @@ def dev(
     from streams.dev.layout import Layout
     from streams.dev.run import Wanted, run
     from streams.stages import require_analytics
+    from streams.tracing.wanted import wanted
 
+    wanted(os.environ)  # an error here comes once, not from every process
     if analytics:
         require_analytics()
     settings = load_settings(

@@ -65,8 +65,9 @@ class Front:
         return web.Response(status=status, text=text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        text = await merged_metrics(self._members)
-        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+        accept = request.headers.get("Accept")
+        body, content_type = await merged_metrics(self._members, accept)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith(_ANALYTICS):

@@ -6,38 +6,54 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from streams.dev.layout import Member
+from streams.telemetry import OPENMETRICS, metrics_page
 
 _TIMEOUT = ClientTimeout(total=2.0)
 
 
-async def merged_metrics(members: Sequence[Member]) -> bytes:
-    """One page in Prometheus' text format 0.0.4; a silent process has `tidegate_up 0`."""
+async def merged_metrics(members: Sequence[Member], accept: str | None) -> tuple[bytes, str]:
+    """One page, in the format that a scraper's header `accept` asks for, and its content type.
+
+    A silent process has `tidegate_up 0`.
+    """
+    own = OPENMETRICS if OPENMETRICS in (accept or "") else None
     async with ClientSession(timeout=_TIMEOUT) as session:
-        pages = await asyncio.gather(*(_page(session, member) for member in members))
-    return merge(zip(members, pages, strict=True))
+        pages = await asyncio.gather(*(_page(session, member, own) for member in members))
+    return merge(zip(members, pages, strict=True), accept)
 
 
-def merge(pages: Iterable[tuple[Member, str | None]]) -> bytes:
-    """Merge pages; None stands for a process that did not answer."""
+def merge(
+    pages: Iterable[tuple[Member, str | None]], accept: str | None = None
+) -> tuple[bytes, str]:
+    """Merge pages in the format that `accept` asks for; None stands for a silent process."""
+    parsed = (
+        openmetrics.text_string_to_metric_families
+        if OPENMETRICS in (accept or "")
+        else text_string_to_metric_families
+    )
     up = Metric("tidegate_up", "Whether the process answered this scrape.", "gauge")
     families = {up.name: up}
     for member, page in pages:
         labels = {"stage": member.stage, "instance": member.instance}
         up.add_sample(up.name, labels, 0 if page is None else 1)
-        for family in text_string_to_metric_families(page or ""):
+        for family in parsed(page) if page is not None else ():
             known = families.setdefault(
                 family.name, Metric(family.name, family.documentation, family.type)
             )
             for sample in family.samples:
-                known.add_sample(sample.name, {**labels, **sample.labels}, sample.value)
+                known.add_sample(
+                    sample.name, {**labels, **sample.labels}, sample.value,
+                    exemplar=sample.exemplar,
+                )  # fmt: skip
     registry = CollectorRegistry()
     registry.register(_Merged(families.values()))
-    return generate_latest(registry)
+    return metrics_page(accept, registry)
 
 
 async def sampled(
@@ -54,9 +70,10 @@ def _value(page: str, name: str, labels: Mapping[str, str]) -> float | None:
     return next((s.value for s in samples if (s.name, s.labels) == (name, labels)), None)
 
 
-async def _page(session: ClientSession, member: Member) -> str | None:
+async def _page(session: ClientSession, member: Member, accept: str | None = None) -> str | None:
+    headers = {"Accept": accept} if accept else None
     try:
-        async with session.get(f"{member.url}/metrics") as response:
+        async with session.get(f"{member.url}/metrics", headers=headers) as response:
             return await response.text() if response.status == 200 else None
     except (ClientError, TimeoutError, OSError):
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from streams.dispatcher import attempts, metrics
+from streams.dispatcher import attempts, lease_spans, metrics
 from streams.dispatcher.jobs import begun
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.run_queue import RunQueue
@@ -65,6 +65,7 @@ class Leasing:
         self._partition = partition
         self._pauses: dict[str, Pause] = {}
         self._sent: set[str] = set()
+        self._spans = lease_spans.LeaseSpans()
 
     def lease_out(self, life: Lifecycle, ctx: Context) -> Iterator[None]:
         """Lease ready jobs; yields after each job that was leased or dead-lettered."""
@@ -99,10 +100,12 @@ class Leasing:
             self._observe(pool, 0)
             log.info("leases go to the pool again", pool=pool)
         self._sent.clear()
+        self._spans.committed()
 
     def undone(self) -> None:
         """Take back the leases sent since the last commit, which were aborted."""
         self._sent.clear()
+        self._spans.undone()
 
     def paused(self) -> dict[str, Pause]:
         """Pools whose work topic does not exist."""
@@ -135,6 +138,7 @@ class Leasing:
         life.store.put(job)
         self._run_queue.grant(job, worker)
         self._sent.add(job.pool)
+        self._spans.sent(job, worker.work_partition, life.store)
         metrics.ATTEMPTS.labels(job.type).inc()
 
     def _pause(self, pool: str, detail: str, life: Lifecycle) -> None:
@@ -183,7 +187,7 @@ def lease_of(
         input=job.input,
         workflow_id=job.workflow_id,
         checkpoints=steps,
-        traceparent=job.traceparent,
+        traceparent=lease_spans.traceparent(job),
         heartbeat_id=worker.heartbeat_id,
         granted_at=job.updated_at,
         alone=attempts.is_suspect(job),

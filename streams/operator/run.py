@@ -10,7 +10,7 @@ import structlog
 import uvloop
 from aiohttp import web
 from confluent_kafka import Message
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import REGISTRY
 
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import ConfigError, PoisonRecord
@@ -24,7 +24,13 @@ from streams.kafka.payload_thread import payload_thread
 from streams.operator.broker_view import broker_view
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
-from streams.operator.http.middlewares import authenticated, caught_up, newline_ended, problems
+from streams.operator.http.middlewares import (
+    authenticated,
+    caught_up,
+    newline_ended,
+    problems,
+    traced,
+)
 from streams.operator.http.routes import routes
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.metrics import ReadModelCollector
@@ -36,7 +42,7 @@ from streams.operator.replay.producer import RecordReplays
 from streams.operator.resources import tenants
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
-from streams.telemetry import readiness
+from streams.telemetry import metrics_page, readiness
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
@@ -79,7 +85,7 @@ def build(
     vault = open_vault(settings)
     token = settings.required_admin_token("the operator's")
     check = authenticated(token, open_schemas=not settings.schemas_need_token)
-    guards = [newline_ended, problems, check, caught_up]
+    guards = [newline_ended, problems, check, traced, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     app[SCRAPING] = asyncio.Lock()
 
@@ -177,8 +183,9 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _metrics(request: web.Request) -> web.Response:
     # Serve one scrape at a time: scrapes need no token, and must not use up the API's threads.
     async with request.app[SCRAPING]:
-        body = await asyncio.to_thread(generate_latest)
-    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        accept = request.headers.get("Accept")
+        body, content_type = await asyncio.to_thread(metrics_page, accept)
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _closed(database: Database, tenant_id: str) -> Reason | None:

@@ -21,6 +21,7 @@ from streams.dead_letter import TOPIC as DLQ
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
+from streams.tracing import steps
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +111,7 @@ class Executor:
         due: Sequence[PartitionTask] = (),
         initiating: Sequence[PartitionTask] = (),
     ) -> None:
+        self._begin(batch)
         for task, records in batch:
             task.process(records)
         for task in due:
@@ -119,15 +121,19 @@ class Executor:
         tasks = (*(task for task, _ in batch), *due)
         self._commit(list({id(task): task for task in tasks if task.dirty}.values()))
 
+    def _begin(self, batch: Sequence[Work]) -> None:
+        stage = batch[0][0].stage.name if batch else ""
+        steps.begin(stage, [records for _, records in batch])
+
     def _commit(self, changed: Sequence[PartitionTask], *, alone: bool = False) -> None:
-        if not changed:
-            return
         try:
-            self._transactions.commit(changed, alone=alone)
+            if changed:
+                self._transactions.commit(changed, alone=alone)
         except OutputRefused:
             for task in changed:
                 task.rollback()
             raise
+        steps.end()
 
     def _within(self, work: Sequence[tuple[PartitionTask, Record]]) -> None:
         """Do the work, and send the records whose outputs are refused to `dlq`."""
@@ -147,6 +153,7 @@ class Executor:
         self._within(work[middle:])
 
     def _alone(self, task: PartitionTask, record: Record) -> None:
+        self._begin([(task, [record])])
         task.process([record])
         refused = self._refusal(task, alone=True)
         if refused is not None:

@@ -22,6 +22,8 @@ from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
 from streams.runtime.task_stores import QUIET_MS, TaskStores
 from streams.state.store import Backend, Logged
+from streams.tracing import steps
+from streams.tracing.conventions import ERROR_TYPE
 
 log = structlog.get_logger(__name__)
 
@@ -130,6 +132,7 @@ class Task:
             self.stage.name, *record, reason=reason, detail=detail, at=self.ctx.now
         )
         self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
+        steps.mark([record], ERROR_TYPE, reason)
         log.warning(
             "record sent to dlq", reason=reason, detail=detail,
             topic=record.topic, partition=record.partition, offset=record.offset,

@@ -24,6 +24,7 @@ from streams.runtime.partition_task import PartitionTask
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
 from streams.runtime.topics import StageTopics
+from streams.tracing import steps
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +147,8 @@ class KafkaTransactions:
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
-        metrics.COMMIT_SECONDS.labels(self._stage).observe(time.monotonic() - self._begun)
+        seconds = time.monotonic() - self._begun
+        metrics.COMMIT_SECONDS.labels(self._stage).observe(seconds, steps.exemplar())
         for task in tasks:
             task.committed(sending.ends(task))
 

@@ -82,7 +82,7 @@ class ObservedContext(Context):
     ) -> Any:
         """See `Context.effect`."""
         place = Place(self.job_id, self.attempt, tool, key)
-        made = self._observer.tools.in_place_of(function, place)
+        made = self._observer.tools.in_place_of(function, place, kwargs)
         self._note(kwargs)
         return await super().effect(tool, made, key=key, **kwargs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,21 @@ class Tools:
         """From now on a tool, or one action of it (`tool/key`), is this fake."""
         self._fakes[name] = fake
 
-    def in_place_of(self, function: Callable[..., Any], place: Place) -> Callable[..., Any]:
-        """The function that is called for a tool, with the parameters of the application's own."""
+    def in_place_of(
+        self, function: Callable[..., Any], place: Place, given: Collection[str]
+    ) -> Callable[..., Any]:
+        """The function that is called for a tool, with the parameters of the application's own.
+
+        `given` names the arguments that come from the handler, and not from the worker.
+        """
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             return function  # refused where it is checked
 
         async def made(**arguments: Any) -> Any:
             await self._stops.reached(place, done=False)
             target = self._target(function, place)
-            self.calls.append(self._noted(place, arguments))
+            own = {name: value for name, value in arguments.items() if name in given}
+            self.calls.append(self._noted(place, own, arguments["idempotency_key"]))
             result = await called(target, **arguments)
             await self._stops.reached(place, done=True)
             return result
@@ -85,9 +91,7 @@ class Tools:
             raise PermanentError(self.fault)
         return function
 
-    def _noted(self, place: Place, arguments: dict[str, Any]) -> Call:
-        own = {name: value for name, value in arguments.items() if name != "idempotency_key"}
-        key = arguments["idempotency_key"]
+    def _noted(self, place: Place, own: dict[str, Any], key: str) -> Call:
         return Call(place.name, place.key or "", own, key, place.job_id, place.attempt, self._now())
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import structlog
+from opentelemetry.trace import Span
 from uuid_utils import uuid7
 
 from streams.errors import LeaseLost
@@ -16,6 +17,7 @@ from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.serde.records import Ended
 from streams.topology.model import Topology
+from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
 from streams.worker import metrics
 from streams.worker.app import App
@@ -26,6 +28,7 @@ from streams.worker.handler.execution import Execution
 from streams.worker.handler.payloads import Payloads
 from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.run_span import note_result, run_span
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.watchdog import Watchdog
 from streams.worker.lease.heartbeater import Heartbeater, Identity
@@ -198,11 +201,15 @@ class Worker:
     def _begin(self, held: Held) -> None:
         session = RunSession(held, self._sender, self._topology.partitions, self._clock)
         self._replies.attend(session)
-        run = self._loop.create_task(self._run(session))
+        run = self._loop.create_task(self._traced(session))
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
-    async def _run(self, session: RunSession) -> None:
+    async def _traced(self, session: RunSession) -> None:
+        with run_span(session.lease, self.heartbeater.identity.pool) as span:
+            await self._run(session, span)
+
+    async def _run(self, session: RunSession, span: Span) -> None:
         lease, started = session.lease, self._clock()
         try:
             if lease.alone:
@@ -214,7 +221,8 @@ class Worker:
             log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
             run_result = raised(error)
         seconds = self._clock() - started
-        metrics.HANDLER_SECONDS.labels(lease.type, run_result.status).observe(seconds)
+        note_result(span, run_result)
+        metrics.HANDLER_SECONDS.labels(lease.type, run_result.status).observe(seconds, exemplar())
         self._ended.tell(lease, run_result, seconds)
         self._leave_slot(session)
         try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -91,11 +92,13 @@ def start(
     *arguments: str,
     command: Sequence[str] = (sys.executable, "-m", "streams.cli"),
     folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Dev:
-    """Start it and return once it says that it is ready."""
+    """Start it and return once it says that it is ready; `environment` is added to this one's."""
     process = subprocess.Popen(
         [*command, "dev", "--port", "0", "--data-dir", str(data_dir), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env={**os.environ, **(environment or {})},
     )  # fmt: skip
     dev = Dev(data_dir, process)
     Thread(target=_collect, args=(process.stdout, dev.lines), daemon=True).start()

@@ -15,7 +15,7 @@ _FIELD = re.compile(rf"(\w+)=({_QUOTED}|.*?)(?=\s+\w+=|\s*$)")
 _IN_QUOTES = re.compile(r"[\s=\"']")
 """The log puts a text with one of these in quotes, as a literal of Python."""
 _OF_THE_LOG = {"event", "level", "timestamp", "stage", "instance", "exception"}
-_LONG = {"run_id", "tenant_id"}
+_LONG = {"run_id", "tenant_id", "trace_id", "span_id"}
 """Left out on the screen, where the job's id names the run."""
 
 

@@ -25,8 +25,8 @@ from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
-from streams.serde.headers import continued_trace
 from streams.serde.records import TERMINAL, Cancel, Job
+from streams.tracing.spans import carried_on
 
 routes = web.RouteTableDef()
 
@@ -137,8 +137,8 @@ async def live_job(state: AppState, job_id: str) -> Job:
 
 
 def traceparent(request: web.Request) -> str:
-    """Return the caller's W3C trace context, or the root of a new one."""
-    return continued_trace(request.headers.get("traceparent"))
+    """Return the span of this call, else the caller's W3C trace context or a new root."""
+    return carried_on(request.headers.get("traceparent"))
 
 
 async def shown_job(state: AppState, job_id: str) -> Json:

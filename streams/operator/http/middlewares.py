@@ -1,4 +1,5 @@
-"""Middlewares of every call, outermost first: format, answer errors, authenticate, check rows."""
+"""Middlewares of every call, outermost first: format, answer errors, authenticate, trace, check
+rows."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from streams.http.problem import problem
 from streams.operator.http.app_state import STATE
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.schemas import ROOTS
+from streams.tracing import conventions as names
+from streams.tracing import spans
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +88,25 @@ def authenticated(token: str, *, open_schemas: bool) -> Middleware:
         return admin.refusal(request) or await handler(request)
 
     return check
+
+
+@web.middleware
+async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Trace calls that may change something; jobs that they submit belong to their traces."""
+    resource = request.match_info.route.resource
+    if not spans.on() or resource is None or request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+        return await handler(request)
+    name, given = f"{request.method} {resource.canonical}", request.headers.get("traceparent")
+    attributes = {names.METHOD: request.method, names.ROUTE: resource.canonical}
+    with spans.root(given, name, attributes) as span:
+        try:
+            answer = await handler(request)
+        except Refusal as refusal:
+            answer = refusal.response()
+        span.set_attribute(names.STATUS_CODE, answer.status)
+        if answer.status >= 500:
+            spans.failed(span, str(answer.status))
+        return answer
 
 
 @web.middleware

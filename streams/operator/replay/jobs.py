@@ -25,6 +25,8 @@ from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.records import DeadLetter, Job, Replay
 from streams.topology.model import Topology
+from streams.tracing.conventions import REPLAY_OF
+from streams.tracing.spans import link_to
 
 _REPLAYABLE = frozenset({"failed", "dead", "needs_review"})
 
@@ -217,6 +219,7 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
 
 
 async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
+    link_to(job.traceparent, REPLAY_OF)
     offset = await state.command(job.tenant_id, new_id, asked.command())
     told = letter_ids(state, job.tenant_id, offset)
     state.sent_commands.remember(asked.subject, SentCommand(new_id, asked.wanted.digest(), 0, told))

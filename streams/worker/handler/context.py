@@ -33,11 +33,18 @@ class Context:
         self.attempt: int = lease.attempt
         self.event: EventInfo | None = lease.event
         self.input: Any = from_json(lease.input)
-        self.traceparent: str | None = lease.traceparent
         self._session = session
         self._effects = effects
         self._steps = steps
         self._payloads = payloads
+
+    @property
+    def traceparent(self) -> str | None:
+        """What a request made now carries as its header `traceparent` (W3C Trace Context).
+
+        With traces on, it names the span of the present step, effect or run.
+        """
+        return self._session.traceparent
 
     async def payload(self) -> bytes:
         """The event's raw body, as its vendor signed it.

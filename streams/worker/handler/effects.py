@@ -13,6 +13,8 @@ from typing import Any, Literal
 from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
+from streams.tracing import conventions as names
+from streams.tracing.spans import CLIENT, child, exemplar, note
 from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.call_check import check_call
@@ -51,26 +53,30 @@ class Effects:
     ) -> Any:
         """See `Context.effect`."""
         action = self._action(tool, key)
-        check_call(function, arguments, f"effect {action}")
-        declared = self._claimant.tools.get(tool, Tool(tool))
-        claim = Claim(
+        with child(f"effect {tool}", {names.TOOL: tool}):
+            takes_trace = check_call(function, arguments, f"effect {action}")
+            declared = self._claimant.tools.get(tool, Tool(tool))
+            claim = self._claim(declared, action, arguments)
+            reply = await self._answer(claim, declared)
+            if reply.kind == "granted":
+                made = partial(function, **arguments)
+                return await self._perform(claim, reply, declared, made, takes_trace)
+            metrics.EFFECTS.labels(reply.kind).inc()
+            note(names.OUTCOME, reply.kind)
+            if reply.kind == "done":
+                return from_json(reply.result)
+            raise self._turned_down(reply, action)
+
+    def _claim(self, tool: Tool, action: str, arguments: Mapping[str, Any]) -> Claim:
+        return Claim(
             worker_id=self._claimant.worker_id,
             reply_partition=self._claimant.reply_partition(),
             claim_id=new_id("clm"),
             run_id=self._session.lease.run_id,
             action=action,
             digest=digest(arguments, f"effect {action}"),
-            key_lifetime_ms=round(declared.key_lifetime * 1000),
+            key_lifetime_ms=round(tool.key_lifetime * 1000),
         )
-        started = time.monotonic()
-        reply = await self._ask(claim)
-        metrics.CLAIM_SECONDS.observe(time.monotonic() - started)
-        if reply.kind == "granted":
-            return await self._perform(claim, reply, declared, partial(function, **arguments))
-        metrics.EFFECTS.labels(reply.kind).inc()
-        if reply.kind == "done":
-            return from_json(reply.result)
-        raise self._turned_down(reply, action)
 
     def _action(self, tool: str, key: str) -> str:
         if not TOOL_NAME.fullmatch(tool):
@@ -84,6 +90,14 @@ class Effects:
                 f"effect {tool}: key={key!r} must be a string of 1 to {_KEY_CHARS} characters"
             )
         return f"{tool}/{key}"
+
+    async def _answer(self, claim: Claim, tool: Tool) -> Reply:
+        started = time.monotonic()
+        with child(f"claim {tool.name}", {names.TOOL: tool.name}):
+            reply = await self._ask(claim)
+            metrics.CLAIM_SECONDS.observe(time.monotonic() - started, exemplar())
+            note(names.ANSWER, reply.kind)
+        return reply
 
     async def _ask(self, claim: Claim) -> Reply:
         """Repeat the claim until it is answered: a reply may be lost with its dispatcher."""
@@ -126,6 +140,7 @@ class Effects:
         reply: Reply,
         tool: Tool,
         function: Callable[..., Any],
+        takes_trace: bool,
     ) -> Any:
         try:
             self._session.check()
@@ -134,7 +149,9 @@ class Effects:
             raise
         handled = sys.exception()
         try:
-            result = await call(function, idempotency_key=reply.idempotency_key)
+            with child(f"call {tool.name}", {names.TOOL: tool.name}, CLIENT):
+                trace = {"traceparent": self._session.traceparent} if takes_trace else {}
+                result = await call(function, idempotency_key=reply.idempotency_key, **trace)
         except BaseException as error:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
@@ -155,6 +172,7 @@ class Effects:
 
     async def _record(self, outcome: Outcome) -> None:
         metrics.EFFECTS.labels(outcome.status).inc()
+        note(names.OUTCOME, outcome.status)
         await self._session.record(outcome)
 
     def _turned_down(self, reply: Reply, action: str) -> BaseException:

@@ -12,6 +12,7 @@ from streams.process.wall_clock import wall_ms
 from streams.serde.codec import PROGRESS
 from streams.serde.ids import partition_for
 from streams.serde.records import CommandBody, Lease, Outcome, Progress
+from streams.tracing.spans import current
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
 from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingSender, command
@@ -39,6 +40,11 @@ class RunSession:
     @property
     def lease(self) -> Lease:
         return self.held.lease
+
+    @property
+    def traceparent(self) -> str | None:
+        """The span in which the handler is now, else what the lease carries."""
+        return current() or self.lease.traceparent
 
     def check(self) -> None:
         """Return if the run may start something; call this before anything is started.

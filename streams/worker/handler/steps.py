@@ -8,6 +8,8 @@ from typing import Any
 
 from streams.errors import PermanentError
 from streams.serde.records import Checkpoint
+from streams.tracing.conventions import STEP
+from streams.tracing.spans import child
 from streams.worker.handler.invoke import call
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import from_json, to_json
@@ -42,7 +44,9 @@ class Steps:
             raise PermanentError(f"step {name!r}: use a string of 1 to {_NAME_CHARS} characters")
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name not in self._values:
-                self._values[name] = await self._begin(name, function, args, kwargs)
+                shown = name.encode(errors="replace").decode()
+                with child(f"step {shown}", {STEP: shown}):
+                    self._values[name] = await self._begin(name, function, args, kwargs)
         return from_json(self._values[name])
 
     async def _begin(

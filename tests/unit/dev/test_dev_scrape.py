@@ -22,7 +22,7 @@ def page(count: int) -> str:
 
 def test_the_same_metric_of_two_processes_is_one_family_with_their_names() -> None:
     first, second = Member("dedup", "0", 1), Member("dedup", "1", 2)
-    merged = merge([(first, page(3)), (second, page(4))]).decode()
+    merged = merge([(first, page(3)), (second, page(4))])[0].decode()
     families = {family.name: family for family in text_string_to_metric_families(merged)}
     records = {
         (sample.labels["instance"], sample.labels["topic"]): sample.value
@@ -35,13 +35,13 @@ def test_the_same_metric_of_two_processes_is_one_family_with_their_names() -> No
 
 
 def test_a_silent_process_is_down() -> None:
-    merged = merge([(Member("dedup", "0", 1), None)]).decode()
+    merged = merge([(Member("dedup", "0", 1), None)])[0].decode()
     assert 'tidegate_up{instance="0",stage="dedup"} 0.0' in merged
 
 
 def test_a_processs_own_label_is_kept() -> None:
     own = 'tidegate_lag{stage="x"} 1\n'
-    assert b'tidegate_lag{instance="0",stage="x"} 1.0' in merge([(Member("d", "0", 1), own)])
+    assert b'tidegate_lag{instance="0",stage="x"} 1.0' in merge([(Member("d", "0", 1), own)])[0]
 
 
 async def test_a_metric_of_each_process_is_sampled_and_a_silent_one_has_none() -> None:

@@ -1,0 +1,36 @@
+"""The span of a run: it belongs to the lease, and everything that the handler does to the run."""
+
+from __future__ import annotations
+
+from opentelemetry.trace import Span
+
+from streams.serde.records import Lease
+from streams.tracing import carried, spans
+from streams.tracing import conventions as names
+from streams.worker.handler.run_result import RunResult
+
+_FAILED = {"retry", "failed", "review", "lost"}
+
+
+def run_span(lease: Lease, pool: str) -> spans.Opened:
+    """The span of a run of this pool's worker."""
+    if not spans.on() or not carried.is_sampled(lease.traceparent):
+        return spans.NOTHING
+    topic = f"jobs.work.{pool}"
+    attributes = names.processing(topic, f"worker-{pool}") | {
+        names.TENANT: lease.tenant_id, names.JOB: lease.job_id, names.JOB_TYPE: lease.type,
+        names.RUN: lease.run_id, names.WORKER: lease.worker_id, names.ATTEMPT: lease.attempt,
+        names.EPOCH: lease.epoch,
+    }  # fmt: skip
+    return spans.within(lease.traceparent, names.process(topic), attributes, spans.CONSUMER)
+
+
+def note_result(span: Span, run_result: RunResult) -> None:
+    """Note how a run ended; of an error only its type, which its text begins with."""
+    if not span.is_recording():
+        return
+    span.set_attribute(names.OUTCOME, run_result.status)
+    if run_result.status in _FAILED:
+        type_, colon, _ = (run_result.error or "").partition(":")
+        named = colon and run_result.status in ("retry", "failed") and type_.isidentifier()
+        spans.failed(span, type_ if named else run_result.status)
