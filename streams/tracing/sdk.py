@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import (
@@ -47,16 +47,18 @@ def provider(wanted: Wanted, attributes: Mapping[str, str]) -> TracerProvider:
         raise ConfigError(
             f"traces cannot be exported as OTEL_EXPORTER_OTLP_* say: {error}"
         ) from error
-    return traced(wanted, attributes, exporter)
+    return provider_of(wanted, attributes, BoundedQueue(wanted, exporter))
 
 
-def traced(wanted: Wanted, attributes: Mapping[str, str], exporter: SpanExporter) -> TracerProvider:
-    """A provider with this exporter."""
+def provider_of(
+    wanted: Wanted, attributes: Mapping[str, str], processor: SpanProcessor
+) -> TracerProvider:
+    """A provider that gives its spans to this processor."""
     made = TracerProvider(
         sampler(wanted), Resource.create(dict(attributes)), shutdown_on_exit=False,
         id_generator=_Ids(),
     )  # fmt: skip
-    made.add_span_processor(BoundedQueue(wanted, exporter))
+    made.add_span_processor(processor)
     return made
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import starved_dedup
+from support.recorded_spans import SAMPLED, recording
 
 from streams import dedup
 from streams.runtime.driver import START_MS, TopologyTestDriver
@@ -209,3 +210,24 @@ def test_a_process_without_descriptors_loses_no_event(tmp_path: Path) -> None:
     assert "SET_ASIDE" not in told["failed"]
     assert told["starved"] == [told["before"], 0], "something was committed"
     assert (told["events"], told["dlq"]) == (told["before"] + 10, 0)
+
+
+def test_a_traced_delivery_shows_whether_it_repeats_another(driver: TopologyTestDriver) -> None:
+    headers = [("traceparent", SAMPLED.encode())]
+    with recording() as found:
+        for delivery in range(2):
+            value = envelope("a", delivery=delivery)
+            driver.pipe("events.received", b"acme", value, headers=headers)
+    marks = [(span.attributes or {}).get("tidegate.duplicate") for span in
+             found.named("process events.received")]  # fmt: skip
+    assert marks == [None, True]
+    assert driver.output("events")[0].headers == headers
+
+
+def test_a_poison_record_shows_why(driver: TopologyTestDriver) -> None:
+    with recording() as found:
+        driver.pipe(
+            "events.received", b"acme", b"poison", headers=[("traceparent", SAMPLED.encode())]
+        )
+    span = found.only("process events.received")
+    assert (span.attributes or {})["error.type"] == "undecodable"

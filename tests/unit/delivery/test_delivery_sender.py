@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.conditions import eventually
+from support.recorded_spans import context, linked, parent_id, recording, traceparent
 
 from ingress.schemes import verify
 from streams.delivery.attempts import Attempt, Ended
@@ -315,3 +316,45 @@ def test_what_is_not_wanted_any_more_when_its_turn_comes_is_not_sent(
     (ended,) = outcome(sender, late)
     assert (ended.error, ended.blame) == ("withdrawn", "nobody")
     assert receiver.got == []
+
+
+def test_an_attempt_has_a_span_which_its_receiver_gets(
+    sender: HttpSender, receiver: Receiver
+) -> None:
+    secret = new_secret().encode()
+    url = f"{receiver.url}/T0ken-in-the-path?key=of-the-query"
+    with recording() as found:
+        outcome(sender, attempt(url, secret))
+        receiver.status = 503
+        outcome(sender, attempt(url, secret, attempts=1))
+        eventually(lambda: len(found) == 2, what="both spans ended")
+    first, second = found.all
+    got = [headers["traceparent"] for headers, _ in receiver.got]
+    assert got == [traceparent(first), traceparent(second)]
+    assert parent_id(first) == parent_id(second) == int("b" * 16, 16)
+    assert (linked(first), linked(second)) == ([], [(context(first).span_id, "attempt_before")])
+    assert dict(second.attributes or {}) == {
+        "http.request.method": "POST", "server.address": "127.0.0.1",
+        "server.port": int(receiver.url.split(":")[2].split("/")[0]), "tidegate.attempt": 2,
+        "tidegate.tenant.id": "acme", "tidegate.endpoint.id": "crm",
+        "tidegate.delivery.id": "dlv_1", "http.response.status_code": 503, "error.type": "503",
+    }  # fmt: skip
+    for hidden in ("T0ken", "of-the-query", "s3cret!", secret.decode()):
+        assert hidden not in found.text()
+
+
+@pytest.mark.parametrize("carrying", [None, f"00-{'a' * 32}-{'b' * 16}-00", "no trace"])
+def test_an_attempt_whose_trace_is_not_sampled_has_no_span(
+    sender: HttpSender, receiver: Receiver, carrying: str | None
+) -> None:
+    with recording() as found:
+        outcome(sender, attempt(receiver.url, new_secret().encode(), traceparent=carrying))
+    assert found.all == []
+
+
+def test_an_url_that_cannot_be_parsed_costs_no_attempt(sender: HttpSender) -> None:
+    with recording() as found:
+        (ended,) = outcome(sender, attempt("http://[::1:99999/x", new_secret().encode()))
+        eventually(lambda: len(found) == 1, what="its span ended")
+    assert ended.error == "denied"
+    assert (found.all[0].attributes or {})["error.type"] == "denied"

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streams.dev.layout import Member
 from streams.dev.scrape import merge, sampled
+from streams.telemetry import metrics_page
 
 
 def page(count: int) -> str:
@@ -54,3 +55,13 @@ async def test_a_metric_of_each_process_is_sampled_and_a_silent_one_has_none() -
         members = [Member("ingress", "0", server.port or 0), Member("ingress", "1", 1)]
         assert await sampled(members, "position", {"partition": "3"}) == [42, None]
         assert await sampled(members, "position", {"partition": "9"}) == [None, None]
+
+
+def test_exemplars_of_the_processes_are_kept() -> None:
+    registry, accept = CollectorRegistry(), "application/openmetrics-text"
+    histogram = Histogram("tidegate_commit_seconds", "Commits.", registry=registry)
+    histogram.observe(0.01, {"trace_id": "a" * 32})
+    page = metrics_page(accept, registry)[0].decode()
+    merged, content_type = merge([(Member("dedup", "0", 1), page)], accept)
+    assert content_type.startswith(accept)
+    assert merged.count(b'# {trace_id="' + b"a" * 32) == 1

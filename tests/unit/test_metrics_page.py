@@ -1,0 +1,66 @@
+"""The page of metrics: as text, or with exemplars for scrapers that take OpenMetrics."""
+
+from __future__ import annotations
+
+from pkgutil import walk_packages
+
+import pytest
+from prometheus_client import CollectorRegistry, Histogram, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from support.dev_process import get
+
+import ingress
+import streams
+from streams.settings import Settings
+from streams.telemetry import metrics_page, serve_probes
+
+OF_PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+EXEMPLAR = {"trace_id": "a" * 32, "span_id": "b" * 16}
+
+
+def families(page: bytes) -> list[Metric]:
+    parsed = text_string_to_metric_families(page.decode())  # type: ignore[no-untyped-call]
+    return list(parsed)
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    Histogram("taken_seconds", "Taken.", registry=registry).observe(0.1, EXEMPLAR)
+    return registry
+
+
+@pytest.mark.parametrize("accept", [None, "", "*/*", "text/plain"])
+def test_without_being_asked_it_is_text_without_exemplars(
+    registry: CollectorRegistry, accept: str | None
+) -> None:
+    body, content_type = metrics_page(accept, registry)
+    assert content_type.startswith("text/plain")
+    assert b"trace_id" not in body
+
+
+def test_prometheus_gets_exemplars(registry: CollectorRegistry) -> None:
+    body, content_type = metrics_page(OF_PROMETHEUS, registry)
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    samples = [sample for family in families(body) for sample in family.samples]
+    assert [s.exemplar.labels for s in samples if s.exemplar] == [EXEMPLAR]
+
+
+def test_every_metric_of_the_product_is_valid_openmetrics() -> None:
+    for package in (ingress, streams):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.endswith(".metrics"):
+                __import__(module.name)
+    body, _ = metrics_page(OF_PROMETHEUS)
+    names = {family.name for family in families(body)}
+    assert {"tidegate_stage_commit_seconds", "tidegate_traces_spans_lost"} <= names
+
+
+def test_the_probes_serve_it() -> None:
+    port = serve_probes(Settings(), lambda: True)
+    status, text = get(f"http://127.0.0.1:{port}/metrics", {"Accept": OF_PROMETHEUS})
+    assert (status, text.endswith("# EOF\n")) == (200, True)
+    assert "# EOF" not in get(f"http://127.0.0.1:{port}/metrics")[1]
