@@ -155,6 +155,6 @@ class CountedPartition:
 
 
 def _shared(waiting: Waiting) -> Waiting:
-    """The same with one copy of each text: a million jobs may wait that differ in the time alone."""
+    """The same with one copy of each text: a million jobs may differ in the time alone."""
     tenant_id, source, type_, since = waiting
     return intern(tenant_id), intern(source), intern(type_), since
