@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import structlog
 from opentelemetry import trace
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
@@ -89,12 +89,12 @@ def readiness(ready: bool, why: str | None = None) -> tuple[int, str]:
 def metrics_page(accept: str | None, registry: CollectorRegistry = REGISTRY) -> tuple[bytes, str]:
     """All metrics and their content type; as OpenMetrics, with exemplars, if the scraper takes it.
 
-    `accept` is its header.
+    `accept` is its header. Its version is not looked at: anybody may scrape, with any header.
     """
     if OPENMETRICS not in (accept or ""):
         return generate_latest(registry), CONTENT_TYPE_LATEST
-    encode, content_type = choose_encoder(accept or "")
-    return encode(registry), content_type
+    page: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return page, openmetrics.CONTENT_TYPE_LATEST
 
 
 def _name_span(

@@ -49,6 +49,16 @@ def test_prometheus_gets_exemplars(registry: CollectorRegistry) -> None:
     assert [s.exemplar.labels for s in samples if s.exemplar] == [EXEMPLAR]
 
 
+@pytest.mark.parametrize("version", ["", "abc", "1.x", "9.0.0", "1.0.0-rc1", "1" * 5_000])
+def test_whatever_version_a_scraper_asks_for_it_gets_one_that_we_have(
+    registry: CollectorRegistry, version: str
+) -> None:
+    """Scrapes need no token: what a stranger's header says is neither believed nor repeated."""
+    body, content_type = metrics_page(f"application/openmetrics-text; version={version}", registry)
+    assert content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert body.endswith(b"# EOF\n")
+
+
 def test_every_metric_of_the_product_is_valid_openmetrics() -> None:
     for package in (ingress, streams):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
