@@ -38,16 +38,13 @@ def provider(wanted: Wanted, attributes: Mapping[str, str]) -> TracerProvider:
     """A provider that exports as it is wanted; `attributes` describe this process.
 
     Raises:
-        ConfigError: the exporter cannot be made of the variables.
+        ConfigError: the SDK cannot use one of the variables.
     """
     _silence(logging.getLogger("opentelemetry"))
     try:
-        exporter = _exporter(wanted)
-    except (ValueError, OSError) as error:
-        raise ConfigError(
-            f"traces cannot be exported as OTEL_EXPORTER_OTLP_* say: {error}"
-        ) from error
-    return provider_of(wanted, attributes, BoundedQueue(wanted, exporter))
+        return provider_of(wanted, attributes, BoundedQueue(wanted, _exporter(wanted)))
+    except Exception as error:  # its errors have no type in common
+        raise ConfigError(f"traces cannot be recorded as OTEL_* say: {error}") from error
 
 
 def provider_of(

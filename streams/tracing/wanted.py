@@ -56,6 +56,7 @@ def wanted(environ: Mapping[str, str]) -> Wanted | None:
     if exporter != "otlp":
         raise ConfigError(f"OTEL_TRACES_EXPORTER={exporter}: only otlp and none are supported")
     require_sdk()
+    _check_headers(given)
     found = _read(given)
     if found.protocol != "grpc" and not endpoint.startswith(("http://", "https://")):
         raise ConfigError(f"{_ENDPOINT}={endpoint!r} is no URL: write http:// or https:// first")
@@ -77,6 +78,13 @@ def _is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ImportError:  # a package above it is missing
         return False
+
+
+def _check_headers(given: Mapping[str, str]) -> None:
+    """Refuse what the exporter would leave out in silence; the value may be a secret."""
+    for name in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
+        if any("=" not in each for each in given.get(name, "").split(",") if each.strip()):
+            raise ConfigError(f"{name}: write name=value, URL-encoded, several with commas")
 
 
 def _read(given: Mapping[str, str]) -> Wanted:

@@ -18,6 +18,7 @@ from support.collector import Collector, over_grpc, over_http
 from support.conditions import eventually
 from support.recorded_spans import SAMPLED, recording
 
+from streams.errors import ConfigError
 from streams.settings import Settings
 from streams.tracing import loss, spans
 from streams.tracing.process import recorded
@@ -167,6 +168,20 @@ def test_the_environment_names_the_service(
 
 def services(collector: Collector) -> set[str]:
     return {span.service for span in collector.spans}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OTEL_SPAN_LINK_COUNT_LIMIT", "many"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip")],
+)
+def test_a_value_that_the_sdk_cannot_use_ends_a_process_with_one_line(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=name), recorded("dedup", Settings()):
+        pass
 
 
 def test_a_sampler_that_records_nothing_records_no_batch_either() -> None:

@@ -53,12 +53,15 @@ def test_the_standard_variables_say_how() -> None:
         ("OTEL_TRACES_SAMPLER_ARG", "nan"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
         ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Bearer s3cret"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b,s3cret"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     environ = {**ENDPOINT, "OTEL_TRACES_SAMPLER": "traceidratio", name: value}
-    with pytest.raises(ConfigError, match=name):
+    with pytest.raises(ConfigError, match=name) as refused:
         wanted(environ)
+    assert "s3cret" not in str(refused.value)
 
 
 RUNS = """
