@@ -54,7 +54,7 @@
 - {name: TIDEGATE_KAFKA_SSL_KEY_LOCATION, value: /etc/tidegate/kafka/user.key}
 {{- end }}
 {{- range $name, $value := $kafka.settings }}
-- {name: TIDEGATE_KAFKA_{{ $name | replace "." "_" | upper }}, value: {{ $value | toString | quote }}}
+- {name: TIDEGATE_KAFKA_{{ $name | replace "." "_" | upper }}, value: {{ include "tidegate.text" $value | quote }}}
 {{- end }}
 {{- end }}
 

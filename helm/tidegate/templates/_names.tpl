@@ -1,8 +1,9 @@
-{{/* The beginning of the names of all objects: the release's name, with the chart's unless it contains it. */}}
+{{/* The beginning of the names of all objects: the release's name, with the chart's unless it contains it. With
+`-worker-` and the longest name of a worker it has the 63 characters that a Service's name may have. */}}
 {{- define "tidegate.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{- default $full .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default $full .Values.fullnameOverride | trunc 35 | trimSuffix "-" -}}
 {{- end }}
 
 {{/* What selects the pods of a component; never changes. Takes {root, name}. */}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from support import chart, helm_tools
 from support.chart import CASES, Resource
 from support.chart_golden import golden, path_of
@@ -94,6 +95,29 @@ def test_no_secret_is_anywhere_but_in_the_secrets_that_exist_already(case: Path)
         for variable in pod["spec"]["containers"][0]["env"]:
             if any(word in variable["name"] for word in ("TOKEN", "PASSWORD")):
                 assert "secretKeyRef" in variable["valueFrom"]
+
+
+def test_a_large_number_is_written_out_for_librdkafka(tmp_path: Path) -> None:
+    given = {"message.max.bytes": 10_485_760, "check.crcs": True, "x": "as it is"}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"kafka": {"settings": given}}))
+    pods = chart.pods(chart.resources(chart.output(tmp_path / "values.yaml")))
+    env = pods["tide-tidegate-pipeline"]["spec"]["containers"][0]["env"]
+    values = {each["name"]: each.get("value") for each in env}
+    assert values["TIDEGATE_KAFKA_MESSAGE_MAX_BYTES"] == "10485760"
+    assert values["TIDEGATE_KAFKA_CHECK_CRCS"] == "true"
+    assert values["TIDEGATE_KAFKA_X"] == "as it is"
+
+
+def test_the_longest_names_fit(tmp_path: Path) -> None:
+    """A Service's name has 63 characters at most (RFC 1123)."""
+    longest = {"fullnameOverride": "r" * 90, "workers": {"w" * 20: {"app": "a:b"}}}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(longest))
+    names = [
+        each["metadata"]["name"]
+        for each in chart.resources(chart.output(tmp_path / "values.yaml"))
+        if each["kind"] in ("Service", "StatefulSet", "Deployment", "Job")
+    ]
+    assert max(map(len, names)) <= 63
 
 
 def _uses(each: Resource) -> set[tuple[str, str]]:
