@@ -61,5 +61,8 @@
 {{- if and $of.gateway.enabled (not $of.gateway.parentRefs) -}}
 {{- fail (printf "%s.gateway.parentRefs is empty: name the Gateways that the route belongs to" $name) -}}
 {{- end -}}
+{{- if and (eq $name "console") (or $of.ingress.enabled $of.gateway.enabled) $.Values.networkPolicy.enabled (not $.Values.networkPolicy.consoleFrom) -}}
+{{- fail "networkPolicy.consoleFrom is empty: name the pods that console leads through, those of the ingress controller or Gateway, as peers" -}}
+{{- end -}}
 {{- end -}}
 {{- end }}

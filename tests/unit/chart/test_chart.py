@@ -97,6 +97,16 @@ def test_no_secret_is_anywhere_but_in_the_secrets_that_exist_already(case: Path)
                 assert "secretKeyRef" in variable["valueFrom"]
 
 
+@cases
+def test_only_whom_the_values_name_reaches_the_api_of_operator_and_analytics(case: Path) -> None:
+    """Its metrics are on the same port: who may scrape by default may not therefore ask."""
+    found = chart.of_kind(chart.resources(chart.rendered(case)), "NetworkPolicy")
+    for name in ("tide-tidegate-operator", "tide-tidegate-analytics"):
+        rules = found[name]["spec"]["ingress"] if name in found else []
+        peers = [peer for rule in rules for peer in rule["from"]]
+        assert {"namespaceSelector": {}} not in peers
+
+
 def test_a_large_number_is_written_out_for_librdkafka(tmp_path: Path) -> None:
     given = {"message.max.bytes": 10_485_760, "check.crcs": True, "x": "as it is"}
     (tmp_path / "values.yaml").write_text(yaml.safe_dump({"kafka": {"settings": given}}))

@@ -40,6 +40,7 @@ def test_the_chart_has_no_lint() -> None:
         ("analytics.autoscaling.enabled=true", "analytics.autoscaling.enabled"),
         ("hooks.ingress.enabled=true", "hooks.hosts is empty"),
         ("console.hosts={a},console.gateway.enabled=true", "console.gateway.parentRefs is empty"),
+        ("console.hosts={a},console.ingress.enabled=true", "networkPolicy.consoleFrom is empty"),
     ],
 )
 def test_a_value_that_cannot_work_is_named(given: str, says: str) -> None:
@@ -67,3 +68,10 @@ def test_the_notes_name_the_first_three_commands_and_what_is_missing() -> None:
     assert len(commands) == 3
     assert "No worker runs" in notes
     assert "Vendors cannot reach the ingress" in notes
+    assert "Prometheus cannot scrape" not in notes
+
+
+def test_the_notes_say_what_prometheus_cannot_scrape() -> None:
+    wanted = "monitoring.serviceMonitor.enabled=true"
+    done = chart.run("install", "--dry-run=client", "--values", chart.BASE, "--set", wanted)
+    assert "Prometheus cannot scrape operator and analytics" in done.stdout
