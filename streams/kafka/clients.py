@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -132,7 +133,8 @@ class AwaitedProducer:
             raise not_sent(topic, error.args[0]) from error
         self._pending += 1
         if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll())
+            # It serves all senders: its log lines must not name the trace of the first.
+            self._poller = asyncio.create_task(self._poll(), context=Context())
         try:
             return await future
         finally:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from opentelemetry import trace
 from support.garbage import large, left_behind
+from support.recorded_spans import recording
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.clients import AwaitedProducer
 from streams.settings import Settings
+from streams.tracing import spans
 
 
 class Refusing:
@@ -59,3 +63,29 @@ async def test_a_record_that_is_not_acknowledged_is_not_kept() -> None:
         assert await refused()
         await asyncio.sleep(0)  # the loop itself holds what it has just resumed
     assert large(garbage) == []
+
+
+class Polled:
+    """A producer that acknowledges nothing; it notes the span in which it is polled."""
+
+    def __init__(self) -> None:
+        self.spans: list[bool] = []
+
+    def produce(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def poll(self, _: float) -> None:
+        self.spans.append(trace.get_current_span().is_recording())
+
+
+async def test_what_all_requests_share_is_in_the_span_of_none() -> None:
+    """Else its log lines would name the trace of whichever request came first, of any tenant."""
+    producer, polled = AwaitedProducer(Settings(bootstrap="127.0.0.1:1"), log_level=0), Polled()
+    producer._producer = polled  # type: ignore[assignment]
+    with recording(), spans.root(None, "request", {}):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(producer.send("events", None, b"x", partition=0), 0.01)
+        assert producer._poller is not None
+        producer._poller.cancel()
+    assert polled.spans
+    assert not any(polled.spans)
