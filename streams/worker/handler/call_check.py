@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from streams.errors import PermanentError
@@ -32,7 +33,7 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any], what:
     except TypeError as error:
         raise PermanentError(f"{what}: {name} is no function: pass one to call") from error
     try:
-        takes_trace = _takes_trace(signature) and _TRACE not in arguments
+        takes_trace = _takes_trace(function, signature) and _TRACE not in arguments
         signature.bind(idempotency_key="", **arguments, **({_TRACE: ""} if takes_trace else {}))
     except TypeError as error:
         raise PermanentError(
@@ -42,7 +43,9 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any], what:
     return takes_trace
 
 
-def _takes_trace(signature: inspect.Signature) -> bool:
+def _takes_trace(function: Callable[..., Any], signature: inspect.Signature) -> bool:
+    if isinstance(function, partial) and _TRACE in function.keywords:
+        return False
     found = signature.parameters.get(_TRACE)
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return found is not None and found.kind in by_name

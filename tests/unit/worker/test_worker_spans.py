@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -171,12 +172,13 @@ async def test_a_handler_may_give_the_trace_itself() -> None:
 
     async def handler(ctx: Context) -> None:
         await ctx.effect("mail", mail, key="k", traceparent="mine")
+        await ctx.effect("mail", partial(mail, traceparent="mine"), key="l")
 
     async def mail(idempotency_key: str, traceparent: str) -> None:
         got.append(traceparent)
 
     await ended_of(handler)
-    assert got == ["mine"]
+    assert got == ["mine", "mine"]
 
 
 async def test_the_trace_is_no_argument_of_the_effect() -> None:
