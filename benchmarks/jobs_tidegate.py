@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import orjson
 from dedup_speed import Process, running
 from http_load import Answers, closed, open_loop
 from jobs_run import Load, Meter, Run, Seconds, Stalled, Starts, process_seconds
 from outside import APPLICATION_PATH, OVERLAY, scan, until
+from prometheus_client.parser import text_string_to_metric_families
 from sources import create_sources
 from webhook_requests import made
 
@@ -32,8 +34,12 @@ _SETTLE_SECONDS = 20.0
 
 
 @contextmanager
-def tidegate(folder: Path, settings: Mapping[str, str], *flags: str) -> Iterator[Tidegate]:
+def tidegate(
+    folder: Path, settings: Mapping[str, str], *flags: str, env: Mapping[str, str] | None = None
+) -> Iterator[Tidegate]:
     """`tidegate dev` with its own broker and sources that take webhooks; `flags` go to it.
+
+    `env` are further variables of its processes.
 
     `settings` are the number of `partitions`, and `slots`.
     """
@@ -44,14 +50,14 @@ def tidegate(folder: Path, settings: Mapping[str, str], *flags: str) -> Iterator
         sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(data),
         "--app", "bench_app:app", "--topology", str(overlay), *flags,
     ]  # fmt: skip
-    env = {
+    own = {
         "PYTHONPATH": APPLICATION_PATH,
         "BENCH_STARTS": str(starts.path),
         "TIDEGATE_ADMIN_TOKEN": _ADMIN_TOKEN,
         "TIDEGATE_LOG_LEVEL": "warning",
         "TIDEGATE_SLOTS": settings["slots"],
     }
-    with running(command, log, env) as dev:
+    with running(command, log, {**own, **(env or {})}) as dev:
         until(lambda: "tidegate ready " in log.read_text(), dev, "ready", _START_SECONDS)
         state = json.loads((data / "dev.json").read_text())
         asyncio.run(create_sources(state["url"], _ADMIN_TOKEN))
@@ -66,6 +72,7 @@ class Tidegate:
     ) -> None:
         self._topology = topology
         self.bootstrap: str = state["bootstrap"]
+        self._url: str = state["url"]
         self._dev = dev
         self._starts = starts
         self._pids = {"dev": [dev.pid], "broker": [state["broker_pid"]]}
@@ -76,6 +83,12 @@ class Tidegate:
 
     def spent(self) -> Seconds:
         return {name: sum(map(process_seconds, pids)) for name, pids in self._pids.items()}
+
+    def counted(self, metric: str) -> float:
+        """The sum of a counter over all processes."""
+        with urlopen(f"{self._url}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+        return sum(s.value for family in families for s in family.samples if s.name == metric)
 
     def run(self, load: Load) -> Run:
         requests = made(load.count, event_type=_EVENT_TYPES[load.kind])

@@ -1,0 +1,161 @@
+"""What traces cost: jobs a second and processor time a job, with none, 1 % and all recorded.
+
+    python benchmarks/bench_traces.py [--rounds 3] [--jobs 6000] [--before TREE] [--quick] [--json]
+
+Each round runs `tidegate dev` for each row, one after the other, and begins with another row than
+the round before: traces off, 1 % of the events recorded, all of them, and off again, whose ratio to
+the first shows how far two equal runs lie apart. `--before` adds a row that runs the code of an
+older checkout, without traces. After a warm-up come no-op jobs, then jobs of one effect, as fast as
+they are taken. Spans go to a collector in this program, on loopback, which keeps none; its own
+processor time is in none of the figures.
+
+A figure is the median of its rounds; a ratio is that of each round to `off` in the same round. At
+1 % processor time may be 1.03 times that of `off`. Every job must end once: else the row is void,
+and the exit code is 1. So it is if a row records spans that should not, or none that should.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from harness import Result, arguments, report
+from jobs_contenders import OURS
+from jobs_run import Load, Stalled
+from jobs_standings import FAULTS, NAMES, PROCESSOR, figures, medians, title
+from jobs_tidegate import Tidegate, tidegate
+from outside import APPLICATION_PATH
+
+OFF, AGAIN, BEFORE = "off", "off again", "code of before"
+SHARES = {OFF: None, "1 %": "0.01", "100 %": "1", AGAIN: None}
+EXPORTED, LOST = "spans exported", "spans lost"
+_COUNTED = {
+    EXPORTED: "tidegate_traces_spans_exported_total", LOST: "tidegate_traces_spans_lost_total"
+}  # fmt: skip
+_EXPORT_SECONDS = 6.0
+"""After which the last spans are exported (OTEL_BSP_SCHEDULE_DELAY is 5 s)."""
+
+
+def main() -> None:
+    chosen = parse()
+    with collector() as url:
+        rows = variables(url, chosen.before)
+        rounds = [list(in_turn(turned(rows, turn), chosen)) for turn in range(chosen.rounds)]
+    results = medians(rounds)
+    report("traces", results, as_json=chosen.json)
+    sys.exit(1 if any(row.value for row in results if row.metric == FAULTS) else 0)
+
+
+def parse() -> Namespace:
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=6_000, help="no-op jobs; half with an effect")
+    parser.add_argument("--before", type=Path, help="a checkout from before traces")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.rounds, chosen.jobs = 1, 400
+    return chosen
+
+
+def variables(url: str, before: Path | None) -> dict[str, dict[str, str]]:
+    """The variables of each row's processes."""
+    common = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
+    found = {
+        row: {"OTEL_SDK_DISABLED": "true"}
+        if share is None
+        else {**common, "OTEL_SDK_DISABLED": "false", "OTEL_TRACES_SAMPLER_ARG": share}
+        for row, share in SHARES.items()
+    }
+    if before is not None:
+        found[BEFORE] = {"PYTHONPATH": f"{before.resolve()}:{APPLICATION_PATH}"}
+    return found
+
+
+def turned(rows: Mapping[str, dict[str, str]], by: int) -> list[tuple[str, dict[str, str]]]:
+    """The rows in another order for each round."""
+    all_ = list(rows.items())
+    return all_[by % len(all_) :] + all_[: by % len(all_)]
+
+
+def in_turn(rows: Sequence[tuple[str, dict[str, str]]], chosen: Namespace) -> Iterator[Result]:
+    """One round: each row once, with a broker and data of its own, then the ratios."""
+    results: list[Result] = []
+    for row, env in rows:
+        with (
+            tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
+            tidegate(Path(folder), OURS, env=env) as system,
+        ):
+            results += measured(row, system, chosen.jobs)
+    yield from results
+    yield from ratios(results)
+
+
+def measured(row: str, system: Tidegate, jobs: int) -> Iterator[Result]:
+    """Each load in turn, then what became of the spans; a load that stalls is the last."""
+    wrong = 0
+    try:
+        wrong += system.run(Load("noop", max(200, jobs // 3))).wrong
+        for load in (Load("noop", jobs), Load("effect", jobs // 2)):
+            run = system.run(load)
+            wrong += run.wrong
+            found = [] if run.wrong else figures(row, load, run)
+            said = ", ".join(f"{each.value:,.1f} {each.unit}" for each in found[:2])
+            print(f"{row}, {title(load)}: {said or f'{run.wrong} WRONG'}", file=sys.stderr)
+            yield from found
+    except Stalled as why:
+        print(f"{row} stalled: {why}", file=sys.stderr)
+        wrong += 1
+    if SHARES.get(row):
+        time.sleep(_EXPORT_SECONDS)
+    counted = {name: system.counted(metric) for name, metric in _COUNTED.items()}
+    yield from (Result(row, name, value, "spans") for name, value in counted.items())
+    yield Result(row, FAULTS, wrong + (any(counted.values()) != bool(SHARES.get(row))), "jobs")
+
+
+def ratios(results: Sequence[Result]) -> Iterator[Result]:
+    """Speed and processor time of each row to those of `off`."""
+    found = {(result.contender, result.metric): result.value for result in results}
+    compared = [metric for name in NAMES.values() for metric in (name, f"{name}, {PROCESSOR}")]
+    for (row, metric), value in found.items():
+        if row != OFF and metric in compared and found.get((OFF, metric)):
+            yield Result(row, f"{metric}, to {OFF}", round(value / found[OFF, metric], 3), "x")
+
+
+class _Taking(BaseHTTPRequestHandler):
+    """Takes every export, and keeps nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")  # an empty answer has no field: all is taken
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+
+@contextmanager
+def collector() -> Iterator[str]:
+    """The address of a collector that runs in this process, beside the block."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Taking) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
