@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support import chart, chart_readme, helm_tools
+
+from streams.settings import Settings
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,6 +31,8 @@ def test_the_chart_has_no_lint() -> None:
         ("workers.A.app=a:b", "A"),
         ("image.digest=sha256:1", "at '/image/digest'"),
         ("settings.inFlight=1", "'inFlight' does not match"),
+        ("settings.instance=a", "invalid propertyName 'instance'"),
+        ("ingress.settings.admin_token=s3cret", "invalid propertyName 'admin_token'"),
         ("delivery.stopSeconds=5", "at '/delivery/stopSeconds': minimum"),
         ("kafka.bootstrap=", "kafka.bootstrap is empty"),
         ("keys.vault.secretName=", "keys.vault.secretName is empty"),
@@ -48,6 +54,20 @@ def test_a_value_that_cannot_work_is_named(given: str, says: str) -> None:
     assert done.returncode != 0
     assert says in done.stderr
     assert "nil pointer" not in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_no_setting_is_a_variable_that_the_chart_sets_itself() -> None:
+    """It would come twice; a common `instance` would make all pods of a component one instance."""
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    refused = set(schema["$defs"]["settings"]["propertyNames"]["not"]["enum"])
+    ours = {
+        variable["name"].removeprefix("TIDEGATE_").lower()
+        for pod in chart.pods(chart.resources(chart.rendered())).values()
+        for variable in pod["spec"]["containers"][0]["env"]
+        if variable["name"].startswith("TIDEGATE_") and "_KAFKA_" not in variable["name"]
+    }
+    assert ours - {"session_seconds"} <= refused <= set(Settings.model_fields)
 
 
 def test_autoscaling_beyond_the_partitions_is_refused() -> None:
