@@ -48,14 +48,20 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     """Answer every error as `application/problem+json`, never with a traceback."""
     try:
         return await handler(request)
-    except web.HTTPException as error:
-        return _of_http(error)
     except Exception as error:
-        refusal = _refusal(error)
-        if refusal is not None:
-            return refusal.response()
+        answer = _answer(error)
+        if answer is not None:
+            return answer
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
+
+
+def _answer(error: Exception) -> web.StreamResponse | None:
+    """The answer to a call that an error ended; None for one that is a bug."""
+    if isinstance(error, web.HTTPException):
+        return _of_http(error)
+    refusal = _refusal(error)
+    return None if refusal is None else refusal.response()
 
 
 def _refusal(error: Exception) -> Refusal | None:
@@ -101,8 +107,11 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
     with spans.root(given, name, attributes) as span:
         try:
             answer = await handler(request)
-        except Refusal as refusal:
-            answer = refusal.response()
+        except Exception as error:
+            answered = _answer(error)
+            if answered is None:
+                raise
+            answer = answered
         span.set_attribute(names.STATUS_CODE, answer.status)
         if answer.status >= 500:
             spans.failed(span, str(answer.status))

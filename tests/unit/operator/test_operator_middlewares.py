@@ -10,6 +10,7 @@ from aiohttp import ClientSession, web
 from opentelemetry.trace import StatusCode
 from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, traceparent
 
+from streams.errors import NotInRelease
 from streams.operator.http import jobs
 from streams.operator.http.middlewares import authenticated, newline_ended, problems, traced
 from streams.operator.http.refusal import Refusal
@@ -21,6 +22,10 @@ async def _job(_: web.Request) -> web.Response:
 
 async def _submit(request: web.Request) -> web.Response:
     refused = request.query.get("refused")
+    if refused == "413":
+        raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
+    if refused == "upgrade":
+        raise NotInRelease("s3cret")
     if refused:
         raise Refusal(int(refused), "refused", "s3cret")
     return web.json_response({"traceparent": jobs.traceparent(request)}, status=202)
@@ -93,13 +98,22 @@ async def test_what_is_not_sampled_is_submitted_as_such_and_off_changes_nothing(
     assert (await submitted(url)) == (202, SAMPLED)
 
 
-@pytest.mark.parametrize(("status", "code"), [(409, StatusCode.UNSET), (503, StatusCode.ERROR)])
+@pytest.mark.parametrize(
+    ("refused", "status", "code"),
+    [
+        ("409", 409, StatusCode.UNSET),
+        ("413", 413, StatusCode.UNSET),
+        ("upgrade", 409, StatusCode.UNSET),
+        ("503", 503, StatusCode.ERROR),
+    ],
+)
 async def test_a_refused_call_shows_its_status_alone(
-    url: str, status: int, code: StatusCode
+    url: str, refused: str, status: int, code: StatusCode
 ) -> None:
     with recording() as found:
-        assert (await submitted(url, f"?refused={status}"))[0] == status
+        assert (await submitted(url, f"?refused={refused}"))[0] == status
     (span,) = found.all
+    assert (span.attributes or {})["http.response.status_code"] == status
     assert (span.status.status_code, "s3cret" in found.text()) == (code, False)
 
 
