@@ -74,8 +74,9 @@
 {{- define "tidegate.settingsEnvironment" -}}
 {{- $console := .root.Values.console -}}
 {{- $settings := mergeOverwrite (deepCopy .root.Values.settings) .facts.values.settings -}}
-{{- if and (eq (default "" .facts.egress) "public") $console.hosts (not (hasKey $settings "egress_own_hosts")) -}}
-{{- $_ := set $settings "egress_own_hosts" (join "," $console.hosts) -}}
+{{- if and (eq (default "" .facts.egress) "public") $console.hosts -}}
+{{- $given := splitList "," (include "tidegate.text" (default list $settings.egress_own_hosts)) -}}
+{{- $_ := set $settings "egress_own_hosts" (concat $console.hosts (without $given "")) -}}
 {{- end -}}
 {{- range $name, $value := $settings }}
 - {name: TIDEGATE_{{ upper $name }}, value: {{ include "tidegate.text" $value | quote }}}

@@ -118,6 +118,22 @@ def test_a_large_number_is_written_out_for_librdkafka(tmp_path: Path) -> None:
     assert values["TIDEGATE_KAFKA_X"] == "as it is"
 
 
+@pytest.mark.parametrize("given", ["lb.example.com", ["lb.example.com"]])
+def test_hosts_that_delivery_may_not_reach_are_those_of_the_console_and_the_given_ones(
+    given: object, tmp_path: Path
+) -> None:
+    values = {
+        "console": {"hosts": ["console.example.com"]},
+        "settings": {"egress_own_hosts": given},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    pods = chart.pods(chart.resources(chart.output(tmp_path / "values.yaml")))
+    for name in ("delivery", "operator"):
+        env = pods[f"tide-tidegate-{name}"]["spec"]["containers"][0]["env"]
+        found = {each["name"]: each.get("value") for each in env}["TIDEGATE_EGRESS_OWN_HOSTS"]
+        assert found == "console.example.com,lb.example.com"
+
+
 def test_the_longest_names_fit(tmp_path: Path) -> None:
     """A Service's name has 63 characters at most (RFC 1123)."""
     longest = {"fullnameOverride": "r" * 90, "workers": {"w" * 20: {"app": "a:b"}}}
