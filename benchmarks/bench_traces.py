@@ -16,6 +16,7 @@ and the exit code is 1. So it is if a row records spans that should not, or none
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import threading
@@ -61,6 +62,8 @@ def parse() -> Namespace:
     parser.add_argument("--before", type=Path, help="a checkout from before traces")
     parser.add_argument("--quick", action="store_true", help="one short round")
     chosen = parser.parse_args()
+    if chosen.before and (chosen.before / "streams" / "tracing").exists():
+        parser.error(f"{chosen.before} has traces: name a checkout from before them")
     if chosen.quick:
         chosen.rounds, chosen.jobs = 1, 400
     return chosen
@@ -76,7 +79,9 @@ def variables(url: str, before: Path | None) -> dict[str, dict[str, str]]:
         for row, share in SHARES.items()
     }
     if before is not None:
-        found[BEFORE] = {"PYTHONPATH": f"{before.resolve()}:{APPLICATION_PATH}"}
+        # Without the safe path, `-m` would find the code in the current directory first.
+        path = f"{before.resolve()}{os.pathsep}{APPLICATION_PATH}"
+        found[BEFORE] = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     return found
 
 
