@@ -89,6 +89,11 @@ def write_as(release: str | None) -> None:
     written.cache_clear()
 
 
+def writes_as_earlier() -> bool:
+    """Whether an earlier release has to read what this process writes."""
+    return bool(_written_as)
+
+
 @cache
 def written(name: str) -> Schema:
     """The version of a schema that is written: the newest one, unless `write_as` says otherwise.

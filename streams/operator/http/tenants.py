@@ -25,7 +25,12 @@ from streams.operator.resources.tenants import source_json
 from streams.operator.tenant_guards import known_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
-from streams.tenants.settings import TenantSettings, source_record, source_settings
+from streams.tenants.settings import (
+    TenantSettings,
+    settings_body,
+    source_record,
+    source_settings,
+)
 from streams.tenants.source_keys import holds, keys_of, signing_key
 
 routes = web.RouteTableDef()
@@ -39,7 +44,7 @@ async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or replace its settings and enable it."""
     tenant_id = name_in(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
-    body = settings.model_dump_json()
+    body = settings_body(settings)
     async with changing(request.app[STATE], tenant_id):
         record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=wall_ms())
         return await _set_tenant(request.app[STATE], record)

@@ -13,7 +13,7 @@ from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.tenants.settings import source_settings
+from streams.tenants.settings import TenantSettings, source_settings
 from streams.tenants.source_keys import holds, keys_of
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
@@ -25,6 +25,7 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     mark = setting(connection, record.tenant_id, "erasure", "")
     return {
         "tenant_id": record.tenant_id,
+        **TenantSettings().model_dump(),
         **orjson.loads(record.body),
         "disabled": record.disabled,
         "erased_at": None if mark is None else rfc3339(int(orjson.loads(mark.body)["at"])),
