@@ -13,11 +13,13 @@ from functools import partial
 _COMMANDS = {
     "PUT /v1/tenants/{t}": "tenants set {t}",
     "PUT /v1/tenants/{t}/sources/{s}": "sources set {s} --tenant {t} --scheme SCHEME",
+    "PUT /v1/tenants/{t}/endpoints/listen": "listen --tenant {t}",
     "PUT /v1/tenants/{t}/endpoints/{e}": "endpoints set {e} --tenant {t} --to URL",
     'PUT /v1/tenants/{t}/endpoints/{e} {"enabled":true}': "endpoints set {e} --tenant {t} --enable",
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/events": "events list",
+    "GET /v1/duplicates": "events duplicates",
     "GET /v1/quarantine": "quarantine list",
     "GET /v1/dlq": "dlq list",
     "GET /v1/deliveries": "deliveries list",
@@ -48,6 +50,7 @@ def _pattern(call: str) -> re.Pattern[str]:
 
 
 _FORMS = [
-    (_pattern(call), words.split()) for call, words in sorted(_COMMANDS.items(), reverse=True)
+    (_pattern(call), _COMMANDS[call].split())
+    for call in sorted(_COMMANDS, key=lambda call: len(re.sub(r"{\w+}", "", call)), reverse=True)
 ]
-"""A call with a body comes before the same call without one."""
+"""The most specific call comes first: one with a body before the same call without it."""

@@ -93,6 +93,9 @@ def list_duplicates(
 ) -> Answer:
     """List events that were delivered again, newest duplicate first.
 
+    The count is that of the deliveries which dedup dropped. Those that an ingress answered 200
+    `duplicate` from its memory are not among them.
+
     Example: tidegate events duplicates --tenant acme
     """
     return api.get("/v1/duplicates", tenant_id=tenant, limit=limit, cursor=cursor)

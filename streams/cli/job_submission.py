@@ -11,7 +11,7 @@ import typer
 
 from streams.cli import job_sentences
 from streams.cli.operator_command import Answer, Api, part, show, tell_how_to_follow
-from streams.cli.options import AsJson, OfTenant
+from streams.cli.options import AsJson, OfTenant, Watch
 from streams.cli.quantities import duration, moment
 from streams.cli.watch import follow
 
@@ -48,7 +48,7 @@ def submit(
     callback_url: Annotated[
         str | None, typer.Option(help="Where its end is told.", metavar="URL")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Then watch it until it ends.")] = False,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> int:
     """Submit a job.

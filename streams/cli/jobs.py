@@ -16,10 +16,12 @@ from streams.cli.operator_command import (
     page_by_page,
     part,
     program,
+    show,
     tell_how_to_follow,
     with_payload_command,
 )
 from streams.cli.options import (
+    AsJson,
     Cursor,
     DryRun,
     JobId,
@@ -27,6 +29,7 @@ from streams.cli.options import (
     Limit,
     Tenant,
     Type,
+    Watch,
 )
 from streams.cli.watch import follow
 from streams.serde.records import JobStatus
@@ -150,7 +153,8 @@ def move(
     return page_by_page(api, "/v1/jobs:move", body, "moved")
 
 
-@command(jobs, "settle", job_sentences.settled)
+@jobs.command("settle")
+@program
 def settle(
     api: Api,
     job_id: JobId,
@@ -165,8 +169,12 @@ def settle(
         ),
     ] = None,
     not_done: Annotated[bool, typer.Option("--not-done", help="It was not done.")] = False,
-) -> Answer:
+    watch: Watch = False,
+    as_json: AsJson = False,
+) -> int:
     """Record whether an effect of a job in review was done; then the job goes on.
+
+    With --watch the exit codes are those of `jobs watch`, and --json prints one object a line.
 
     Example: tidegate jobs settle job_d8utnr6f0dbu0aulueh5k9hsqk payment:refund/4711
     --not-done --note "not at the bank"
@@ -177,8 +185,10 @@ def settle(
     if done is not None:
         body["result"] = json_value(done, "--done")
     job = api.post(f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle", body)
+    if watch:
+        return follow(api, job_id, as_json)
     tell_how_to_follow(api, job)
-    return job
+    return show(job, as_json, job_sentences.settled)
 
 
 @command(jobs, "review", event_tables.review)

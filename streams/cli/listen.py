@@ -131,7 +131,10 @@ def _remove(api: Api, wanted: _Wanted) -> None:
 def _farewell(api: Api, wanted: _Wanted) -> str:
     """What became of the endpoint, how much it did not take, and how to get that after all."""
     of = ("--tenant", wanted.tenant)
-    removed = f"endpoint {LISTEN} of tenant {wanted.tenant} is removed"
+    removed = (
+        f"endpoint {LISTEN} of tenant {wanted.tenant} is removed, and gets nothing of what happens "
+        "until you listen again"
+    )
     shown = api.command("deliveries", "list", *of, "--endpoint", LISTEN)
     try:
         left = _left(api, wanted)

@@ -68,6 +68,7 @@ Ingress = Annotated[
     str | None,
     typer.Option(help="Where vendors deliver. (where the API is, by default)", metavar="URL"),
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Then watch the job until it ends.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
 
 

@@ -88,10 +88,21 @@ def send(
     url = hook_url(api, ingress, tenant, source)
     request = unsigned(settings, url, file, sample, header or ())
     sent = Sent(settings, signed(api, settings, request, secret_file), secret_file)
-    job_id = _delivered(api, sent, times, as_json)
+    job_id, event_id = _delivered(api, sent, times, as_json)
     if no_wait:
         return 0
-    return NO_JOB if job_id is None else follow(api, job_id, as_json, accepted=True)
+    if job_id is None:
+        return NO_JOB
+    code = follow(api, job_id, as_json, accepted=True)
+    _tell_if_redelivered(api, job_id, event_id)
+    return code
+
+
+def _tell_if_redelivered(api: Api, job_id: str, event_id: str) -> None:
+    """Say so if the job is that of an earlier delivery, which this ingress does not remember."""
+    first = api.get(f"/v1/jobs/{part(job_id)}")["event_id"]
+    if first not in (None, event_id):
+        typer.echo(f"{event_id} is a duplicate of {first}, and made no new job", err=True)
 
 
 def _source(api: Api, tenant: str, name: str) -> Answer:
@@ -103,19 +114,20 @@ def _source(api: Api, tenant: str, name: str) -> Answer:
     """
     found = found_or_none(api, f"/v1/tenants/{part(tenant)}/sources/{part(name)}")
     if found is None:
+        api.get(f"/v1/tenants/{part(tenant)}")  # an unknown tenant is told first
         remedy = api.command("sources", "set", name, "--tenant", tenant, "--scheme", "SCHEME")
         raise CallFailed(f"tenant {tenant} has no source {name}: create it with `{remedy}`")
     check_source(api, found)
     return found
 
 
-def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> str | None:
-    """Deliver, show each answer, and return the job that the event has.
+def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> tuple[str | None, str]:
+    """Deliver, show each answer, and return the job that the event has, and the event's id.
 
     Raises:
         CallFailed: the ingress refused it; the message says why and what to do.
     """
-    job_id, first = None, None
+    job_id, event_id, first = None, "", None
     for number, reply in enumerate(_replies(sent, times), 1):
         first = first or reply
         _show(number, reply, as_json)
@@ -123,9 +135,10 @@ def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> str | None:
             raise CallFailed(send_advice.refused(api, sent.source, sent.delivery, reply,
                                                  sent.secret_file))  # fmt: skip
         job_id = reply.document["job_id"] or job_id
+        event_id = event_id or reply.document["event_id"]
     if first and job_id is None:
         typer.echo(send_advice.unrouted(api, sent.source, sent.delivery, first), err=True)
-    return job_id
+    return job_id, event_id
 
 
 def _replies(sent: Sent, times: int) -> Iterator[Reply]:

@@ -24,7 +24,10 @@ _QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", 
 _TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
 _SOURCES = ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at", "mapping")
 _REJECTIONS = ("last_at", "tenant_id", "source", "reason", "cause", "count", "first_at")
-_DUPLICATES = ("fingerprint", "tenant_id", "count", "last_at", "first_at", "last_event_id")
+_DUPLICATES = (
+    "fingerprint", "tenant_id", "source", "event_type", "count", "last_at", "first_at",
+    "last_event_id",
+)  # fmt: skip
 
 _APART = (
     "effects", "steps", "history", "held", "waits", "answered", "warning", "deliveries", "input",

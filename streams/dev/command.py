@@ -49,7 +49,7 @@ def dev(
         typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
     ] = False,
     analytics: Annotated[
-        bool, typer.Option("--analytics", help="Count, too; needs tidegate[analytics].")
+        bool, typer.Option("--analytics", help="Count, too; needs the extra `analytics`.")
     ] = False,
     pool: Annotated[
         list[str] | None,

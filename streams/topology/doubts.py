@@ -33,8 +33,8 @@ def _limits(topology: Topology) -> Iterator[Problem]:
         elif limit.scope == "job_type" and not _matches_one(limit, types):
             yield problem(
                 f"{limit.match!r} matches no type of job_types or routes"
-                f"{near(limit.match, types)}, so nothing that is declared here is capped; correct "
-                "it, or ignore this if jobs of such a type are submitted directly",
+                f"{near(limit.match, types)}; correct it, or declare the type under job_types if "
+                "its jobs are submitted directly: they are capped",
                 ("limits", limit.name, "match"),
             )
         elif limit.scope == "global" and limit.match != "*":

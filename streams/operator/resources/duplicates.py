@@ -39,6 +39,8 @@ def duplicate_json(fingerprint: str, counted: Duplicate) -> Json:
     return {
         "fingerprint": fingerprint,
         "tenant_id": counted.tenant_id,
+        "source": counted.source,
+        "event_type": counted.event_type,
         "count": counted.count,
         "first_at": rfc3339(counted.first_at),
         "last_at": rfc3339(counted.last_at),

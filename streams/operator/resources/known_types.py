@@ -34,8 +34,9 @@ def doubt_about(connection: sqlite3.Connection, topology: Topology, type_: str) 
     nearest = difflib.get_close_matches(type_, sorted(known))
     hint = f"Did you mean {' or '.join(map(repr, nearest))}? " if nearest else ""
     return (
-        f"the topology names no job type {type_!r}, and no job of it has run. {hint}If no worker "
-        f"handles it, the job is dead after {topology.unhandled_ms / 3_600_000:g} h"
+        f"the topology names no job type {type_!r}, and no job of it has run yet. {hint}If a "
+        "worker handles it, all is well; otherwise the job is dead after "
+        f"{topology.unhandled_ms / 3_600_000:g} h"
     )
 
 

@@ -39,6 +39,10 @@ def told(detail: str) -> str:
             "`tidegate endpoints set crm --tenant a --enable` enables it",
         ),
         (
+            "no endpoint 'listen': create it with PUT /v1/tenants/a/endpoints/listen",
+            "no endpoint 'listen': create it with `tidegate listen --tenant a`",
+        ),
+        (
             "GET /v1/events lists events, GET /v1/quarantine the bodies that wait",
             "`tidegate events list` lists events, `tidegate quarantine list` the bodies that wait",
         ),

@@ -74,10 +74,10 @@ def page(*ids: str, cursor: str | None = None) -> tuple[int, Any]:
 @pytest.mark.parametrize(
     ("pages", "told"),
     [
-        ((page(), page(), page()), "is removed; it took all that was sent to it"),
-        ((page("a"), page("b", "c"), page("d")), "is removed; not delivered: 3 parked, 1 dead. "),
+        ((page(), page(), page()), "listen again; it took all that was sent to it"),
+        ((page("a"), page("b", "c"), page("d")), "listen again; not delivered: 3 parked, 1 dead. "),
         ((page(), page("b", cursor="x"), page()), "not delivered: 1 parked or more. "),
-        ((problem(503, "not-ready"),), "is removed; what it did not take is parked: "),
+        ((problem(503, "not-ready"),), "listen again; what it did not take is parked: "),
     ],
 )
 def test_at_its_end_it_says_what_was_not_delivered_and_how_to_get_it(

@@ -509,6 +509,14 @@ def test_a_watched_replay_ends_with_the_exit_code_of_its_new_job(
     assert f" job_a {status}" in done.stdout
 
 
+def test_a_settled_job_is_watched_to_its_end(operator: OperatorApi) -> None:
+    operator.on("POST", "/v1/jobs/job_a/effects/pay/settle", JOB)
+    operator.on("GET", "/v1/jobs/job_a", JOB | {"status": "succeeded"})
+    done = invoke(operator, jobs, "settle", "job_a", "pay", "--not-done", "--note", "n", "--watch")
+    assert done.exit_code == 0
+    assert " job_a succeeded" in done.stdout
+
+
 def test_a_watched_replay_of_a_record_has_no_job_to_watch(operator: OperatorApi) -> None:
     operator.on("POST", "/v1/dlq/dispatcher:events:1:7/replay", RECORD)
     done = invoke(operator, dlq, "replay", "dispatcher:events:1:7", "--note", "n", "--watch")

@@ -87,6 +87,28 @@ def test_a_sample_is_signed_by_the_operator_delivered_and_followed(shop: Operato
     assert done.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [("evt_first", ["evt_a is a duplicate of evt_first, and made no new job"]), ("evt_a", [])],
+)
+def test_a_redelivery_that_the_ingress_does_not_remember_is_told_by_its_job(
+    shop: OperatorApi, tmp_path: Path, first: str, told: list[str]
+) -> None:
+    job = job_json(make_job("job_a"), JobDetails())
+    shop.on("GET", "/v1/jobs/job_a", job | {"status": "succeeded", "event_id": first})
+    done = by_file(shop, tmp_path, "--sample", "invoice.paid")
+    assert (done.exit_code, done.stderr.splitlines()) == (0, told)
+
+
+def test_an_unknown_tenant_is_named_before_its_source(shop: OperatorApi) -> None:
+    shop.on("GET", SOURCE, problem(404, "source-unknown"))
+    shop.on("GET", "/v1/tenants/acme", problem(404, "tenant-unknown", "there is no tenant 'acme'"))
+    done = invoke(shop)
+    assert done.exit_code == 1
+    assert "there is no tenant 'acme'" in done.stderr
+    assert "sources set" not in done.stderr
+
+
 @pytest.mark.parametrize("file", ["-", "body.json"])
 def test_a_body_of_ones_own_is_signed_under_a_secret_of_ones_own(
     shop: OperatorApi, tmp_path: Path, file: str
