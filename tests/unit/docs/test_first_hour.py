@@ -1,0 +1,71 @@
+"""The application of docs/first-hour.md is whole: its tests pass, and each step finds its job."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.console_page import File, steps
+
+from streams.new.project import make
+from streams.testing import Bench
+from streams.topology.doubts import doubts
+from streams.topology.load import load
+from streams.worker.app_loader import load_app
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/first-hour.md").read_text()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new application with the page's files, in which the test runs."""
+    make(tmp_path / "desk")
+    for step in steps(PAGE):
+        assert isinstance(step, File)
+        (tmp_path / "desk" / step.name).write_text(step.text)
+    monkeypatch.chdir(tmp_path / "desk")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "desk"), *sys.path])
+    monkeypatch.delitem(sys.modules, "app", raising=False)
+    return tmp_path / "desk"
+
+
+def test_its_tests_pass(desk: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=desk, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
+    assert "1 passed" in ended.stdout
+
+
+def test_its_topology_raises_no_doubt_and_every_type_of_it_gets_a_handler(desk: Path) -> None:
+    topology = load(Path("topology.yaml"))
+    assert doubts(topology) == []
+    added = re.findall(r'^@app\.job\("(\w+)"\)', PAGE.split("## 10.")[1], re.MULTILINE)
+    types = {*topology.job_types, *(route.job for route in topology.routes)}
+    assert types == {*load_app("app:app").jobs, *added}
+
+
+def test_each_job_that_a_step_submits_ends_as_it_says(desk: Path) -> None:
+    given = re.findall(r"jobs submit (\w+) --tenant acme(?: --input '(.+?)')?", PAGE)
+    ends = {
+        "divide": {
+            '{"a": 1, "b": 0}': "dead", '{"a": 6, "b": 3}': "succeeded", '{"a": "x"}': "dead",
+        },
+        "mail": {"": "succeeded"}, "pay": {"": "succeeded"}, "export": {"": "succeeded"},
+    }  # fmt: skip
+    assert {name for name, _ in given} == {*ends, "report"}
+    with Bench(load_app("app:app"), topology=Path("topology.yaml")) as bench:
+        for tool in ("email:send", "bank:pay"):
+            bench.fake(tool, returns={})
+        for name, text in given:
+            if name != "report":
+                job = bench.submit(name, json.loads(text or "{}"))
+                assert job.run().status == ends[name][text], (name, text)
