@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from streams.cli.cells import console_of_any_width
+from streams.cli.cells import cell, console_of_any_width, plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.event_selection import (
     Offsets,
@@ -79,9 +79,11 @@ def _show(found: dict[str, Any]) -> None:
         table = Table(title.removeprefix("by_"), "events")
         table.columns[1].justify = "right"
         for name, count in found[title].items():
-            table.add_row(name, f"{count:,}")
+            table.add_row(cell(name), f"{count:,}")
         if found[title]:
             console.print(table)
+    if found["other_types"]:
+        typer.echo(f"{found['other_types']:,} events of further types")
     typer.echo(f"{found['events']:,} events")
     for note in found["notes"]:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {plain(note)}", err=True)

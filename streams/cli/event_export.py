@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException
 
+from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.event_selection import (
     Offsets,
@@ -126,7 +127,7 @@ def _show(found: dict[str, Any]) -> None:
         f"files below {found['directory']}"
     )
     for note in found["notes"]:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {plain(note)}", err=True)
 
 
 def _end(message: str, code: int) -> None:

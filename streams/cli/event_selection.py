@@ -94,7 +94,7 @@ def ranges(texts: list[str] | None) -> Ranges:
 
 
 def time_of(text: str | None, flag: str) -> int | None:
-    """A time in milliseconds since 1970; one without a zone is in UTC.
+    """A time in milliseconds since 1970, 0 for earlier ones; one without a zone is in UTC.
 
     Raises:
         BadParameter: it is no time.
@@ -107,7 +107,8 @@ def time_of(text: str | None, flag: str) -> int | None:
         raise typer.BadParameter(
             f"{text!r} is no time: write one in RFC 3339, as 2026-11-21T09:00:00Z", param_hint=flag
         ) from None
-    return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+    at = round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+    return max(at, 0)  # Kafka takes times below 0 for names of places, such as the topic's end.
 
 
 def located(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from heapq import nlargest
 from itertools import chain
 from typing import Annotated
 
@@ -78,9 +79,12 @@ def _newest(
     back = max(last, _FIRST_LOOK)
     while last:
         spans = {n: replace(s, first=max(s.first, s.end - back)) for n, s in where.items()}
-        found = sorted(Scan(settings, spans, selection), key=lambda each: each.at)
-        if len(found) >= last or spans == where:
-            return found[-last:]
+        # Keep only these: where it looks further back there may be millions.
+        found = nlargest(
+            last, Scan(settings, spans, selection), key=lambda each: (each.at, each.offset)
+        )
+        if len(found) == last or spans == where:
+            return found[::-1]
         back *= 4
     return []
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from streams.cli import replay_tables
 from streams.cli.api_client import NoAnswer
+from streams.cli.cells import plain
 from streams.cli.event_selection import Offsets, Since, Source, Subject, Types, Until, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
@@ -93,7 +94,7 @@ def replay_events(
     if dry_run:
         return show(found, as_json, replay_tables.preview)
     if found["warning"]:
-        typer.echo(f"warning: {found['warning']}", err=True)
+        typer.echo(f"warning: {plain(found['warning'])}", err=True)
     return _followed(api, found, as_json) if watch else _begun(api, found, as_json)
 
 

@@ -12,23 +12,32 @@ from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
 from streams.topology.problems import near
 
+_MOST_TYPES = 1_000
+"""Senders name the types, and may name any number of them."""
+
 
 @dataclass(slots=True)
 class Counts:
-    """Events by type, and by day in UTC as `2026-11-21`."""
+    """Events by type, and by day in UTC as `2026-11-21`; types after the thousandth in one sum."""
 
     types: Counter[str] = field(default_factory=Counter)
     days: Counter[str] = field(default_factory=Counter)
+    other_types: int = 0
 
     def add(self, found: Found) -> None:
-        self.types[found.event.event_type] += 1
+        type_ = found.event.event_type
+        if type_ in self.types or len(self.types) < _MOST_TYPES:
+            self.types[type_] += 1
+        else:
+            self.other_types += 1
         self.days[utc(found.at).date().isoformat()] += 1
 
     def json(self) -> dict[str, object]:
-        """The sum, and both tables: types by number, days by date."""
+        """The sum, and both tables: types by number, days by date; `other_types` counts events."""
         return {
-            "events": self.types.total(),
+            "events": self.types.total() + self.other_types,
             "by_type": dict(self.types.most_common()),
+            "other_types": self.other_types,
             "by_day": dict(sorted(self.days.items())),
         }
 

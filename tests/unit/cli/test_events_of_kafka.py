@@ -1,0 +1,46 @@
+"""What the commands that read `events` themselves print, and the times that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.operator_cluster import make_event
+
+from streams.cli import event_count, event_export
+from streams.cli.event_selection import time_of
+from streams.event_reader.counts import Counts
+from streams.event_reader.scan import Found
+
+HOSTILE = "order[/b]\x1b]0;owned\x07\u202epaid"
+
+
+def test_what_a_body_names_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = [f"no event has a type 'x' (did you mean '{HOSTILE}'?)"]
+    count = {"by_type": {HOSTILE: 2}, "by_day": {}, "other_types": 0, "events": 2, "notes": notes}
+    export = {"events": 2, "events_in_all": 2, "files": 1, "directory": "out", "notes": notes}
+    shows: tuple[tuple[Callable[..., None], object], ...] = (
+        (event_count._show, count), (event_export._show, export),
+    )  # fmt: skip
+    for show, found in shows:
+        show(found)
+        told = "".join(capsys.readouterr())
+        assert "order[/b]" in told
+        assert [c for c in told if not c.isprintable() and c != "\n"] == []
+
+
+def test_types_after_the_thousandth_are_one_number() -> None:
+    counts = Counts()
+    for number in (*range(1_200), *range(5)):
+        event = make_event(event_type=f"t{number}")
+        counts.add(Found(0, number, 1_700_000_000_000, event, b"", None))
+    found = counts.json()
+    assert (found["events"], found["other_types"]) == (1_205, 200)
+    assert len(counts.types) == 1_000
+    assert next(iter(counts.types)) == "t0"
+
+
+def test_a_time_before_1970_is_1970() -> None:
+    """Kafka takes -1 for the end of a topic, and -2 for its start."""
+    for text in ("1969-12-31T23:59:59.999Z", "1900-01-01", "30000d"):
+        assert time_of(text, "--since") == 0
