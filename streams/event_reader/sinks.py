@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams.errors import ConfigError
 from streams.serde.records import Envelope
+
+log = structlog.get_logger(__name__)
 
 _LOCKED_SECONDS = 30.0
 _LONGEST_SECONDS = 2.0
@@ -27,6 +30,9 @@ lasts too long. So a slow handler gets on, whatever its backlog is."""
 
 _NOWHERE = -1
 """A partition that no topic has."""
+
+_TAKEN = -2
+"""`_TAKEN - offset` is stored during a transaction that began at an offset, or -1 at none."""
 
 _DDL = """CREATE TABLE IF NOT EXISTS tidegate_offsets (
   reader VARCHAR(255) NOT NULL, topic VARCHAR(255) NOT NULL, part INTEGER NOT NULL,
@@ -104,8 +110,8 @@ class DatabaseSink:
 
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
         cursor = self._connection.cursor()
-        found = {number: self._stored(cursor, number) for number in partitions}
-        self._connection.rollback()
+        found = {number: self._released(cursor, number) for number in partitions}
+        self._connection.commit()
         return found
 
     def write(
@@ -116,13 +122,11 @@ class DatabaseSink:
             # The row is taken first: whoever comes second waits for it, then finds another offset.
             self._take(cursor, part)
             after = handled(part, handle, cursor)
-            if self._stored(cursor, part.partition) != part.next:
+            if not self._moved(cursor, part.partition, _taken(part.stored), after):
                 raise ConfigError(
                     "the handler has ended the transaction that its effects are in: it must "
                     "neither commit nor roll back"
                 )
-            if after != part.next:
-                self._moved(cursor, part.partition, part.next, after)
             self._connection.commit()
         except BaseException:
             with suppress(Exception):
@@ -154,16 +158,32 @@ class DatabaseSink:
 
     def _take(self, cursor: Any, part: Part) -> None:
         if part.stored is not None:
-            if not self._moved(cursor, part.partition, part.stored, part.next):
+            if not self._moved(cursor, part.partition, part.stored, _taken(part.stored)):
                 raise Moved
             return
         try:
-            self._run(cursor, _INSERT, part.next, self._reader, self._topic, part.partition)
+            self._run(cursor, _INSERT, _taken(None), self._reader, self._topic, part.partition)
         except Exception:
             self._connection.rollback()
             if self._stored(cursor, part.partition) is None:
                 raise
             raise Moved from None
+
+    def _released(self, cursor: Any, partition: int) -> int | None:
+        """The next offset, that of before if a transaction's handler committed half of it."""
+        found = self._stored(cursor, partition)
+        if found is None or found >= 0:
+            return found
+        log.warning(
+            "the handler has committed by itself: some events are handled again",
+            partition=partition,
+        )
+        if found == _taken(None):
+            self._run(cursor, _DELETE, self._reader, self._topic, partition)
+            return None
+        before = _TAKEN - found
+        self._moved(cursor, partition, found, before)
+        return before
 
     def _moved(self, cursor: Any, partition: int, now: int, to: int) -> bool:
         """Store another offset of a partition; False if the stored one is not `now`."""
@@ -177,6 +197,11 @@ class DatabaseSink:
 
     def _run(self, cursor: Any, sql: str, *values: object) -> None:
         cursor.execute(sql.replace("?", self._placeholder), values)
+
+
+def _taken(stored: int | None) -> int:
+    """What is stored during a transaction: if its handler commits half-way, no event is lost."""
+    return -1 if stored is None else _TAKEN - stored
 
 
 class SqliteSink(DatabaseSink):

@@ -258,6 +258,29 @@ def test_a_handler_that_ends_the_transaction_is_stopped(
         read(file, ending)
 
 
+def test_a_handler_that_commits_by_itself_may_repeat_events_and_loses_none(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    """Databases commit by themselves, too: before they create a table, for example."""
+
+    def committing(event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+        cursor.connection.commit()
+        if len(seen(file)) == 2:
+            raise ValueError("no")
+
+    for has_offset in (False, True):
+        fresh(file)
+        logs[:] = [list(LOGS[0])]
+        if has_offset:
+            read(file, lambda event, cursor: None)
+            logs[0] += LOGS[0]
+        with pytest.raises(ValueError, match="no"):
+            read(file, committing)
+        read(file)
+        assert {*seen(file)} == {f"evt_a{n}" for n in range(4)}
+
+
 def test_a_record_that_cannot_be_read_stops_the_reader_unless_it_is_to_be_left_out(
     file: Path, logs: list[list[bytes]]
 ) -> None:
