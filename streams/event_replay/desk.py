@@ -19,6 +19,11 @@ log = structlog.get_logger(__name__)
 _AT_ONCE = 4
 _RETRY_SECONDS = 5.0
 
+_CLASH = (
+    "two different replays were asked for with one Idempotency-Key at the same time: ask for each "
+    "again, with keys of their own"
+)
+
 NOTHING = ReplayProgress("running", ())
 """The progress of a replay that has not found out yet what it has to read."""
 
@@ -138,18 +143,18 @@ class Desk:
 
     def _rest(self, known: Known) -> ReplayStatus | None:
         """What a replay is to become that is not to run, or None."""
-        if known.stopped is not None:
+        if known.stopped is not None or known.clash:
             return "stopped"
         if self._broker_ms() - known.asked_at > self._kept_ms:
             return "expired"
         return "paused" if known.paused else None
 
     def _settle(self, number: int, known: Known, status: ReplayStatus) -> None:
-        work = self._works.get(known.replay_id)
+        work, error = self._works.get(known.replay_id), _CLASH if known.clash else None
         if work is not None:
-            progress = work.save(status)
+            progress = work.save(status, error)
         else:
-            progress = replace(known.progress or NOTHING, status=status, error=None)
+            progress = replace(known.progress or NOTHING, status=status, error=error)
             self._write(known, progress)
         self._learn(number, known, progress)
         self._close(known.replay_id)

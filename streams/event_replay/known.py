@@ -27,7 +27,10 @@ KINDS: dict[type[ReplayBody], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that is known of a replay; `asked_at` in milliseconds. A stop is final."""
+    """All that is known of a replay; `asked_at` in milliseconds. A stop is final.
+
+    `clash` tells that two processes took one key at once, for two different replays.
+    """
 
     replay_id: str
     asked: ReplayAsked | None = None
@@ -36,12 +39,15 @@ class Known:
     paused: bool = False
     stopped: ReplayStopped | None = None
     progress: ReplayProgress | None = None
+    clash: bool = False
 
     def folded(self, record: ReplayRecord) -> Known:
         """This, with one more record of the topic."""
         match record.body:
             case ReplayAsked() as body:
-                return replace(self, asked=body, asked_at=record.at, asked_by=record.by)
+                clash = self.asked is not None and self.asked.digest != body.digest
+                return replace(self, asked=body, asked_at=record.at, asked_by=record.by,
+                               clash=self.clash or clash)  # fmt: skip
             case ReplayPaused(paused):
                 return replace(self, paused=paused)
             case ReplayStopped() as body:

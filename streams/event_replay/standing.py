@@ -60,7 +60,8 @@ class Standing:
                 self._admin, self._prefix, self._places, earliest(), _TIMEOUT
             )
             self._bodies_until = now + _BODIES_SECONDS
-        return min(ref.offsets, default=0) >= self._starts.get(("payloads", ref.partition), 0)
+        start = self._starts.get(("payloads", ref.partition), 0)
+        return all(offset >= start for offset in ref.offsets)  # an empty body has none
 
 
 def standing(

@@ -173,7 +173,7 @@ def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(
     one = begun(operator, tenant_id="acme", subject="3", dry_run=True)
     assert one["events"] == 1
     monkeypatch.setattr(preview, "MOST_RECORDS", 3)
-    assert "narrow it by tenant, time or offsets" in refused(operator, dry_run=True)
+    assert "narrow it by tenant, a later `since` or offsets" in refused(operator, dry_run=True)
     assert asked_for(cluster) == []
     assert operator.get("/v1/replays")["replays"] == []
 

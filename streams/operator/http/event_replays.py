@@ -88,7 +88,7 @@ async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
         raise Refusal(
             422, "selection-too-wide",
             f"{error.records} records of events lie in this selection, and a dry run reads at most "
-            f"{MOST_RECORDS}: narrow it by tenant, time or offsets, or count it with "
+            f"{MOST_RECORDS}: narrow it by tenant, a later `since` or offsets, or count it with "
             "`tidegate events count`",
         ) from None  # fmt: skip
     except KafkaException as error:

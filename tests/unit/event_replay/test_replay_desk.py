@@ -44,8 +44,8 @@ class PlayedWork:
         self.progress = at(3 - self.left, "running" if self.left else "done")
         return self.left > 0
 
-    def save(self, status: Any) -> ReplayProgress:
-        self.saved = replace(self.progress, status=status)
+    def save(self, status: Any, error: str | None = None) -> ReplayProgress:
+        self.saved = replace(self.progress, status=status, error=error)
         return self.saved
 
     def close(self) -> None:
@@ -127,6 +127,25 @@ def test_a_stop_is_final_whatever_comes_after_it(world: World) -> None:
     world.told(ReplayPaused(False))
     world.work(3)
     assert (work.saved, len(world.works)) == (at(0, "stopped"), 1)
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_two_replays_that_were_asked_for_with_one_key_at_once_are_stopped(
+    world: World, at_work: bool
+) -> None:
+    """Else what one has read would count as read by the other."""
+    if at_work:
+        begun(world)
+    else:
+        world.told(ASKED)
+    world.told(ASKED)  # the same one, which a second process took
+    world.told(replace(ASKED, tenant_id="acme", digest=b"e"))
+    world.desk.read_to_end(0)
+    world.work(3)
+    ended = world.works[0].saved if at_work else world.written[-1]
+    assert ended is not None
+    assert (ended.status, "one Idempotency-Key" in str(ended.error)) == ("stopped", True)
+    assert len(world.works) == at_work
 
 
 def test_its_own_older_progress_read_late_does_not_take_it_back(world: World) -> None:
