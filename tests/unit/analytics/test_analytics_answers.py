@@ -11,6 +11,7 @@ from multidict import MultiDict
 from support.operator_cluster import event_job, make_event, make_job
 
 from streams.analytics import answers, folds
+from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
 from streams.analytics.partitions import Partitions
 from streams.analytics.query import Query
@@ -97,6 +98,22 @@ def test_a_series_has_each_window_and_top_the_same_ones(tables: InMemory) -> Non
     assert points[0]["at"] == text(start)
     (row,) = answers.top(tables.partitions, asked, 5)["rows"]
     assert row["deliveries"] == [1, 1, 1, 0, 0]
+
+
+def test_top_sums_up_only_what_it_lists(tables: InMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sketch of subjects takes 4 KiB, and there are as many types as bodies name."""
+    made = list[Figures]()
+
+    def figures() -> Figures:
+        made.append(Figures())
+        return made[-1]
+
+    monkeypatch.setattr(answers, "Figures", figures)
+    for number in range(50):
+        tables.event(NOW + number, event_type=f"t{number % 49}")
+    found = answers.top(tables.partitions, Query("hour", NOW - NOW % 3_600_000, NOW + DAY), 2)
+    assert [(row["type"], row["events"]) for row in found["rows"]] == [("t0", 2), ("t1", 1)]
+    assert (found["of"], len(made)) == (49, 2)
 
 
 def test_the_job_that_waits_longest_is_the_tenants_own(tables: InMemory) -> None:
