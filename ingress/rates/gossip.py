@@ -63,7 +63,7 @@ class RateGossip:
 
     def _talk(self) -> None:
         """Report and listen until `stop` is called."""
-        consumer = Consumer(consumer_config(self._settings, "ingress-rates"))
+        consumer = Consumer(consumer_config(self._settings, "ingress"))
         producer = Producer(
             producer_config(
                 self._settings, **{"linger.ms": 0, "message.timeout.ms": 1_000, "log_level": 2}

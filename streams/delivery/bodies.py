@@ -30,7 +30,7 @@ class KafkaBodies:
         self, settings: Settings, keyring: DataKeyring, failed: Callable[[Exception], None]
     ) -> None:
         self._keyring = keyring
-        self._reader = PayloadReader(settings)
+        self._reader = PayloadReader(settings, "delivery")
         self._thread = payload_thread(self._reader, failed)
         self._opened: OrderedDict[Key, bytes] = OrderedDict()
         self._bytes = 0

@@ -74,7 +74,7 @@ class KafkaHistory:
         self._consumer = Consumer(
             consumer_config(
                 self._settings,
-                "delivery.history",
+                "delivery",
                 **{
                     "enable.partition.eof": True,
                     "fetch.wait.max.ms": 20,

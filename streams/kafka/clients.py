@@ -43,7 +43,12 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
 
 
 def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:
-    """A read_committed consumer that never commits by itself and never skips old records."""
+    """A read_committed consumer that never commits by itself and never skips old records.
+
+    librdkafka asks for the coordinator of `group` even if the consumer never joins it, for which
+    the user needs a right. So every reader of a process names the group that the process is in, or
+    is named after.
+    """
     return settings.client(
         **{
             "group.id": f"{settings.topic_prefix}{group}",

@@ -28,15 +28,20 @@ _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
 
 
 class PayloadReader:
-    """Reads partitions side by side: one without a leader keeps no other waiting."""
+    """Reads partitions side by side: one without a leader keeps no other waiting.
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    `group` is the process's own, which it does not join here (see `consumer_config`).
+    """
+
+    def __init__(
+        self, settings: Settings, group: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._topic = settings.topic_prefix + _TOPIC
         self._clock = clock
         self._consumer = Consumer(
             consumer_config(
                 settings,
-                "payloads",
+                group,
                 **{
                     "auto.offset.reset": "error",
                     "fetch.wait.max.ms": 10,

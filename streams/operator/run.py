@@ -21,6 +21,7 @@ from streams.event_replay.verdicts import Reason
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
+from streams.operator import STAGE
 from streams.operator.broker_view import broker_view
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
@@ -119,12 +120,12 @@ async def _state(
     collectors = (collector, view, KeyAgeCollector(database, lambda: follower.ready, vault))
     for each in collectors:
         REGISTRY.register(each)
-    payloads = PayloadReader(settings)
+    payloads = PayloadReader(settings, STAGE)
     reader = payload_thread(payloads, failed)
     follower.start()
     view.start()
     book = DataKeyring(vault)
-    settings_of = TenantsFollower(settings, "operator", book.apply, _passed_over, failed)
+    settings_of = TenantsFollower(settings, STAGE, book.apply, _passed_over, failed)
     closed = partial(_closed, database)
     replays = carrier(settings, topology, closed, lambda: follower.ready)
     reader.start()

@@ -208,7 +208,7 @@ class StageLoop:
             prefix,
             directory,
             changelogs,
-            consumer_config(settings, f"{stage.name}-restore"),
+            consumer_config(settings, stage.name),
             self._clock,
             self._ends.caught_up_to,
             settings.set_aside,

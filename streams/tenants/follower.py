@@ -45,13 +45,16 @@ Failed = Callable[[Exception], None]
 
 
 class TenantsFollower:
-    """Follows `tenants` in a thread of its own; only that thread calls the given functions."""
+    """Follows `tenants` in a thread of its own; only that thread calls the given functions.
+
+    `group` is the process's own, which it does not join here (see `consumer_config`).
+    """
 
     def __init__(
-        self, settings: Settings, stage: str, fold: Fold, refuse: Refuse, failed: Failed
+        self, settings: Settings, group: str, fold: Fold, refuse: Refuse, failed: Failed
     ) -> None:
         self._settings = settings
-        self._stage = stage
+        self._group = group
         self._fold = fold
         self._refuse = refuse
         self._failed = failed
@@ -74,7 +77,7 @@ class TenantsFollower:
 
     def _follow(self) -> None:
         eof = {"enable.partition.eof": True}
-        consumer = Consumer(consumer_config(self._settings, f"{self._stage}.tenants", **eof))
+        consumer = Consumer(consumer_config(self._settings, self._group, **eof))
         try:
             unread = self._contact(consumer)
             while not self._thread.stopping.is_set():

@@ -85,7 +85,7 @@ async def _serve(
     transport = KafkaTransport(settings, place)
     book = DataKeyring(vault)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
-    follower = TenantsFollower(settings, "worker", book.apply, _refuse, worker.failed)
+    follower = TenantsFollower(settings, place.group, book.apply, _refuse, worker.failed)
     port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -59,6 +59,11 @@ class WorkerSpec:
     pool: str = "default"
     slots: int = 20
 
+    @property
+    def group(self) -> str:
+        """The consumer group of the pool's workers."""
+        return f"worker-{self.pool}"
+
 
 class Worker:
     """One worker, made and run in one event loop. It is the transport's `Inbox`."""

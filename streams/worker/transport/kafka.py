@@ -48,12 +48,12 @@ class KafkaTransport:
             )
         )
         self._closed = threading.Event()
-        self._payloads = PayloadReader(settings)
+        self._payloads = PayloadReader(settings, place.group)
         self._threads: list[DaemonThread] = []
 
     def start(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        replies = ReplyReader(self._settings, inbox)
+        replies = ReplyReader(self._settings, self._place.group, inbox)
         work = WorkReader(self._settings, self._place, inbox, replies)
         for reader in (self._payloads, replies, work):
             body = partial(reader.run, self._closed)

@@ -22,15 +22,15 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class ReplyReader:
-    """Reads each partition from its end at the time just before it is announced; has no group.
+    """Reads each partition from its end at the time just before it is announced.
 
     It still reads an announced partition after a rebalance, because replies may be on their way.
     """
 
-    def __init__(self, settings: Settings, inbox: Inbox) -> None:
+    def __init__(self, settings: Settings, group: str, inbox: Inbox) -> None:
         self._inbox = inbox
         self._topic = settings.topic_prefix + _TOPIC
-        self._consumer = Consumer(consumer_config(settings, "worker-replies"))
+        self._consumer = Consumer(consumer_config(settings, group))
         self._followed: set[int] = set()
         self._said: set[str] = set()
         self._asked: queue.SimpleQueue[tuple[int, Future[bool]]] = queue.SimpleQueue()

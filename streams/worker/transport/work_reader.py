@@ -30,13 +30,12 @@ class WorkReader:
         self._replies = replies
         self._announced: int | None = None
         self._said: set[str] = set()
-        group = f"worker-{place.pool}"
         self._consumer = Consumer(
             consumer_config(
                 settings,
-                group,
+                place.group,
                 **{
-                    "group.instance.id": f"{group}-{place.instance}",
+                    "group.instance.id": f"{place.group}-{place.instance}",
                     "partition.assignment.strategy": "cooperative-sticky",
                 },
             )

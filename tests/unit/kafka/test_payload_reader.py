@@ -98,7 +98,7 @@ class World:
         )
         monkeypatch.setattr(payload_reader, "Consumer", Consumer)
         monkeypatch.setattr(payload_reader, "_IDLE_SECONDS", 0)
-        self.reader = PayloadReader(Settings(), lambda: self.now)
+        self.reader = PayloadReader(Settings(), "worker", lambda: self.now)
 
     def steps(self, count: int = 60) -> None:
         for _ in range(count):

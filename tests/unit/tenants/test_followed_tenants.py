@@ -95,7 +95,10 @@ def test_a_right_that_is_taken_away_is_told_once() -> None:
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures, payloads = SimpleQueue[Exception](), PayloadReader(Settings(bootstrap="127.0.0.1:1"))
+    failures, payloads = (
+        SimpleQueue[Exception](),
+        PayloadReader(Settings(bootstrap="127.0.0.1:1"), "worker"),
+    )
 
     def breaks() -> None:
         raise RuntimeError("of the client")
