@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import cast
 
 from streams.errors import ConfigError
-from streams.runtime.layouts import FUSED
 from streams.runtime.processor import FusedStage, Stage
 from streams.stages import STAGES
-from streams.topology.model import Topology
+from streams.topology.model import FUSED, Topology
 
 
 def stage(topology: Topology, cluster_key: bytes) -> FusedStage:

@@ -153,9 +153,11 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
     def command(**flags: Any) -> None:
         application = {name: flags.pop(name) for name in ("app", "pool") if name in flags}
         settings, topology = _prepare(stage.name, **flags)
+        from streams.kafka.rights import rights_watched
         from streams.tracing.process import recorded
 
-        with recorded(stage.name, settings):
+        process = "-".join(filter(None, (stage.name, application.get("pool"))))
+        with recorded(stage.name, settings), rights_watched(process, settings, topology):
             _run(stage, settings, topology, **application)
 
     return with_options(command, OF_STAGES[stage.kind])

@@ -19,9 +19,18 @@ from streams.cli.cluster import (
 )
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, own_options, with_options
+from streams.cli.rights import (
+    AclFormat,
+    AclOptions,
+    AsAcls,
+    FormatOption,
+    OfLayout,
+    StrimziCluster,
+    UserPrefix,
+    print_acls,
+)
 from streams.errors import ConfigError, TidegateError
 from streams.kafka.clients import wait_for_broker
-from streams.runtime.layouts import LayoutName
 from streams.settings import load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
@@ -30,7 +39,7 @@ from streams.topology.asyncapi import asyncapi
 from streams.topology.cluster import admin_client
 from streams.topology.load import checked
 from streams.topology.mermaid import mermaid
-from streams.topology.model import Topology
+from streams.topology.model import LayoutName, Topology
 from streams.topology.plan import Consent, Plan
 
 app = typer.Typer(
@@ -155,16 +164,26 @@ def describe(
         bool,
         typer.Option("--asyncapi", help="Print the topics as an AsyncAPI 3 document, in JSON."),
     ] = False,
+    acls: AsAcls = False,
+    format: FormatOption = AclFormat.KAFKA_ACLS,
+    user_prefix: UserPrefix = "tidegate-",
+    layout: OfLayout = None,
+    strimzi_cluster: StrimziCluster = "my-cluster",
 ) -> None:
     """Show topics, stages, routes, job types and limits as they are after the overlay.
 
     Example: tidegate topology describe --mermaid > flow.mmd
 
     Example: tidegate topology describe --asyncapi > asyncapi.json
+
+    Example: tidegate topology describe --acls --format strimzi > users.yaml
     """
     with _errors_told(as_json):
         settings, loaded = read_settings(topology)
-        if as_mermaid:
+        if acls:
+            asked = AclOptions(format, user_prefix, layout, strimzi_cluster)
+            print_acls(loaded, settings, asked, json=as_json)
+        elif as_mermaid:
             typer.echo(mermaid(loaded))
         elif as_asyncapi:
             print_json(asyncapi(loaded, settings.topic_prefix, settings.bootstrap))

@@ -13,9 +13,9 @@ from typing import Any
 from ingress.http.public_port import PUBLIC_FD
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
-from streams.runtime.layouts import LayoutName
 from streams.settings import Settings
 from streams.stages import STAGES
+from streams.topology.model import LayoutName
 
 DEFAULT_POOL = "default"
 

@@ -7,10 +7,12 @@ the producer is replaced.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 
 import structlog
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.errors import KafkaUnavailable, RecordTooLarge
 from streams.process.boot_clock import boot_seconds
@@ -72,8 +74,12 @@ DENIED = frozenset({
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 })  # fmt: skip
 """Codes that say that the user may not do this."""
+
+GRANTED_BY = "`tidegate topology describe --acls` prints what grants them"
+"""The next step of every message about missing rights."""
 
 _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 
@@ -111,7 +117,32 @@ def classify_read(error: KafkaError) -> Verdict:
 def not_sent(topic: str, error: KafkaError) -> KafkaUnavailable:
     """The error of a record that was not acknowledged."""
     kind = RecordTooLarge if error.code() in _TOO_LARGE else KafkaUnavailable
-    return kind(f"{topic}: {error}")
+    hint = f": the user may not write it, {GRANTED_BY}" if error.code() in DENIED else ""
+    return kind(f"{topic}: {error}{hint}")
+
+
+def denied(error: object) -> bool:
+    """Whether a client's error, or an exception of it, says that the user may not do this."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    return isinstance(cause, KafkaError) and cause.code() in DENIED
+
+
+@contextmanager
+def needing(right: str) -> Iterator[None]:
+    """Name the right, such as `Read on group dedup`, in an error that says that it is missing."""
+    try:
+        yield
+    except KafkaException as error:
+        if not denied(error):
+            raise
+        cause: KafkaError = error.args[0]
+        told = f"{cause.str()}: {right} is missing, {GRANTED_BY}"
+        raise KafkaException(KafkaError(cause.code(), told)) from error
+
+
+def tell_missing(rights: Sequence[str], **facts: str | None) -> None:
+    """Log rights that the user of this process lacks, such as `Read on topic events`."""
+    log.error(f"rights on Kafka are missing: {GRANTED_BY}", missing=list(rights), **facts)
 
 
 def is_fatal(error: KafkaError) -> bool:
@@ -144,7 +175,8 @@ class Outage:
         """Note that a request was not answered."""
         self.failed_at = boot_seconds()
         if self._down_since is None:
-            log.warning("kafka does not answer: trying on", error=str(error))
+            what = f"kafka refuses: {GRANTED_BY}" if denied(error) else "kafka does not answer"
+            log.warning(f"{what}: trying on", error=str(error))
             self._down_since = self.failed_at
 
     def answered(self, asked_at: float | None = None) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from confluent_kafka import (
     Consumer,
@@ -25,14 +24,9 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import DENIED
+from streams.kafka.failures import denied, needing
 from streams.settings import Settings
-from streams.topology.model import Topology
-
-FUSED = "pipeline"
-"""The name of the fused stage's group, process and state."""
-
-LayoutName = Literal["fused", "apart"]
+from streams.topology.model import FUSED, LayoutName, Topology
 
 _TIMEOUT = 10.0
 _PATIENCE_SECONDS = 30.0
@@ -113,7 +107,7 @@ def carry_over(
         try:
             return _carry_over(layout, topology, settings, admin)
         except KafkaException as error:
-            if error.args[0].code() in DENIED or time.monotonic() > until:
+            if denied(error) or time.monotonic() > until:
                 raise KafkaUnavailable(
                     f"the positions are not all moved, {settings.bootstrap} did not answer as it "
                     f"should ({error.args[0].str()}): see to that, then run this again"
@@ -142,7 +136,10 @@ def _others(stage: str, topology: Topology) -> tuple[tuple[Group, ...], str]:
     """The groups of the layout to which a stage does not belong, and the name of its own."""
     if stage == FUSED:
         return groups_apart(topology), "fused"
-    return ((group_fused(topology),) if stage in topology.fused else ()), "apart"
+    if stage not in topology.fused:
+        return (), "apart"
+    # The fused stage has positions of all inputs or none; the others this stage may not see.
+    return (Group(FUSED, _places(topology, topology.stages[stage].reads)),), "apart"
 
 
 def _fused_before(stage: str, topology: Topology) -> tuple[tuple[str, int], ...]:
@@ -201,7 +198,8 @@ def _members(group: Group, settings: Settings, admin: AdminClient) -> int:
     name = settings.topic_prefix + group.name
     answer = admin.describe_consumer_groups([name], request_timeout=_TIMEOUT)[name]
     try:
-        described = answer.result()
+        with needing(f"Describe on group {name}"):
+            described = answer.result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return 0
@@ -216,10 +214,9 @@ def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
     prefix = settings.topic_prefix
     with _reader(group, settings) as reader:
         asked = [TopicPartition(prefix + topic, p) for topic, p in group.places]
-        answered = reader.committed(asked, _TIMEOUT)
-    for place in answered:
-        if place.error:
-            raise KafkaException(place.error)
+        with needing(f"Describe on group {prefix}{group.name}"):
+            answered = reader.committed(asked, _TIMEOUT)
+    _raise_first(answered)
     return {
         (place.topic.removeprefix(prefix), place.partition): place.offset
         for place in answered
@@ -234,18 +231,28 @@ def _commit(group: Group, found: dict[tuple[str, int], int], settings: Settings)
         if (topic, p) in found
     ]
     if offsets:
-        with _reader(group, settings) as reader:
-            for place in reader.commit(offsets=offsets, asynchronous=False) or ():
-                if place.error:
-                    raise KafkaException(place.error)
+        name = settings.topic_prefix + group.name
+        with _reader(group, settings) as reader, needing(f"Read on group {name}"):
+            committed = reader.commit(offsets=offsets, asynchronous=False) or ()
+        _raise_first(committed)
     return len(offsets)
+
+
+def _raise_first(places: Iterable[TopicPartition]) -> None:
+    """Raise the first error of a place; who may read its topic may have positions in it."""
+    for place in places:
+        if place.error:
+            with needing(f"Read on topic {place.topic}"):
+                raise KafkaException(place.error)
 
 
 def _delete(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
     names = [settings.topic_prefix + group.name for group in groups if _positions(group, settings)]
     if names:
-        for answer in admin.delete_consumer_groups(names, request_timeout=_TIMEOUT).values():
-            answer.result()
+        answers = admin.delete_consumer_groups(names, request_timeout=_TIMEOUT)
+        for name, answer in answers.items():
+            with needing(f"Delete on group {name}"):
+                answer.result()
 
 
 def _reader(group: Group, settings: Settings) -> Consumer:

@@ -16,7 +16,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.errors import Fenced
 from streams.kafka.abandonable_call import AbandonableThread, Hung
-from streams.kafka.failures import REFUSED, Outage, Verdict, classify, classify_produce
+from streams.kafka.failures import (
+    REFUSED,
+    Outage,
+    Verdict,
+    classify,
+    classify_produce,
+    tell_missing,
+)
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
@@ -48,6 +55,7 @@ class _Failed(Exception):
     def __init__(self, verdict: Verdict, error: KafkaError) -> None:
         super().__init__(f"{error.name()}: {error.str()}")
         self.verdict = verdict
+        self.error = error
         self.proven = error.code() in REFUSED
 
 
@@ -222,9 +230,16 @@ class KafkaTransactions:
             )
         self._producer = None
         if str(failed) != self._said:  # log a continuing outage once
-            log.warning("producer is replaced", error=str(failed))
+            self._tell_replaced(failed)
         self._said = str(failed)
         raise ProducerLost(str(failed))
+
+    def _tell_replaced(self, failed: _Failed) -> None:
+        if failed.error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            transactional_id = self._config["transactional.id"]
+            tell_missing([f"Write on transactional id {transactional_id}"], error=str(failed))
+        else:
+            log.warning("producer is replaced", error=str(failed))
 
     def _resume(self, call: Callable[[], object]) -> None:
         """Repeat a call until it is answered, or the coordinator has given up the transaction.

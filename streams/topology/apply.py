@@ -86,7 +86,7 @@ def _create(planned: Plan, admin: AdminClient) -> None:
         for step in planned.of(CreateTopic)
     ]
     # A concurrent `apply` may have created the topics from the same file.
-    _all(topics, admin.create_topics, "create", KafkaError.TOPIC_ALREADY_EXISTS)
+    _all(topics, admin.create_topics, "create", "Create", KafkaError.TOPIC_ALREADY_EXISTS)
 
 
 def _change(planned: Plan, admin: AdminClient) -> None:
@@ -99,26 +99,30 @@ def _change(planned: Plan, admin: AdminClient) -> None:
         ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changed)
         for topic, changed in entries.items()
     ]
-    _all(resources, admin.incremental_alter_configs, "change the settings of")
+    _all(resources, admin.incremental_alter_configs, "change the settings of", "AlterConfigs")
 
 
 def _add_partitions(planned: Plan, admin: AdminClient) -> None:
     grown = [NewPartitions(step.topic, step.after) for step in planned.of(AddPartitions)]
-    _all(grown, admin.create_partitions, "add partitions to")
+    _all(grown, admin.create_partitions, "add partitions to", "Alter")
 
 
 def _delete(planned: Plan, admin: AdminClient) -> None:
     doomed = [step.topic for step in planned.of(DeleteTopic)]
-    _all(doomed, admin.delete_topics, "delete", KafkaError.UNKNOWN_TOPIC_OR_PART)
+    _all(doomed, admin.delete_topics, "delete", "Delete", KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def _all(
     things: list[Any],
     call: Callable[..., dict[Any, Future[Any]]],
     doing: str,
+    operation: str,
     harmless: int | None = None,
 ) -> None:
-    """Send one request for all things; once all ended, raise the first failure."""
+    """Send one request for all things; once all ended, raise the first failure.
+
+    `operation` is the right on each of them that it needs.
+    """
     if not things:
         return
     failed: list[TidegateError] = []
@@ -127,7 +131,8 @@ def _all(
             future.result()
         except KafkaException as error:
             if error.args[0].code() != harmless:
-                failed.append(told(error, f"{doing} {getattr(thing, 'name', thing)}"))
+                name = getattr(thing, "name", thing)
+                failed.append(told(error, f"{doing} {name}", f"{operation} on topic {name}"))
     if failed:
         raise failed[0]
 

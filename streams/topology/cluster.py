@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
 
 from streams.errors import KafkaUnavailable, TidegateError
@@ -109,6 +109,8 @@ def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
     try:
         metadata = admin.list_topics(timeout=TIMEOUT_SECONDS)
         known = metadata.topics
+        names = list(names)
+        _refuse_hidden(admin, [name for name in names if name not in known])
         configs = _read_configs(admin, [name for name in names if name in known])
     except KafkaException as error:
         raise told(error, "read the cluster") from error
@@ -126,19 +128,41 @@ def _topic(found: TopicMetadata, config: Mapping[str, str]) -> ClusterTopic:
     )
 
 
+def _refuse_hidden(admin: AdminClient, names: list[str]) -> None:
+    """Check that the user sees what it does not see: a hidden topic looks like a missing one."""
+    if not names:
+        return
+    asked = TopicCollection(names)
+    for name, future in admin.describe_topics(asked, request_timeout=TIMEOUT_SECONDS).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise told(error, "read the cluster", f"Describe on topic {name}") from error
+
+
 def _read_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     if not resources:
         return {}
     futures = admin.describe_configs(resources, request_timeout=TIMEOUT_SECONDS)
-    return {
-        resource.name: {entry.name: str(entry.value) for entry in future.result().values()}
-        for resource, future in futures.items()
-    }
+    configs = {}
+    for resource, future in futures.items():
+        try:
+            entries = future.result().values()
+        except KafkaException as error:
+            # `AlterConfigs`, which the user `topology` has, includes it.
+            needed = f"DescribeConfigs or AlterConfigs on topic {resource.name}"
+            raise told(error, "read the cluster", needed) from error
+        configs[resource.name] = {entry.name: str(entry.value) for entry in entries}
+    return configs
 
 
-def told(error: KafkaException, doing: str) -> TidegateError:
-    """A Kafka client's error as ours, with the failed action and the next step."""
+def told(error: KafkaException, doing: str, right: str = "") -> TidegateError:
+    """A Kafka client's error as ours, with the failed action and the next step.
+
+    `right` is what the action needs, such as `Create on topic events`.
+    """
     cause: KafkaError = error.args[0]
     away: tuple[Any, ...] = (
         KafkaError._TRANSPORT,
@@ -150,6 +174,12 @@ def told(error: KafkaException, doing: str) -> TidegateError:
         return KafkaUnavailable(
             f"cannot {doing}: no Kafka broker answers ({cause.str()}); start one with "
             "`tidegate broker start`, or name another with --bootstrap"
+        )
+    if cause.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return TidegateError(
+            f"cannot {doing}: {right} is missing ({cause.name()}). `tidegate topology describe "
+            "--acls` prints what grants the user `topology` its rights; or connect as a user that "
+            "may alter topics (TIDEGATE_KAFKA_*)"
         )
     return TidegateError(
         f"cannot {doing}: {cause.str()} ({cause.name()}); correct that on the cluster, or "

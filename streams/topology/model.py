@@ -28,6 +28,10 @@ A broker measures whole batches: a topic with a lower limit refuses even small r
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
+FUSED = "pipeline"
+"""The name of the fused stage's group, process and state."""
+
+LayoutName = Literal["fused", "apart"]
 LimitScope = Literal["global", "job_type", "tenant"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 Timestamp = Literal["create", "append"]

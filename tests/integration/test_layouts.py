@@ -13,7 +13,6 @@ from support.stage_process import Cluster
 
 from streams.errors import ConfigError
 from streams.runtime.layouts import (
-    LayoutName,
     carry_over,
     group_fused,
     groups_apart,
@@ -22,7 +21,7 @@ from streams.runtime.layouts import (
 )
 from streams.settings import Settings, load_settings
 from streams.topology.load import load
-from streams.topology.model import Topology
+from streams.topology.model import LayoutName, Topology
 
 pytestmark = pytest.mark.broker
 

@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streams import pipeline
-from streams.runtime.layouts import FUSED
 from streams.runtime.processor import Stage
 from streams.runtime.topics import Topics
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -48,6 +47,7 @@ from streams.serde.records import (
 )
 from streams.settings import load_settings
 from streams.topology.load import load
+from streams.topology.model import FUSED
 from support.conditions import eventually
 from support.dedup_verdict import Violation, copies, no_open_transaction, stores_as_changelogs
 from support.faulty_process import FaultyProcess

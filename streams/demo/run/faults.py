@@ -24,8 +24,8 @@ from streams.demo.world.subscribers import STRUCK_ENDPOINT
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
 from streams.kafka.offsets import Place
-from streams.runtime.layouts import FUSED
 from streams.serde.records import Schedule
+from streams.topology.model import FUSED
 
 _CHANCE_SECONDS = 10.0
 """How long a fault waits for work to strike; less for work that only deliveries bring."""

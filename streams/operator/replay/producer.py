@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.kafka.clients import producer_config
-from streams.kafka.failures import Verdict, classify, classify_produce
+from streams.kafka.failures import Verdict, classify, classify_produce, denied, tell_missing
 from streams.operator import STAGE
 from streams.process.daemon_thread import in_daemon_thread
 from streams.settings import Settings
@@ -77,7 +77,14 @@ class RecordReplays:
             async with asyncio.timeout(_HUNG_SESSIONS * self._settings.session_seconds):
                 return await in_daemon_thread(partial(ReplayTransaction, self._settings))
         except (KafkaException, TimeoutError) as error:
+            if denied(error):
+                tell_missing([f"Write on transactional id {transactional_id(self._settings)}"])
             raise KafkaUnavailable(f"no transaction can be opened: {error}") from error
+
+
+def transactional_id(settings: Settings) -> str:
+    """The one under which all operator processes write."""
+    return f"{settings.topic_prefix}{STAGE}.replays"
 
 
 class ReplayTransaction:
@@ -89,7 +96,7 @@ class ReplayTransaction:
         self._failed: list[KafkaError] = []
         self._producer = Producer(
             producer_config(settings, **{
-                "transactional.id": f"{settings.topic_prefix}{STAGE}.replays",
+                "transactional.id": transactional_id(settings),
                 "transaction.timeout.ms": settings.session_timeout_ms,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
                 "logger": _SILENT_LOG,

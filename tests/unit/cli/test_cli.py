@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import get_args
 
@@ -58,6 +59,7 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Raising:
 
         monkeypatch.setattr(StageProcess, "run", fail)
         monkeypatch.setattr(cli, "_prepare", lambda *_, **__: (None, None))
+        monkeypatch.setattr("streams.kafka.rights.rights_watched", lambda *_: nullcontext())
         monkeypatch.setattr(sys, "argv", ["tidegate", "dedup"])
         with pytest.raises(SystemExit) as ended:
             cli.main()

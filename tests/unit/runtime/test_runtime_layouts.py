@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.errors import KafkaUnavailable
 from streams.runtime import layouts
-from streams.runtime.layouts import carry_over
+from streams.runtime.layouts import Group, carry_over, refuse_other
 from streams.settings import load_settings
 from streams.topology.load import load
 
@@ -68,3 +68,16 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, iter([KafkaError.NOT_COORDINATOR]))
     with pytest.raises(KafkaUnavailable, match="not all moved"):
         carry()
+
+
+def test_a_separate_stage_asks_only_for_positions_of_its_own_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its user may not see the others."""
+    asked: list[Group] = []
+    monkeypatch.setattr(layouts, "_members", lambda *_: 0)
+    monkeypatch.setattr(layouts, "_positions", lambda group, _: asked.append(group))
+    refuse_other("scheduler", load(None), load_settings({}), None)  # type: ignore[arg-type]
+    assert [(group.name, {topic for topic, _ in group.places}) for group in asked] == [
+        ("pipeline", {"schedule"})
+    ]

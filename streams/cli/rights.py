@@ -1,0 +1,76 @@
+"""`tidegate topology describe --acls`: each user's rights on Kafka, in the form asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from streams.cli.operator_command import print_json
+from streams.settings import Settings
+from streams.topology.model import LayoutName, Topology
+from streams.topology.rights import users
+from streams.topology.rights_text import as_commands, as_json, as_strimzi
+
+
+class AclFormat(StrEnum):
+    """Who is to grant the rights."""
+
+    KAFKA_ACLS = "kafka-acls"
+    STRIMZI = "strimzi"
+
+
+AsAcls = Annotated[
+    bool, typer.Option("--acls", help="Print the least rights on Kafka of each process's user.")
+]
+FormatOption = Annotated[
+    AclFormat,
+    typer.Option(
+        help="With --acls: kafka-acls, or strimzi for KafkaUser objects.", metavar="FORMAT"
+    ),
+]
+UserPrefix = Annotated[
+    str,
+    typer.Option(
+        help="With --acls: what each user's name begins with; CN=... for client certificates.",
+        metavar="PREFIX",
+    ),
+]
+OfLayout = Annotated[
+    LayoutName | None,
+    typer.Option(
+        "--layout",
+        help="With --acls: fused or apart, without the processes of the other.",
+        metavar="LAYOUT",
+    ),
+]
+StrimziCluster = Annotated[
+    str, typer.Option(help="With --format strimzi: the Kafka object's name.", metavar="NAME")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AclOptions:
+    """What `--acls` is asked with."""
+
+    format: AclFormat
+    user_prefix: str
+    layout: LayoutName | None
+    strimzi_cluster: str
+
+
+def print_acls(topology: Topology, settings: Settings, options: AclOptions, *, json: bool) -> None:
+    """Print the rights on standard output.
+
+    Raises:
+        ConfigError: a user cannot be named as the format wants it.
+    """
+    found = users(topology, settings.topic_prefix, options.layout)
+    if json:
+        print_json({"users": as_json(found, options.user_prefix)})
+    elif options.format is AclFormat.STRIMZI:
+        typer.echo(as_strimzi(found, options.user_prefix, options.strimzi_cluster))
+    else:
+        typer.echo(as_commands(found, options.user_prefix, settings.bootstrap))

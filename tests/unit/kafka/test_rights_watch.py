@@ -1,0 +1,131 @@
+"""What the user of a process lacks is told by name, once for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
+from structlog.testing import capture_logs
+
+from streams.errors import KafkaUnavailable
+from streams.kafka.failures import Outage, needing, not_sent
+from streams.kafka.rights import RightsWatch, missing
+from streams.topology.rights import Right
+
+READ = Right("topic", "events", "Read")
+WRITE = Right("topic", "dlq", "Write")
+SETTINGS = Right("topic", "dlq", "DescribeConfigs")
+JOIN = Right("group", "dedup", "Read")
+ID = Right("transactional_id", "dedup-", "Write", prefixed=True)
+
+
+@dataclass
+class Described:
+    authorized_operations: list[AclOperation] | None
+
+
+@dataclass
+class Broker:
+    """An admin client whose broker tells what `may` says: operations, or an error's code."""
+
+    may: dict[str, list[AclOperation] | int | None] = field(default_factory=dict)
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Described]]:
+        return self._described(topics)
+
+    def describe_consumer_groups(self, names: Any, **_: Any) -> dict[str, Future[Described]]:
+        return self._described(names)
+
+    def _described(self, names: Iterable[str]) -> dict[str, Future[Described]]:
+        answers = {}
+        for name in names:
+            answers[name] = Future[Described]()
+            told = self.may.get(name, KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if isinstance(told, int):
+                answers[name].set_exception(KafkaException(KafkaError(told)))
+            else:
+                answers[name].set_result(Described(told))
+        return answers
+
+
+@pytest.fixture(autouse=True)
+def collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own collection of names does not give them back."""
+    monkeypatch.setattr("streams.kafka.rights.TopicCollection", list)
+
+
+def lacking(*rights: Right, **may: Any) -> list[Right]:
+    return missing(Broker(may), rights)  # type: ignore[arg-type]
+
+
+def test_a_right_is_missing_if_its_operation_is_not_among_those_that_the_user_may_do() -> None:
+    may = [AclOperation.WRITE, AclOperation.DESCRIBE]
+    assert lacking(READ, WRITE, SETTINGS, events=may, dlq=may) == [READ, SETTINGS]
+    assert lacking(SETTINGS, dlq=[*may, AclOperation.DESCRIBE_CONFIGS]) == []
+
+
+def test_all_rights_on_what_may_not_be_seen_are_missing() -> None:
+    hidden = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert lacking(READ, WRITE, SETTINGS, dlq=hidden) == [WRITE, SETTINGS]
+    assert lacking(JOIN, dedup=KafkaError.GROUP_AUTHORIZATION_FAILED) == [JOIN]
+
+
+@pytest.mark.parametrize("told", [KafkaError.GROUP_ID_NOT_FOUND, None, []])
+def test_what_the_broker_does_not_tell_is_not_missing(told: Any) -> None:
+    assert lacking(JOIN, ID, dedup=told) == []
+
+
+def test_a_broker_that_is_away_tells_nothing() -> None:
+    broker = Broker({"events": KafkaError.REQUEST_TIMED_OUT})
+    with capture_logs() as logged:
+        RightsWatch(broker, [READ], "u").look()  # type: ignore[arg-type]
+    assert logged == []
+
+
+def test_what_is_missing_is_logged_once_and_so_is_its_end() -> None:
+    broker = Broker({"events": KafkaError.TOPIC_AUTHORIZATION_FAILED})
+    watch = RightsWatch(broker, [READ, WRITE], "tidegate-dedup")  # type: ignore[arg-type]
+    with capture_logs() as logged:
+        watch.look()
+        watch.look()
+        broker.may["events"] = [AclOperation.READ]
+        watch.look()
+        watch.look()
+    assert [(line["log_level"], line["user"]) for line in logged] == [
+        ("error", "tidegate-dedup"), ("info", "tidegate-dedup"),
+    ]  # fmt: skip
+    assert logged[0]["missing"] == ["Read on topic events"]
+    assert "tidegate topology describe --acls" in logged[0]["event"]
+
+
+def test_an_error_names_the_right_and_the_next_step() -> None:
+    with (
+        pytest.raises(KafkaException, match=r"Read on group dedup is missing.*--acls") as raised,
+        needing("Read on group dedup"),
+    ):
+        raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "no"))
+    assert raised.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    told = not_sent("dlq", KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert isinstance(told, KafkaUnavailable)
+    assert "may not write it" in str(told)
+
+
+def test_another_error_is_left_as_it_is() -> None:
+    away = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    with pytest.raises(KafkaException) as raised, needing("Read on group dedup"):
+        raise away
+    assert raised.value is away
+
+
+def test_a_refusal_is_not_logged_as_silence() -> None:
+    with capture_logs() as logged:
+        Outage().failed(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
+        Outage().failed(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    assert [line["event"].partition(":")[0] for line in logged] == [
+        "kafka refuses", "kafka does not answer",
+    ]  # fmt: skip
