@@ -8,6 +8,7 @@ TOGETHER = frozenset({
     "tests/acceptance/test_broker_faults.py",
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_dev_pipeline.py",
+    "tests/acceptance/test_missing_rights.py",
     "tests/acceptance/test_traces.py",
     "tests/integration/test_container_image.py",
     "tests/integration/test_embedded_cluster.py",

@@ -1,0 +1,240 @@
+"""Every process works with exactly the rights that `topology describe --acls` prints.
+
+The authorizer's own log tells by which right each request was allowed. So one run of everything
+shows both that nothing was denied, and that each right was needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from support.conditions import eventually
+from support.hook_receiver import HookReceiver, serving
+from support.own_users import OwnUsers, own_users
+from support.whole_calls import TOKEN, Calls
+
+from streams.topology.load import load
+
+pytestmark = [pytest.mark.broker, pytest.mark.long]
+
+FUSED = ("ingress", "pipeline", "delivery", "operator", "analytics", "worker-default")
+APART = ("dedup", "scheduler", "dispatcher")
+NOTE = {"incident_note": "the cause is mended"}
+ODD = {
+    "events.received": "dedup", "schedule": "scheduler", "events": "dispatcher",
+    "jobs.commands": "dispatcher", "jobs": "delivery", "deliveries.commands": "delivery",
+    "jobs.work.default": "worker", "tenants": "ingress", "rejections": "operator",
+}  # fmt: skip
+"""By topic who makes a dead letter of a record that cannot be read."""
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[OwnUsers]:
+    with own_users(tmp_path) as found:
+        yield found
+
+
+def test_everything_works_in_both_layouts_and_each_right_is_needed(processes: OwnUsers) -> None:
+    with serving(HookReceiver()) as receiver:
+        start(processes, *FUSED)
+        calls = processes.calls()
+        calls.make_source()
+        calls.ask("PUT", "/v1/tenants/acme/endpoints/crm", {"url": receiver.url, "events": ["*"]})
+        assert calls.result(calls.deliver(1)) == "answer 1"
+        eventually(lambda: receiver.got, what="the outgoing delivery")
+        submit(calls, type="nobody.fused", id=3)
+        runs_jobs_of_all_kinds(calls)
+        a_redelivery_reaches_dedup(processes, calls)
+        a_body_waits_in_the_quarantine(processes, calls)
+        an_operator_asks_for_more(processes, calls)
+        odd_records_are_set_aside_and_sent_again(processes, calls)
+        waits_for_a_worker(calls, "nobody.fused")
+        stages_restore_and_share(processes, calls)
+        the_layout_changes_and_back(processes, calls)
+    settings_change(processes)
+    for name in list(processes.running):
+        processes.stop(name)
+    assert processes.denied() == []
+    assert sorted(map(str, processes.unused())) == []
+
+
+def start(processes: OwnUsers, *names: str) -> None:
+    for name in names:
+        processes.start(name)
+    processes.ready(*(f"{name}-0" for name in names))
+
+
+def runs_jobs_of_all_kinds(calls: Calls) -> None:
+    """One that is late, and one that fails and is replayed."""
+    late, bad = submit(calls, id=2, delay=1), submit(calls, id=0)
+    assert calls.result(late) == "answer 2"
+    eventually(lambda: shown(calls, f"/v1/dlq/{bad}"), what="the dead letter")
+    again = calls.ask("POST", f"/v1/dlq/{bad}/replay", NOTE)["job_id"]
+    eventually(lambda: shown(calls, f"/v1/dlq/{again}"), what="the replay's dead letter")
+
+
+def waits_for_a_worker(calls: Calls, type: str) -> None:
+    """A job of a type that no worker handles is shown as held."""
+    eventually(lambda: type in json.dumps(calls.ask("GET", "/v1/held")), what=f"{type} is held")
+
+
+def a_redelivery_reaches_dedup(processes: OwnUsers, calls: Calls, number: int = 1) -> None:
+    """Through an ingress that does not remember the first delivery."""
+    before = duplicates(calls)
+    processes.start("ingress", "1")
+    processes.ready("ingress-1")
+    processes.calls("ingress-1").deliver(number)
+    eventually(lambda: duplicates(calls) > before, what="the duplicate")
+    processes.stop("ingress-1")
+
+
+def duplicates(calls: Calls) -> int:
+    return sum(each["count"] for each in calls.ask("GET", "/v1/duplicates")["duplicates"])
+
+
+def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
+    """A delivery without a type waits until the mapping is mended; an unsigned one is rejected."""
+    body = b'{"id": 4}'
+    asked = {"url": "http://ingress/v1/hooks/acme/shop", "headers": {}}
+    signed = calls.ask(
+        "POST", "/v1/tenants/acme/sources/shop/sign",
+        asked | {"body_base64": base64.b64encode(body).decode()},
+    )  # fmt: skip
+    url = f"{calls.ingress}/v1/hooks/acme/shop"
+    with urlopen(Request(url, body, dict(signed["headers"]))) as answer:
+        waiting = json.loads(answer.read())["event_id"]
+    with pytest.raises(HTTPError, match="401"):
+        urlopen(Request(url, body))
+    mended = {"scheme": "github", "mapping": {"event_type": "type || 'ticket.created'"}}
+    calls.ask("PUT", "/v1/tenants/acme/sources/shop", mended)
+    eventually(lambda: shown(calls, f"/v1/quarantine/{waiting}"), what="the body is shown")
+    job = calls.ask("POST", f"/v1/quarantine/{waiting}/release", {"note": "mended"})["job_id"]
+    assert calls.result(job) == "answer 4"
+
+
+def an_operator_asks_for_more(processes: OwnUsers, calls: Calls) -> None:
+    """A body, a delivery once more, the figures, and a replay of old events."""
+    event = calls.ask("GET", "/v1/events")["events"][0]["event_id"]
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    with urlopen(Request(f"{calls.operator}/v1/events/{event}/payload", headers=token)) as answer:
+        assert answer.read()
+    (sent, *_) = calls.ask("GET", "/v1/deliveries?tenant_id=acme")["deliveries"]
+    retried = Request(
+        f"{calls.operator}/v1/deliveries/{sent['delivery_id']}/retry", b"", token, method="POST"
+    )
+    with urlopen(retried) as answer:
+        assert answer.status == 202
+    asked = {"note": "again", "tenant_id": "acme", "job": "answer"}
+    replay = f"/v1/replays/{calls.ask('POST', '/v1/replays', asked)['replay_id']}"
+    eventually(lambda: calls.ask("GET", replay)["status"] == "done", what="the replay is done")
+    figures = f"http://127.0.0.1:{processes.ports['analytics-0']}"
+    found = Calls(figures, figures).ask("GET", "/v1/analytics/summary?tenant_id=acme")
+    assert found["events"]
+
+
+def odd_records_are_set_aside_and_sent_again(processes: OwnUsers, calls: Calls) -> None:
+    """What cannot be read is in the dead letters, and goes to the stages' inputs again."""
+    send_odd(processes, *ODD)
+    letters = {f"{stage}:{topic}:0:" for topic, stage in ODD.items()}
+    eventually(lambda: letters <= letters_of(calls), what="the dead letters")
+    assert calls.ask("POST", "/v1/dlq:replay", NOTE | {"kind": "record"})["records"] >= 6
+
+
+def letters_of(calls: Calls) -> set[str]:
+    """The dead letters of records, without their offsets."""
+    found = calls.ask("GET", "/v1/dlq?kind=record&limit=200")["dead_letters"]
+    return {each["id"][: each["id"].rindex(":") + 1] for each in found}
+
+
+def send_odd(processes: OwnUsers, *topics: str) -> dict[str, int]:
+    """Write a record that nobody can read to each topic; returns the offsets."""
+    written: list[Message] = []
+    producer = Producer(processes.kafka.client())
+    for topic in topics:
+        name = processes.prefix + topic
+        producer.produce(
+            name, b"no record", b"odd", 0, on_delivery=lambda _, message: written.append(message)
+        )
+    assert producer.flush(30) == 0
+    return {(m.topic() or "").removeprefix(processes.prefix): m.offset() or 0 for m in written}
+
+
+def stages_restore_and_share(processes: OwnUsers, calls: Calls) -> None:
+    """Stages come back without their disks, one told to set a record aside; another joins."""
+    processes.lose("pipeline")
+    processes.lose("delivery")
+    offset = send_odd(processes, "duplicates")["duplicates"]
+    processes.start("pipeline", TIDEGATE_SET_ASIDE=f"duplicates:0:{offset}")
+    processes.start("delivery")
+    processes.ready("pipeline-0", "delivery-0")
+    eventually(
+        lambda: shown(calls, f"/v1/dlq/dispatcher:duplicates:0:{offset}"), what="it is set aside"
+    )
+    calls.ask("POST", f"/v1/dlq/dispatcher:duplicates:0:{offset}/replay", NOTE)
+    processes.start("pipeline", "1")
+    processes.ready("pipeline-0", "pipeline-1")
+    eventually(lambda: processes.running["pipeline-1"].share, what="it has a share")
+    assert calls.result(calls.deliver(10)) == "answer 10"
+
+
+def the_layout_changes_and_back(processes: OwnUsers, calls: Calls) -> None:
+    processes.stop("pipeline-0")
+    processes.stop("pipeline-1")
+    processes.command("topology", "topology", "layout", "apart")
+    start(processes, *APART)
+    assert calls.result(calls.deliver(11)) == "answer 11"
+    submit(calls, type="nobody.apart", id=3)
+    runs_jobs_of_all_kinds(calls)
+    a_redelivery_reaches_dedup(processes, calls, 11)
+    send_odd(processes, "events.received", "schedule", "events")
+    for stage in APART:
+        processes.running[f"{stage}-0"].wait_for("record sent to dlq")
+    waits_for_a_worker(calls, "nobody.apart")
+    for stage in APART:
+        processes.lose(stage)
+    start(processes, *APART)
+    assert calls.result(calls.deliver(12)) == "answer 12"
+    for stage in APART:
+        processes.stop(f"{stage}-0")
+    processes.command("topology", "topology", "layout", "fused")
+
+
+def settings_change(processes: OwnUsers) -> None:
+    """Every topic gets its settings back."""
+    admin = processes.kafka.admin
+    entry = ConfigEntry("segment.bytes", "1048576", incremental_operation=AlterConfigOpType.SET)
+    changed = [
+        ConfigResource(
+            ConfigResource.Type.TOPIC, processes.prefix + name, incremental_configs=[entry]
+        )
+        for name in load().topics
+    ]
+    for done in admin.incremental_alter_configs(changed).values():
+        done.result(10)
+    processes.apply()
+    assert (
+        "nothing to change"
+        in processes.command("topology", "topology", "plan", "--allow-unsafe").stdout
+    )
+
+
+def submit(calls: Calls, type: str = "answer", delay: float = 0, **input: Any) -> str:
+    body = {"type": type, "input": input, "delay_seconds": delay}
+    return str(calls.ask("POST", "/v1/tenants/acme/jobs", body)["job_id"])
+
+
+def shown(calls: Calls, path: str) -> Any:
+    """What the API answers; None while it shows nothing there."""
+    try:
+        return calls.ask("GET", path)
+    except HTTPError:
+        return None
