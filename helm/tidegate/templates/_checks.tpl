@@ -53,8 +53,11 @@
 {{- end }}
 
 {{- define "tidegate.checkPublic" -}}
-{{- range $name := list "hooks" "console" -}}
+{{- range $name, $component := dict "hooks" "ingress" "console" "operator" -}}
 {{- $of := index $.Values $name -}}
+{{- if and (or $of.ingress.enabled $of.gateway.enabled) (not (index $.Values $component).enabled) -}}
+{{- fail (printf "%s leads to the component %s, but %s.enabled is false: set it, or turn %s.ingress and %s.gateway off" $name $component $component $name $name) -}}
+{{- end -}}
 {{- if and (or $of.ingress.enabled $of.gateway.enabled) (not $of.hosts) -}}
 {{- fail (printf "%s.hosts is empty: name the hosts that lead to it" $name) -}}
 {{- end -}}

@@ -45,6 +45,10 @@ def test_the_chart_has_no_lint() -> None:
         ("workers.answers.autoscaling.enabled=true", "needs autoscaling.prometheus"),
         ("analytics.autoscaling.enabled=true", "analytics.autoscaling.enabled"),
         ("hooks.ingress.enabled=true", "hooks.hosts is empty"),
+        (
+            "hooks.hosts={a},hooks.ingress.enabled=true,ingress.enabled=false",
+            "hooks leads to the component ingress, but ingress.enabled is false",
+        ),
         ("console.hosts={a},console.gateway.enabled=true", "console.gateway.parentRefs is empty"),
         ("console.hosts={a},console.ingress.enabled=true", "networkPolicy.consoleFrom is empty"),
     ],
