@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import os
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import orjson
@@ -22,13 +22,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from sources import create_sources
 from webhook_requests import made
 
+from streams.dev_state import read_state
 from streams.serde.codec import JOB
 from streams.topology.load import load as load_topology
 from streams.topology.model import Topology
 
 CONNECTIONS = 32
 _EVENT_TYPES = {"noop": "plain.made", "effect": "effect.made"}
-_ADMIN_TOKEN = "opens the benchmark's operator API"
+ADMIN_TOKEN = "opens the benchmark's operator API"
 _START_SECONDS = 60.0
 _SETTLE_SECONDS = 20.0
 
@@ -53,40 +54,51 @@ def tidegate(
     own = {
         "PYTHONPATH": APPLICATION_PATH,
         "BENCH_STARTS": str(starts.path),
-        "TIDEGATE_ADMIN_TOKEN": _ADMIN_TOKEN,
+        "TIDEGATE_ADMIN_TOKEN": ADMIN_TOKEN,
         "TIDEGATE_LOG_LEVEL": "warning",
         "TIDEGATE_SLOTS": settings["slots"],
     }
     with running(command, log, {**own, **(env or {})}) as dev:
         until(lambda: "tidegate ready " in log.read_text(), dev, "ready", _START_SECONDS)
-        state = json.loads((data / "dev.json").read_text())
-        asyncio.run(create_sources(state["url"], _ADMIN_TOKEN))
-        yield Tidegate(dev, state, load_topology(overlay), starts)
+        pipeline = Tidegate(dev, data, load_topology(overlay), starts)
+        asyncio.run(create_sources(pipeline.url, ADMIN_TOKEN))
+        yield pipeline
 
 
 class Tidegate:
-    """A running pipeline; `state` is what it tells of its processes in dev.json."""
+    """A running pipeline, by what it tells of its processes in dev.json."""
 
-    def __init__(
-        self, dev: Process, state: dict[str, Any], topology: Topology, starts: Starts
-    ) -> None:
+    def __init__(self, dev: Process, data: Path, topology: Topology, starts: Starts) -> None:
         self._topology = topology
-        self.bootstrap: str = state["bootstrap"]
-        self._url: str = state["url"]
         self._dev = dev
+        self._data = data
         self._starts = starts
-        self._pids = {"dev": [dev.pid], "broker": [state["broker_pid"]]}
+        state = read_state(data)
+        self.bootstrap: str = state["bootstrap"]
+        self.url: str = state["url"]
+        self.port: int = next(p["port"] for p in state["processes"] if p["stage"] == "ingress")
+
+    def pids(self) -> dict[str, list[int]]:
+        """The processes of each component."""
+        state = read_state(self._data)
+        pids = {"dev": [self._dev.pid], "broker": [state["broker_pid"]]}
         for process in state["processes"]:
-            self._pids.setdefault(process["stage"], []).append(process["pid"])
-            if process["stage"] == "ingress":
-                self._port: int = process["port"]
+            pids.setdefault(process["stage"], []).append(process["pid"])
+        return pids
 
     def spent(self) -> Seconds:
-        return {name: sum(map(process_seconds, pids)) for name, pids in self._pids.items()}
+        return {name: sum(map(process_seconds, pids)) for name, pids in self.pids().items()}
+
+    def renew(self, stage: str) -> None:
+        """Kill the one process of a stage, and return when the next one is there."""
+        (old,) = self.pids()[stage]
+        os.kill(old, signal.SIGKILL)
+        until(lambda: self.pids()[stage] != [old], self._dev, f"a new {stage}", _START_SECONDS)
+        asyncio.run(create_sources(self.url, ADMIN_TOKEN))
 
     def counted(self, metric: str) -> float:
         """The sum of a counter over all processes."""
-        with urlopen(f"{self._url}/metrics", timeout=10) as page:
+        with urlopen(f"{self.url}/metrics", timeout=10) as page:
             families = text_string_to_metric_families(page.read().decode())
         return sum(s.value for family in families for s in family.samples if s.name == metric)
 
@@ -103,8 +115,8 @@ class Tidegate:
 
     def _send(self, requests: list[bytes], load: Load) -> Answers:
         if load.rate:
-            return open_loop(self._port, requests, CONNECTIONS, load.rate)
-        return closed(self._port, requests, CONNECTIONS, load.patience)
+            return open_loop(self.port, requests, CONNECTIONS, load.rate)
+        return closed(self.port, requests, CONNECTIONS, load.patience)
 
     def _alive(self) -> None:
         if self._dev.poll() is not None:
