@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
-from streams.errors import KafkaUnavailable
+from streams.errors import ConfigError, KafkaUnavailable, TidegateError
 from streams.settings import Settings, load_settings
 from streams.topology.load import load
 from streams.topology.model import Topology
@@ -52,3 +53,18 @@ def addressed(settings: Settings) -> Iterator[None]:
         yield
     except KafkaUnavailable as error:
         raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error
+
+
+@contextmanager
+def errors_told(as_json: bool) -> Iterator[None]:
+    """Print what a command raises, as text and as JSON if that is wanted; exit code 2 if it is the
+    configuration, else 1."""
+    try:
+        yield
+    except TidegateError as error:
+        invalid = isinstance(error, ConfigError)
+        if as_json:
+            verdict = {"valid": False} if invalid else {}
+            print_json({**verdict, "errors": str(error).splitlines()})
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2 if invalid else 1) from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,6 +13,7 @@ from streams.cli.cluster import (
     BootstrapOption,
     FileOption,
     addressed,
+    errors_told,
     read_settings,
 )
 from streams.cli.operator_command import print_json
@@ -29,7 +28,7 @@ from streams.cli.rights import (
     UserPrefix,
     print_acls,
 )
-from streams.errors import ConfigError, TidegateError
+from streams.cli.topology_size import topology_size
 from streams.kafka.clients import wait_for_broker
 from streams.settings import load_settings
 from streams.topology import describe as descriptions
@@ -68,7 +67,7 @@ def validate(topology: FileOption = None, as_json: AsJson = False) -> None:
 
     Example: tidegate topology validate --topology examples/support/topology.yaml
     """
-    with _errors_told(as_json):
+    with errors_told(as_json):
         found = checked(load_settings(topology=topology).topology)
         counts = _counts(found.topology)
         for warning in found.warnings:
@@ -89,7 +88,7 @@ def _compare(
     delete: DeleteOption = None,
     as_json: AsJson = False,
 ) -> None:
-    with _errors_told(as_json):
+    with errors_told(as_json):
         settings, loaded = read_settings(topology, bootstrap)
         consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
         with addressed(settings):
@@ -121,6 +120,7 @@ def _apply(**given: Any) -> None:
 
 app.command("plan")(with_options(_plan, own_options(_compare)))
 app.command("apply")(with_options(_apply, own_options(_compare)))
+app.command("size")(topology_size)
 
 
 @app.command()
@@ -141,7 +141,7 @@ def layout(
     """
     from streams.runtime.layouts import carry_over
 
-    with _errors_told(as_json):
+    with errors_told(as_json):
         settings, loaded = read_settings(topology, bootstrap)
         wait_for_broker(settings, BROKER_SECONDS)
         with addressed(settings):
@@ -178,7 +178,7 @@ def describe(
 
     Example: tidegate topology describe --acls --format strimzi > users.yaml
     """
-    with _errors_told(as_json):
+    with errors_told(as_json):
         settings, loaded = read_settings(topology)
         if acls:
             asked = AclOptions(format, user_prefix, layout, strimzi_cluster)
@@ -231,16 +231,3 @@ def _plan_json(planned: Plan, applied: bool) -> dict[str, Any]:
         "refusals": [asdict(refusal) for refusal in planned.refusals],
         "notes": list(planned.notes),
     }
-
-
-@contextmanager
-def _errors_told(as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except TidegateError as error:
-        invalid = isinstance(error, ConfigError)
-        if as_json:
-            verdict = {"valid": False} if invalid else {}
-            print_json({**verdict, "errors": str(error).splitlines()})
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2 if invalid else 1) from None

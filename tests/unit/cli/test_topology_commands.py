@@ -178,3 +178,59 @@ def test_a_warning_goes_to_standard_error_and_into_the_json_with_exit_code_0(fil
     assert told.stderr.startswith(f"warning: {file}:4: limits[refunds].match: 'refund' matches no")
     as_json = json.loads(run("validate", "--json", "--topology", str(file)).stdout)
     assert (as_json["valid"], as_json["errors"], len(as_json["warnings"])) == (True, [], 1)
+
+
+SMALL = ("size", "--events", "100", "--jobs", "100")
+
+
+def test_a_size_fits_a_terminal_of_100_columns_and_names_its_units() -> None:
+    told = run("size", "--events", "1e6", "--jobs", "1e6", "--largest-tenant", "0.001")
+    tables = [line for line in told.stdout.splitlines() if line[:1] in ("┃", "│")]
+    assert told.exit_code == 0
+    assert max(map(len, tables)) <= 100
+    for unit in ("cores busy,", "memory MiB,", "disk GB,", "written kB/s,"):
+        assert unit in told.stdout
+
+
+def test_a_size_as_json_has_the_numbers_of_the_tables() -> None:
+    found = json.loads(run(*SMALL, "--json").stdout)
+    assert found["demand"]["events"] == 100
+    assert {each["name"] for each in found["stages"]} >= {"ingress", "pipeline", "operator"}
+    one, all_ = found["topics"][0]["disk"], found["topics"][0]["disk_of_all_replicas"]
+    assert all_ == 3 * one
+
+
+def test_an_explained_size_has_a_formula_for_each_stage_and_topic() -> None:
+    explained, plain = run(*SMALL, "--explain").stdout, run(*SMALL).stdout
+    for name in ("ingress", "pipeline", "worker, pool default", "operator", "payloads", "jobs"):
+        assert f"\n  {name}: " in explained
+        assert f"\n  {name}: " not in plain
+
+
+def test_the_stages_apart_have_sizes_of_their_own() -> None:
+    found = json.loads(run(*SMALL, "--apart", "--json").stdout)
+    names = {each["name"] for each in found["stages"]}
+    assert {"dedup", "scheduler", "dispatcher"} <= names
+    assert "pipeline" not in names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--events", "-5", "--jobs", "nan"), "--events -5: give a number from 0 to"),
+        (("--events", "5", "--jobs", "1", "--window-days", "8"), "set retention_days of"),
+        (("--events", "5", "--jobs", "1", "--pool", "slow=9/1"), "more jobs a second than --jobs"),
+    ],
+)
+def test_a_bad_size_exits_2_and_says_what_to_give(arguments: tuple[str, ...], why: str) -> None:
+    told = run("size", *arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert why in told.stderr
+    assert json.loads(run("size", *arguments, "--json").stdout)["valid"] is False
+
+
+@pytest.mark.parametrize("pool", ["slow", "slow=", "slow=1", "slow=1/2/3/4", "slow=a/b"])
+def test_a_pool_of_another_form_is_refused_with_an_example(pool: str) -> None:
+    told = run("size", "--events", "5", "--jobs", "5", "--pool", pool)
+    assert told.exit_code == 2
+    assert "slow=5/60/20" in told.stderr
