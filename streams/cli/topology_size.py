@@ -151,7 +151,7 @@ def _topics(sized: Size) -> Table:
     replicas = sized.demand.replication
     table = _table(
         "Topics", "topic", "written kB/s,\none replica", "disk GB,\none replica",
-        f"disk GB,\n{replicas} replicas",
+        f"disk GB,\n{replicas} replica{'s' * (replicas > 1)}",
     )  # fmt: skip
     for topic in sized.topics:
         table.add_row(

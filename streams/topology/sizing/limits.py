@@ -78,9 +78,9 @@ def _stores(sized: Size, declared: Topology) -> Iterator[str]:
             )
         if stage.name in ("pipeline", "dedup") and stage.keys > _MEASURED_KEYS:
             yield (
-                f"{stage.name}: {count(stage.keys)} keys in a store of one process, of which dedup "
-                f"was measured with {count(_MEASURED_KEYS)}: beyond, lookups wait for the disk "
-                "unless the page cache holds the filters; measure it, or run more processes"
+                f"{stage.name}: {count(stage.keys)} keys in the largest store of a process, and the "
+                f"largest that was measured had {count(_MEASURED_KEYS)}: beyond, lookups wait for the "
+                "disk unless the page cache holds the filters; measure it, or run more processes"
             )
     name, dirty = max(
         (
@@ -104,8 +104,8 @@ def _partitions(sized: Size, declared: Topology) -> Iterator[str]:
     partitions = sized.topology.partitions
     if declared.partitions != partitions:
         yield (
-            f"declared are {declared.partitions} partitions, this load wants {partitions}: "
-            "set `partitions` before the first event, because the number can never change"
+            f"the topology declares {declared.partitions} partitions, and this load wants "
+            f"{partitions}: set `partitions` before the first event, because it can never change"
         )
 
 

@@ -130,8 +130,8 @@ def test_the_operators_limits_are_told() -> None:
 
 
 def test_the_declared_partitions_are_compared_with_the_wanted_ones() -> None:
-    assert "declared are 4 partitions" in told()
-    assert "declared are" not in told(events=1, jobs=1)
+    assert "the topology declares 4 partitions" in told()
+    assert "the topology declares" not in told(events=1, jobs=1)
 
 
 @pytest.mark.parametrize("field", ["events", "jobs", "effects", "body_bytes", "deliveries",
