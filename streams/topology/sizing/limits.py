@@ -78,9 +78,9 @@ def _stores(sized: Size, declared: Topology) -> Iterator[str]:
             )
         if stage.name in ("pipeline", "dedup") and stage.keys > _MEASURED_KEYS:
             yield (
-                f"{stage.name}: {count(stage.keys)} keys in the largest store of a process, and the "
-                f"largest that was measured had {count(_MEASURED_KEYS)}: beyond, lookups wait for the "
-                "disk unless the page cache holds the filters; measure it, or run more processes"
+                f"{stage.name}: {count(stage.keys)} keys in the largest store of a process, and "
+                f"{count(_MEASURED_KEYS)} were measured at most: beyond, lookups wait for the disk "
+                "unless the page cache holds the filters; measure it, or run more processes"
             )
     name, dirty = max(
         (
