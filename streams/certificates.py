@@ -25,17 +25,23 @@ Read = Callable[[], list[x509.Certificate]]
 
 
 def note_certificates(settings: Settings) -> None:
-    """Set the gauge for each certificate that the settings name.
+    """Set the gauge for each certificate that the settings name."""
+    for use, end in ends(settings):
+        if end is not None:
+            NOT_AFTER.labels(use).set(end)
+
+
+def ends(settings: Settings) -> Iterator[tuple[str, float | None]]:
+    """When each certificate that the settings name ends, in Unix time; None: it cannot be read.
 
     Of a client's chain the first end counts, because every certificate of it must hold. Of a file
     with authorities the last one counts, because collections of them hold ended ones too.
     """
-    for use, first, read in _uses(settings):
+    for use, counts, read in _uses(settings):
         try:
-            ends = [found.not_valid_after_utc.timestamp() for found in read()]
+            yield use, counts([found.not_valid_after_utc.timestamp() for found in read()])
         except (OSError, ValueError):
-            continue
-        NOT_AFTER.labels(use).set(first(ends))
+            yield use, None
 
 
 def _uses(settings: Settings) -> Iterator[tuple[str, Callable[[Iterable[float]], float], Read]]:

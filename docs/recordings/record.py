@@ -114,6 +114,7 @@ def record(folder: Path, environ: dict[str, str], save: Callable[[str, str, str]
         (folder / "no-subject.json").write_text(_NO_SUBJECT)
         typed("send-failed", "tidegate send no-subject.json --tenant demo --source zendesk")
         typed("dlq-list", "tidegate dlq list")
+        typed("doctor", "tidegate doctor --topology topology.yaml")
         typed("topology-describe", "tidegate topology describe --topology topology.yaml")
         dev.waits_for("dead letter")
         save("dev", _DEV, dev.printed)

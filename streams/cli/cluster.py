@@ -33,16 +33,28 @@ BootstrapOption = Annotated[
 ]
 
 
+def found_settings(
+    file: Path | None, bootstrap: str | None = None, data_dir: Path | None = None
+) -> Settings:
+    """The settings, with the address of a running `tidegate dev` if none is set.
+
+    Raises:
+        ConfigError: a setting is not valid.
+    """
+    settings = load_settings(topology=file, bootstrap=bootstrap, data_dir=data_dir)
+    running = read_state(settings.data_dir).get("bootstrap")
+    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
+        return settings.model_copy(update={"bootstrap": running})
+    return settings
+
+
 def read_settings(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
-    """The settings, with the address of a running `tidegate dev` if none is set, and the topology.
+    """The settings as `found_settings` has them, and the topology.
 
     Raises:
         ConfigError: a setting or the file is not valid.
     """
-    settings = load_settings(topology=file, bootstrap=bootstrap)
-    running = read_state(settings.data_dir).get("bootstrap")
-    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
-        settings = settings.model_copy(update={"bootstrap": running})
+    settings = found_settings(file, bootstrap)
     return settings, load(settings.topology)
 
 

@@ -44,6 +44,7 @@ _COMMANDS = {
     "send": "streams.cli.send:send",
     "listen": "streams.cli.listen:listen",
     "new": "streams.new.command:new",
+    "doctor": "streams.cli.doctor:doctor",
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from streams.runtime.broker_clock_estimate import Estimate
 from streams.settings import Settings
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ClockMemory:
@@ -23,7 +23,7 @@ class ClockMemory:
     On a system that does not identify its boots, such as macOS, nothing is remembered.
     """
 
-    def __init__(self, path: Path, boot_id: Path = _BOOT_ID) -> None:
+    def __init__(self, path: Path, boot_id: Path = BOOT_ID) -> None:
         self.path = path
         self._boot: str | None = None
         with contextlib.suppress(OSError):

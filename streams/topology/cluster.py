@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, TopicMetadata
 
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.settings import Settings
@@ -114,6 +114,12 @@ def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
         configs = _read_configs(admin, [name for name in names if name in known])
     except KafkaException as error:
         raise told(error, "read the cluster") from error
+    return cluster_of(metadata, configs)
+
+
+def cluster_of(metadata: ClusterMetadata, configs: Mapping[str, Mapping[str, str]]) -> Cluster:
+    """The cluster that a broker's answer shows, with these settings of topics."""
+    known = metadata.topics
     topics = {name: _topic(found, configs.get(name, {})) for name, found in known.items()}
     return Cluster(len(metadata.brokers), topics)
 

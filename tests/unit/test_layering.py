@@ -27,7 +27,7 @@ LAYERS = (
      "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},
     {"ingress.receive", "streams"},
     {"ingress.http", "streams.stages"},
-    {"streams.pipeline"},
+    {"streams.doctor", "streams.pipeline"},
     {"streams.dev"},
     {"streams.cli", "streams.demo", "streams.new", "streams.testing"},
 )  # fmt: skip

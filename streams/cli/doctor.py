@@ -1,0 +1,117 @@
+"""`tidegate doctor`: what is wrong, with the remedy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from itertools import groupby
+from operator import attrgetter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from streams.cli.cells import cell, console_of_any_width
+from streams.cli.cluster import BootstrapOption, FileOption, found_settings
+from streams.cli.operator_command import print_json
+from streams.cli.options import AsJson, DevDir
+from streams.doctor.finding import Check, Finding, Report
+from streams.doctor.run import examine
+from streams.doctor.subject import subject
+from streams.errors import ConfigError
+from streams.stages import STAGES
+
+_SETTINGS = Check("settings", "settings")
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
+_COUNTED = {"ok": "ok", "warn": "with a warning", "fail": "failed", "skipped": "skipped"}
+
+_CHECK_WIDTH = 20
+_LEAST = 24
+"""The least width of a sentence, however narrow the terminal is."""
+
+StageOption = Annotated[
+    str | None,
+    typer.Option(help="Look with the eyes of this stage's process.", metavar="STAGE"),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(help="The operator's API.  [default: that of `tidegate dev`]", metavar="URL"),
+]
+
+
+def doctor(
+    stage: StageOption = None,
+    url: UrlOption = None,
+    topology: FileOption = None,
+    bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at cluster, topics, rights, settings, clocks and versions, and say what is wrong.
+
+    It changes nothing, and needs only rights to describe. In a pod it has the settings of that pod:
+    `--stage` then adds the keys and rights that this stage needs. It takes 20 s at most.
+
+    Exit code 0: nothing fails, there may be warnings; 3: something fails; 1: no broker answers; 2:
+    a setting is not valid.
+
+    Example: tidegate doctor --data-dir .tidegate
+
+    Example: tidegate doctor --bootstrap kafka-1:9092 --stage pipeline --json
+    """
+    if stage is not None and stage not in STAGES:
+        raise typer.BadParameter(f"name one of {', '.join(STAGES)}", param_hint="--stage")
+    try:
+        settings = found_settings(topology, bootstrap, data_dir)
+    except ConfigError as error:
+        told = _SETTINGS.fail(str(error), "correct it, then look again")
+        _print(Report((told,), reached=False), as_json)
+        raise typer.Exit(2) from None
+    with _busy():
+        found = examine(subject(settings, stage, url))
+    _print(found, as_json)
+    raise typer.Exit(found.exit_code)
+
+
+def _busy() -> AbstractContextManager[object]:
+    """Says on a terminal that it is at work."""
+    return Console(stderr=True).status("looking ...") if sys.stderr.isatty() else nullcontext()
+
+
+def _print(found: Report, as_json: bool) -> None:
+    print_json(_json(found)) if as_json else _show(found)
+
+
+def _json(found: Report) -> dict[str, Any]:
+    return {
+        "ok": found.exit_code == 0,
+        "reached": found.reached,
+        "counts": {status: found.counts[status] for status in _STYLES},
+        "findings": [asdict(finding) for finding in found.findings],
+    }
+
+
+def _show(found: Report) -> None:
+    console = console_of_any_width()
+    for area, findings in groupby(found.findings, key=attrgetter("area")):
+        console.print(Text(area, style="bold"))
+        for each in findings:
+            for line in _lines(each, console):
+                console.print(line, soft_wrap=True)
+    told = [f"{found.counts[s]} {name}" for s, name in _COUNTED.items() if found.counts[s]]
+    console.print(f"\n{', '.join(told)}", highlight=False)
+
+
+def _lines(finding: Finding, console: Console) -> Iterator[Text]:
+    """The sentence beside its status and check, and below it the remedy, which nothing cuts."""
+    status = (f"  {finding.status:<9}", _STYLES[finding.status])
+    head = Text.assemble(status, f"{finding.check:<{_CHECK_WIDTH}}")
+    room = max(_LEAST, console.width - len(head))
+    for line in cell(finding.text).wrap(console, room):
+        yield head + line
+        head = Text(" " * len(head))
+    if finding.remedy:
+        yield Text.assemble(" " * len(head), ("→ ", "cyan"), cell(finding.remedy))

@@ -1,0 +1,75 @@
+"""Judges what the operator says of itself, and of what waits for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from streams.doctor.finding import Check, Finding, Unseen, counted, named
+from streams.doctor.operator_view import OperatorSeen
+
+READY = Check("operator", "ready")
+PROCESSES = Check("operator", "processes")
+WAITING = Check("operator", "for people")
+
+_PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
+    ("tidegate_dead_letters", {}, "dead letter", "tidegate dlq list --not-replayed"),
+    ("tidegate_jobs", {"status": "needs_review"}, "job in review", "tidegate jobs review"),
+    (
+        "tidegate_quarantined_bodies", {}, "body in the quarantine",
+        "tidegate quarantine list --status waiting",
+    ),
+    ("tidegate_operator_replays_stuck", {}, "stuck replay", "tidegate replays list"),
+)  # fmt: skip
+_SEVERAL = {"job in review": "jobs in review", "body in the quarantine": "bodies in the quarantine"}
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def operator(seen: OperatorSeen) -> Iterator[Finding]:
+    """Whether it is ready, and what its metrics tell that people have to decide."""
+    if seen.status != 200:
+        said = " ".join(seen.ready.split())[:200]
+        yield READY.warn(
+            f"the operator's address is not ready: it answers {seen.status}, {said!r}",
+            "wait while a read model catches up; otherwise look at the log of what it names",
+        )
+    else:
+        yield READY.ok("the operator is ready")
+    yield from _metrics(seen.metrics)
+
+
+def _metrics(text: str) -> Iterator[Finding]:
+    try:
+        samples = _samples(text)
+    except ValueError:
+        samples = {}
+    if not samples:
+        yield WAITING.skipped(
+            Unseen("what answers there has no metrics of Tidegate", "name the operator with --url")
+        )
+        return
+    if down := [of["stage"] for of, up in samples["tidegate_up"] if up == 0 and "stage" in of]:
+        yield PROCESSES.warn(
+            f"{counted(len(down), 'process', 'processes')} of `dev` did not answer: {named(down)}",
+            "look at its log in the directory `logs` of the data directory",
+        )
+    told = 0
+    for name, labels, one, remedy in _PEOPLE:
+        count = sum(v for of, v in samples[name] if labels.items() <= of.items())
+        if count > 0:
+            told += 1
+            yield WAITING.warn(counted(int(count), one, _SEVERAL.get(one)), remedy)
+    if not told:
+        yield WAITING.ok("no dead letter, review, quarantined body or stuck replay")
+
+
+def _samples(text: str) -> Samples:
+    found: Samples = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        if family.name.startswith("tidegate_"):
+            for sample in family.samples:
+                found[sample.name].append((sample.labels, sample.value))
+    return found

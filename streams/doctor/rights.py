@@ -1,0 +1,89 @@
+"""Judges what the doctor's own user may do, against what a stage's process needs.
+
+Kafka tells a user its operations on a topic or group that it may describe. A user that may not
+describe a topic has no right on it at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from streams.doctor.cluster_view import TopicsSeen
+from streams.doctor.finding import Check, Finding, Unseen, named
+from streams.doctor.group_view import GroupsSeen
+from streams.topology.model import Topology
+from streams.topology.rights import Right, rights_of
+
+TOPICS = Check("rights", "topics")
+GROUPS = Check("rights", "groups")
+TRANSACTIONS = Check("rights", "transactional ids")
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SHOW = "grant what `tidegate topology describe --acls` prints for this process"
+_ASK = Unseen(
+    "whose rights are to be looked at is not told",
+    "run the doctor as the user of a process, with --stage and the process's name",
+)
+
+
+def needed(topology: Topology, prefix: str, stage: str) -> tuple[Right, ...]:
+    """The rights of a stage's process; of workers, those of the default pool."""
+    return rights_of("worker-default" if stage == "worker" else stage, topology, prefix)
+
+
+def of_topics(rights: Iterable[Right], seen: TopicsSeen) -> Iterator[Finding]:
+    """The topics that exist; one that is hidden from the user exists or not, and lacks all."""
+    wanted = [right for right in rights if right.resource == "topic"]
+    known = {**seen.operations, **dict.fromkeys(_blind(seen), frozenset[str]())}
+    yield from _judged(TOPICS, wanted, known)
+
+
+def _blind(seen: TopicsSeen) -> list[str]:
+    return [name for name, right in seen.hidden.items() if right == "Describe"]
+
+
+def of_groups(rights: Iterable[Right], prefix: str, seen: GroupsSeen) -> Iterator[Finding]:
+    """The groups of stages and workers; others are not looked at."""
+    wanted = [right for right in rights if right.resource == "group"]
+    known = {prefix + name: group.operations for name, group in seen.groups.items()}
+    known |= {prefix + name: frozenset() for name in seen.hidden}
+    yield from _judged(GROUPS, wanted, known)
+
+
+def of_transactions(rights: Iterable[Right]) -> Iterator[Finding]:
+    """Kafka tells nobody these rights."""
+    ids = {f"{r.name}{'...' * r.prefixed}" for r in rights if r.resource == "transactional_id"}
+    if ids:
+        yield TRANSACTIONS.skipped(
+            Unseen(f"Kafka tells nobody the rights on transactional ids ({named(ids)})", _COMPARE)
+        )
+
+
+_COMPARE = "compare with `tidegate topology describe --acls`"
+
+
+def _judged(
+    check: Check, wanted: Iterable[Right], known: Mapping[str, frozenset[str]]
+) -> Iterator[Finding]:
+    lacking, count = defaultdict(list), 0
+    for right in wanted:
+        if right.name in known:
+            count += 1
+            if _WORD.sub("_", right.operation).upper() not in known[right.name]:
+                lacking[right.operation].append(right.name)
+    for operation, names in sorted(lacking.items()):
+        yield check.fail(
+            f"the user on Kafka lacks {operation} on {check.name.removesuffix('s')} {named(names)}",
+            _SHOW,
+        )
+    if count and not lacking:
+        yield check.ok(f"the user on Kafka has the {count} rights that are needed")
+
+
+def unknown(stage: str | None) -> Finding:
+    """Without a stage, or for one that the topology does not know, nothing can be compared."""
+    if stage is None:
+        return TOPICS.skipped(_ASK)
+    return TOPICS.skipped(Unseen(f"what {stage} needs is not known", _SHOW))
