@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from streams.topology.sizing.stages import HEAD_ROOM
 from streams.topology.sizing.units import count, span
 
 _GB, _MB = 1e9, 1e6
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def _rate(text: str) -> Any:
@@ -101,9 +103,10 @@ def topology_size(
 
 def _pool(text: str) -> Pool:
     name, _, numbers = text.partition("=")
-    parts = numbers.split("/")
     try:
-        jobs, seconds, *slots = parts
+        jobs, seconds, *slots = numbers.split("/")
+        if not _NAME.fullmatch(name):
+            raise ValueError
         return Pool(name, float(jobs), float(seconds), int(*slots) if slots else 20)
     except (ValueError, TypeError):
         raise typer.BadParameter(
@@ -114,10 +117,11 @@ def _pool(text: str) -> Pool:
 
 
 def _show(console: Console, sized: Size, warnings: tuple[str, ...], *, explain: bool) -> None:
-    console.print(
-        f"partitions: {sized.topology.partitions}; "
-        + "; ".join(f"jobs.work.{pool}: {n}" for pool, n in sized.work_partitions.items())
-    )
+    numbers = {"partitions": sized.topology.partitions} | {
+        f"jobs.work.{pool}": number for pool, number in sized.work_partitions.items()
+    }
+    told = "; ".join(f"{name}: {number}" for name, number in numbers.items())
+    console.print(told, highlight=False)
     console.print(_processes(sized))
     if explain:
         _formulas(console, ((s.name, s.formulas) for s in sized.stages))

@@ -229,7 +229,9 @@ def test_a_bad_size_exits_2_and_says_what_to_give(arguments: tuple[str, ...], wh
     assert json.loads(run("size", *arguments, "--json").stdout)["valid"] is False
 
 
-@pytest.mark.parametrize("pool", ["slow", "slow=", "slow=1", "slow=1/2/3/4", "slow=a/b"])
+@pytest.mark.parametrize(
+    "pool", ["slow", "slow=", "slow=1", "slow=1/2/3/4", "slow=a/b", "[/x]=1/1"]
+)
 def test_a_pool_of_another_form_is_refused_with_an_example(pool: str) -> None:
     told = run("size", "--events", "5", "--jobs", "5", "--pool", pool)
     assert told.exit_code == 2
