@@ -15,7 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
 from opentelemetry import trace
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Gauge,
+    generate_latest,
+)
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from streams.process.daemon_thread import DaemonThread
@@ -23,6 +29,10 @@ from streams.settings import Settings
 
 OPENMETRICS = "application/openmetrics-text"
 """The type of a page that has exemplars; Prometheus asks for it."""
+
+PROCESS = Gauge(
+    "tidegate_process_info", "1, of the stage and the release of this process", ["stage", "version"]
+)
 
 
 def configure_logging(settings: Settings, **bound: str) -> None:

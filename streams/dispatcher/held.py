@@ -8,8 +8,10 @@ since when a type has had no worker.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, get_args
 
 import structlog
@@ -60,6 +62,7 @@ class HeldJobs:
         self._registry = registry
         self._partition = partition
         self._seen: dict[bytes, _Seen] = {}
+        self._shown = set(product(topology.pools, _REASONS))
         self._looked_at = float("-inf")
 
     def restored(self, store: KeyValueStore, monotonic: float) -> None:
@@ -70,8 +73,8 @@ class HeldJobs:
 
     def closed(self) -> None:
         """Drop the partition's gauge, since another process owns the partition now."""
-        for reason in _REASONS:
-            metrics.HELD.remove(str(self._partition), reason)
+        for pool, reason in self._shown:
+            metrics.HELD.remove(str(self._partition), pool, reason)
 
     def without_worker(self) -> dict[tuple[str, str], int]:
         """Pools and types that had no worker at the last look, and since when (milliseconds)."""
@@ -179,10 +182,14 @@ class HeldJobs:
             log.info("jobs are held no more", pool=seen.held.pool, type=seen.held.type)
 
     def _observe(self) -> None:
-        for reason in _REASONS:
-            told = (seen.held for seen in self._seen.values() if seen.told_at is not None)
-            jobs = (held.jobs for held in told if held.reason == reason)
-            metrics.HELD.labels(str(self._partition), reason).set(sum(jobs))
+        """Show each reason of each declared pool, and of any other that has had held jobs."""
+        jobs = Counter[tuple[str, Reason]]()
+        for seen in self._seen.values():
+            if seen.told_at is not None:
+                jobs[seen.held.pool, seen.held.reason] += seen.held.jobs
+        self._shown |= jobs.keys()
+        for pool, reason in self._shown:
+            metrics.HELD.labels(str(self._partition), pool, reason).set(jobs[pool, reason])
 
 
 def _key(held: Held) -> bytes:

@@ -40,8 +40,9 @@ POOL = Gauge(
     "tidegate_dispatcher_pool_jobs", "Jobs of a pool that wait or run", ["partition", "pool"]
 )
 HELD = Gauge(
-    "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for", ["partition", "reason"]
-)
+    "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for",
+    ["partition", "pool", "reason"],
+)  # fmt: skip
 
 
 def forget_partition(partition: int, pools: Iterable[str]) -> None:

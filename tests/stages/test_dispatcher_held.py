@@ -225,6 +225,12 @@ def letters_by_part(desk: Desk, seconds: int) -> list[int]:
     return [part for part in parts if part]
 
 
+def held_jobs(pool: str, reason: str) -> float | None:
+    """The gauge of partition 0."""
+    labels = {"partition": "0", "pool": pool, "reason": reason}
+    return REGISTRY.get_sample_value("tidegate_dispatcher_held_jobs", labels)
+
+
 def test_hundreds_end_and_come_back_in_parts(desk: Desk) -> None:
     with desk.driver.together():
         ids = [desk.event(f"t{n}") for n in range(450)]
@@ -237,8 +243,7 @@ def test_hundreds_end_and_come_back_in_parts(desk: Desk) -> None:
 
 def test_what_is_held_is_told_and_told_to_be_over(desk: Desk) -> None:
     def gauge() -> float | None:
-        labels = {"partition": "0", "reason": "no_worker"}
-        return REGISTRY.get_sample_value("tidegate_dispatcher_held_jobs", labels)
+        return held_jobs("default", "no_worker")
 
     since = desk.driver.now
     desk.event("t1")
@@ -332,6 +337,7 @@ def test_jobs_of_a_pool_that_is_gone_follow_their_type_or_are_held() -> None:
     desk.driver.advance(5)
     (held,) = desk.held().values()
     assert (held.pool, held.reason) == ("gpu", "no_pool")
+    assert held_jobs("gpu", "no_pool") == 1
     desk.deploy(job_types={})
     desk.driver.advance(5)
     assert (desk.job(job_id).pool, desk.held()) == ("default", {})
@@ -341,10 +347,9 @@ def test_jobs_of_a_pool_that_is_gone_follow_their_type_or_are_held() -> None:
 
 def test_the_dispatchers_gauge_goes_with_its_partition(desk: Desk) -> None:
     desk.driver.advance(5)
-    name, labels = "tidegate_dispatcher_held_jobs", {"partition": "0", "reason": "no_worker"}
-    assert REGISTRY.get_sample_value(name, labels) is not None
+    assert held_jobs("default", "no_worker") == 0
     desk.dispatcher._held.closed()
-    assert REGISTRY.get_sample_value(name, labels) is None
+    assert held_jobs("default", "no_worker") is None
 
 
 def test_full_slots_are_told_after_a_while_until_one_is_free(desk: Desk) -> None:

@@ -38,7 +38,7 @@ _METRIC_MODULES = (
     "ingress.http.router", "streams.dedup.processor",
     "streams.delivery.metrics", "streams.dispatcher.metrics", "streams.event_replay.metrics",
     "streams.runtime.metrics",
-    "streams.tenants.follower",
+    "streams.telemetry", "streams.tenants.follower",
     "streams.worker.metrics", "streams.analytics.counting",
     "streams.certificates", "streams.vault.key_encryption",
 )  # fmt: skip
