@@ -54,8 +54,9 @@ recordings: $(INSTALLED) ## Draw what commands print into docs/recordings
 chart: chart-tools ## Write the Helm chart's README and golden outputs
 	@PYTHONPATH=tests $(BIN)/python -m support.chart_golden
 
-chart-tools: $(INSTALLED) ## Build Helm for the chart's tests; needs Go 1.26
+chart-tools: $(INSTALLED) ## Build Helm and a checker of PromQL for the chart's tests; needs Go 1.26.7
 	@PYTHONPATH=tests $(BIN)/python -m support.helm_tools
+	@PYTHONPATH=tests $(BIN)/python -m support.promql_tool
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@command -v $(UV) >/dev/null || { \

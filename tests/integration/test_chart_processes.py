@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
-from support import chart, helm_tools
+from support import chart, helm_tools, promql_tool
 from support.chart import Resource
+from support.exported import not_exported
 from support.kafka_under_test import KafkaUnderTest
 from support.pods import Node, Pod, all_ready, job_pod, pods_of
 from support.whole_calls import TOKEN, Calls
@@ -89,6 +90,7 @@ class Release:
 @pytest.fixture
 def release(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[Release]:
     helm_tools.require()
+    helm_tools.require(promql_tool.program)
     prefix = f"{tmp_path.name}."
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(_values(kafka, prefix)))
@@ -163,12 +165,14 @@ def test_the_pods_run_an_event_to_its_job_in_both_layouts_and_end_in_time(
     calls.make_source()
     assert calls.result(calls.deliver(1)) == {"answered": 1}
     assert {pod.restarts for pod in release.pods} == {0}
+    assert not_exported(pod.get("/metrics") for pod in release.pods) == []
 
     release.render(layout="apart")
     assert release.apply_topology().ended() == 0
     release.roll_out()
     assert calls.result(calls.deliver(2)) == {"answered": 2}
     assert calls.result(calls.deliver(1)) == {"answered": 1}
+    assert not_exported(pod.get("/metrics") for pod in release.pods) == []
 
     for pod in release.pods:
         assert pod.probe("liveness"), pod.name

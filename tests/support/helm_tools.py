@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,10 @@ def crds() -> Path:
     return _installed() / "crds"
 
 
-def require() -> None:
+def require(installed: Callable[[], Path] | None = None) -> None:
     """Skip a test if the tools are absent; fail it if `TIDEGATE_REQUIRE_ALL` is set, as in CI."""
     try:
-        _installed()
+        (installed or _installed)()
     except NoTools as error:
         if os.environ.get("TIDEGATE_REQUIRE_ALL"):
             raise
@@ -71,12 +72,10 @@ def install() -> None:
     into = directory()
     if (into / _DONE).exists():
         return
-    if shutil.which("go") is None:
-        raise NoTools("the tests of the chart need Go 1.26 or newer, to build Helm: install it")
     shutil.rmtree(into, ignore_errors=True)
     (into / "crds").mkdir(parents=True)
     flags = ["-trimpath", "-ldflags=-s -w", "-o", str(into / "helm")]
-    _go("build", *flags, "helm.sh/helm/v4/cmd/helm")
+    go(PINNED, "build", *flags, "helm.sh/helm/v4/cmd/helm")
     for pin in json.loads((PINNED / "crds.json").read_text()):
         for name in pin["files"]:
             shutil.copy(_module(pin) / name, into / "crds")
@@ -90,15 +89,22 @@ def _installed() -> Path:
 
 
 def _module(pin: dict[str, Any]) -> Path:
-    found = json.loads(_go("mod", "download", "-json", pin["module"]))
+    found = json.loads(go(PINNED, "mod", "download", "-json", pin["module"]))
     if found["Sum"] != pin["sum"]:
         raise NoTools(f"{pin['module']} has the checksum {found['Sum']}, not {pin['sum']}")
     return Path(found["Dir"])
 
 
-def _go(*arguments: str) -> str:
+def go(module: Path, *arguments: str) -> str:
+    """What Go prints in the directory of a module.
+
+    Raises:
+        NoTools: there is no Go, or it failed.
+    """
+    if shutil.which("go") is None:
+        raise NoTools("the tests of the chart need Go 1.26.7 or newer, to build their tools")
     done = subprocess.run(
-        ["go", *arguments], cwd=PINNED, text=True, capture_output=True, check=False
+        ["go", *arguments], cwd=module, text=True, capture_output=True, check=False
     )
     if done.returncode:
         raise NoTools(f"go {' '.join(arguments)}: {done.stderr.strip()}")

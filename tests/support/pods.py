@@ -125,14 +125,18 @@ class Pod:
         assert self._process is not None
         return self._process.wait(seconds)
 
+    def get(self, path: str, port: str = "http") -> str:
+        """What it answers at a path of a port of its container."""
+        ports = {p["name"]: p["containerPort"] for p in self.spec["containers"][0]["ports"]}
+        with urllib.request.urlopen(f"http://{self.address}:{ports[port]}{path}", timeout=5) as got:
+            return str(got.read(), "utf-8")
+
     def probe(self, kind: str) -> bool:
         """Whether a probe of the container succeeds now."""
-        container = self.spec["containers"][0]
-        asked = container[f"{kind}Probe"]["httpGet"]
-        port = {p["name"]: p["containerPort"] for p in container["ports"]}[asked["port"]]
+        asked = self.spec["containers"][0][f"{kind}Probe"]["httpGet"]
         try:
-            with urllib.request.urlopen(f"http://{self.address}:{port}{asked['path']}", timeout=5):
-                return True
+            self.get(asked["path"], asked["port"])
+            return True
         except (OSError, urllib.error.URLError):
             return False
 
