@@ -16,7 +16,6 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
-    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -32,6 +31,7 @@ _TIMEOUT = 10.0
 _PATIENCE_SECONDS = 30.0
 """How long a broker may take to find its coordinators: a new broker has none."""
 _PAUSE_SECONDS = 0.2
+_ENDED = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _fused_before(stage: str, topology: Topology) -> tuple[tuple[str, int], ...]
 
 def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: AdminClient) -> None:
     way_out = f"`tidegate topology layout {ours}`"
-    if _members(other, settings, admin):
+    if _runs(other, settings, admin):
         raise ConfigError(
             f"stage {stage}: {other.name} runs, or ended less than {settings.session_seconds:g} s "
             f"ago; it does the same work in the other layout: stop all stages of it, run "
@@ -168,7 +168,7 @@ def _refuse(stage: str, other: Group, ours: str, settings: Settings, admin: Admi
 def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
     """Wait until the groups are empty: an ended process is a member until its session is over."""
     until = time.monotonic() + 1.5 * settings.session_seconds
-    while running := [group.name for group in groups if _members(group, settings, admin)]:
+    while running := [group.name for group in groups if _runs(group, settings, admin)]:
         if time.monotonic() > until:
             names = ", ".join(running)
             raise ConfigError(f"there are processes of {names}: stop them, then try again")
@@ -194,19 +194,19 @@ def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int],
     return tuple((t, p) for t in topics for p in range(topology.topics[t].partitions))
 
 
-def _members(group: Group, settings: Settings, admin: AdminClient) -> int:
+def _runs(group: Group, settings: Settings, admin: AdminClient) -> bool:
+    """Whether the group has members.
+
+    A group's own description comes from its coordinator, and librdkafka aborts the process if it
+    meets one that it cannot ask yet, as on a new cluster of several brokers (librdkafka#4605). So
+    ask all brokers for their groups. They leave out what we may not see; `_positions` is refused
+    then.
+    """
+    listed = admin.list_consumer_groups(request_timeout=_TIMEOUT).result()
+    if listed.errors:
+        raise listed.errors[0]
     name = settings.topic_prefix + group.name
-    answer = admin.describe_consumer_groups([name], request_timeout=_TIMEOUT)[name]
-    try:
-        with needing(f"Describe on group {name}"):
-            described = answer.result()
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return 0
-        raise
-    if described.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
-        return 0
-    return max(1, len(described.members))
+    return any(each.group_id == name and each.state not in _ENDED for each in listed.valid)
 
 
 def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:

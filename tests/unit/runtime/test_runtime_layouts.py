@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from streams.errors import KafkaUnavailable
 from streams.runtime import layouts
@@ -26,7 +29,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, codes: Iterator[int]) -> list[int]:
         return {}
 
     monkeypatch.setattr(layouts, "_positions", positions)
-    monkeypatch.setattr(layouts, "_members", lambda *_: 0)
+    monkeypatch.setattr(layouts, "_runs", lambda *_: False)
     monkeypatch.setattr(layouts, "_PAUSE_SECONDS", 0.0)
     return asked
 
@@ -57,7 +60,7 @@ def test_who_has_just_ended_is_waited_for_even_without_positions(
     answers(monkeypatch, iter([]))
     members = {"dedup": [1, 1], "scheduler": [], "dispatcher": [1]}
     monkeypatch.setattr(
-        layouts, "_members", lambda group, *_: members[group.name] and members[group.name].pop()
+        layouts, "_runs", lambda group, *_: members[group.name] and members[group.name].pop()
     )
     assert carry() == {}
     assert members == {"dedup": [], "scheduler": [], "dispatcher": []}
@@ -75,9 +78,40 @@ def test_a_separate_stage_asks_only_for_positions_of_its_own_inputs(
 ) -> None:
     """Its user may not see the others."""
     asked: list[Group] = []
-    monkeypatch.setattr(layouts, "_members", lambda *_: 0)
+    monkeypatch.setattr(layouts, "_runs", lambda *_: False)
     monkeypatch.setattr(layouts, "_positions", lambda group, _: asked.append(group))
     refuse_other("scheduler", load(None), load_settings({}), None)  # type: ignore[arg-type]
     assert [(group.name, {topic for topic, _ in group.places}) for group in asked] == [
         ("pipeline", {"schedule"})
     ]
+
+
+class Listing:
+    """An admin client that can only list: librdkafka aborts the process in other calls."""
+
+    def __init__(self, state: ConsumerGroupState, *errors: KafkaException) -> None:
+        group = SimpleNamespace(group_id="t.pipeline", state=state)
+        self._answer = SimpleNamespace(valid=[group], errors=list(errors))
+
+    def list_consumer_groups(self, **_: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(self._answer)
+        return future
+
+
+def runs(admin: Listing, name: str) -> bool:
+    settings = load_settings({"TIDEGATE_TOPIC_PREFIX": "t."})
+    return layouts._runs(layouts.Group(name, ()), settings, admin)  # type: ignore[arg-type]
+
+
+def test_who_runs_is_found_without_asking_a_coordinator() -> None:
+    assert runs(Listing(ConsumerGroupState.STABLE), "pipeline")
+    assert not runs(Listing(ConsumerGroupState.STABLE), "dedup")
+    assert not runs(Listing(ConsumerGroupState.EMPTY), "pipeline")
+    assert not runs(Listing(ConsumerGroupState.DEAD), "pipeline")
+
+
+def test_a_broker_that_did_not_list_its_groups_may_have_the_one_that_runs() -> None:
+    loading = KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+    with pytest.raises(KafkaException):
+        runs(Listing(ConsumerGroupState.EMPTY, loading), "pipeline")
