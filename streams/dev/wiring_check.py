@@ -51,6 +51,12 @@ def _without_handler(topology: Topology, handled: Collection[str]) -> Iterator[s
             f"a route makes jobs of type {job!r}, and the application has no handler for it: they "
             f"wait {hours:g} h, then they are dead; declare @app.job({job!r}) or remove the route"
         )
+    routed = {route.job for route in topology.routes}
+    if types := sorted(set(topology.job_types) - routed - set(handled)):
+        yield (
+            f"note: the application has no handler for {_named(types, 'job type')} of the "
+            f"topology: jobs that are submitted wait {hours:g} h, then they are dead"
+        )
 
 
 def _without_route(topology: Topology, handled: Collection[str]) -> Iterator[str]:

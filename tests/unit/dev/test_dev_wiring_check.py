@@ -32,6 +32,14 @@ def test_a_route_without_a_handler_and_a_handler_without_a_route() -> None:
     )
 
 
+def test_a_declared_type_without_a_handler() -> None:
+    (note,) = remarks(SLOW, {"answer"}, set())
+    assert "no handler for job type 'report' of the topology" in note
+    assert remarks(replace(SLOW, routes=()), {"report"}, set()) == remarks(
+        replace(PLAIN, routes=()), {"report"}, set()
+    )
+
+
 def test_a_pool_without_a_worker() -> None:
     (warning,) = unstaffed(SLOW, {"answer", "report"}, {"default"})
     assert warning == ("pool 'slow' has no worker, so job type 'report' waits: add --pool slow=1")
