@@ -11,7 +11,7 @@ import pytest
 from streams.delivery.egress.configured import egress_policy
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import ConfigError
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import consumer_config, producer_config
 from streams.settings import Settings, load_settings
 
 
@@ -39,6 +39,16 @@ def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
     for wrong in ("0.5", "301"):  # above 300 the client's own limits no longer fit together
         with pytest.raises(ConfigError, match="TIDEGATE_SESSION_SECONDS"):
             load_settings({"TIDEGATE_SESSION_SECONDS": wrong})
+
+
+@pytest.mark.parametrize(
+    ("session", "consumer", "producer"),
+    [(1, 2_000, 1_000), (4, 4_000, 4_000), (30, 10_000, 10_000)],
+)
+def test_a_broker_that_hangs_is_given_up_soon(session: int, consumer: int, producer: int) -> None:
+    settings = load_settings({"TIDEGATE_SESSION_SECONDS": str(session)})
+    assert consumer_config(settings, "dedup")["socket.timeout.ms"] == consumer
+    assert producer_config(settings)["socket.timeout.ms"] == producer
 
 
 def test_where_outgoing_requests_may_go_is_a_matter_of_settings() -> None:
