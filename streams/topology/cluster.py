@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -114,7 +114,10 @@ def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:
         configs = _read_configs(admin, [name for name in names if name in known])
     except KafkaException as error:
         raise told(error, "read the cluster") from error
-    return cluster_of(metadata, configs)
+    # One broker may list a topic that another one does not know yet, or no longer.
+    unknown = (known.keys() & set(names)) - configs.keys()
+    found = cluster_of(metadata, configs)
+    return replace(found, topics={n: t for n, t in found.topics.items() if n not in unknown})
 
 
 def cluster_of(metadata: ClusterMetadata, configs: Mapping[str, Mapping[str, str]]) -> Cluster:
@@ -157,6 +160,8 @@ def _read_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, s
         try:
             entries = future.result().values()
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
             # `AlterConfigs`, which the user `topology` has, includes it.
             needed = f"DescribeConfigs or AlterConfigs on topic {resource.name}"
             raise told(error, "read the cluster", needed) from error
