@@ -36,7 +36,7 @@ Ports = Mapping[int, NodePorts]
 
 
 def as_they_are(ports: Ports) -> Ports:
-    """The nodes dial each other directly."""
+    """Nodes and clients dial the nodes directly."""
     return ports
 
 
@@ -45,7 +45,7 @@ class EmbeddedCluster:
 
     Clients find them at `port` and the two that follow it; 0 picks free ports once, as
     `EmbeddedKafka` does, of which `heap_mb`, `extra` and `detached` are those of each node.
-    `between` is given each node's ports and says at which ports the other nodes dial it.
+    `between` is given each node's ports and says at which ports nodes and clients dial it.
     """
 
     def __init__(

@@ -155,9 +155,8 @@ def _identity(log_dir: Path, node_id: int) -> dict[str, str]:
 
 def _listeners(member: Member, protocol: str) -> dict[str, str]:
     bound = _listener_ports(member)
-    advertised = {name: port for name, port in bound.items() if name != _CONTROLLER}
-    if _BROKERS in bound:
-        advertised[_BROKERS] = member.reached_at[member.node_id].brokers
+    at = member.reached_at[member.node_id]
+    advertised = {_CLIENTS: at.clients, **({_BROKERS: at.brokers} if _BROKERS in bound else {})}
     voters = (f"{node}@{HOST}:{at.controller}" for node, at in sorted(member.reached_at.items()))
     return {
         "listeners": _addresses(bound),

@@ -66,7 +66,7 @@ class EmbeddedKafka:
         """`127.0.0.1:PORT`; the same before, during and after a restart."""
         if self._member is None:
             raise BrokerError("the embedded broker has no address yet: start it first")
-        return f"{ports.HOST}:{self._member.ports.clients}"
+        return f"{ports.HOST}:{self._member.reached_at[self._member.node_id].clients}"
 
     @property
     def client_settings(self) -> dict[str, str]:

@@ -23,9 +23,9 @@ class NodePorts:
 
 @dataclass(frozen=True)
 class Member:
-    """A node of a cluster; `reached_at` has, by node id, the ports at which nodes dial each other.
+    """A node of a cluster; `reached_at` has, by node id, the ports at which others dial the nodes.
 
-    These are the nodes' own ports, unless something stands between the nodes.
+    These are the nodes' own ports, unless something stands between.
     """
 
     cluster_id: str

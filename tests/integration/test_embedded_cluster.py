@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.conditions import eventually
-from support.open_transactions import await_none_open, await_open, open_transactions
+from support.kafka_tools import typed
+from support.open_transactions import (
+    await_none_open,
+    await_open,
+    open_partitions,
+    open_transactions,
+)
 from typer.testing import CliRunner
 
 from streams.broker.cluster import EmbeddedCluster
@@ -30,6 +37,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 CLI = "from streams.broker.commands import app; app()"
 OPEN_SECONDS = 5
+AWAY_SECONDS = 20
 WIDTH = 16
 
 
@@ -105,9 +113,9 @@ def _committed(reader: Consumer, topic: str, offset: int) -> bool:
     return True
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1) -> AdminClient:
+def create(bootstrap: str, topic: str, partitions: int = 1, replicas: int = -1) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(30)
     return admin
 
 
@@ -196,3 +204,65 @@ def test_no_transaction_stays_open_over_the_end_of_all_nodes(tmp_path: Path, end
         cluster.start()
         await_none_open(cluster.bootstrap, "open", WIDTH)
         assert consume(cluster.bootstrap, "open", 1) == [b"kept"]
+
+
+@pytest.mark.chaos
+def test_a_transaction_that_hangs_is_found_and_ended_as_the_page_says(tmp_path: Path) -> None:
+    """It hangs where the only replica in sync was away when its coordinator ended it."""
+    with EmbeddedCluster(tmp_path) as cluster:
+        admin = create(cluster.bootstrap, "open", WIDTH, replicas=1)
+        victim = leaders(admin)[0]
+        lost = [partition for partition, leader in leaders(admin).items() if leader == victim]
+        produce(cluster.bootstrap, "open", b"kept")
+        away_while_ended(cluster, victim, lost)
+        cluster.start()
+        eventually(
+            lambda: open_partitions(cluster.bootstrap, "open", WIDTH) == lost, what="they hang"
+        )
+        found = {place for node in cluster.nodes for place in hanging(cluster.bootstrap, node)}
+        assert {(topic, int(partition)) for topic, partition, _ in found} == {
+            ("open", partition) for partition in lost
+        }
+        for topic, partition, offset in found:
+            names = {"T": topic, "P": partition, "OFFSET": offset}
+            typed(documented("abort", cluster.bootstrap, names))
+        await_none_open(cluster.bootstrap, "open", WIDTH)
+        assert consume(cluster.bootstrap, "open", 1) == [b"kept"]
+
+
+def away_while_ended(cluster: EmbeddedCluster, victim: int, lost: list[int]) -> None:
+    """Kill a node with transactions open on its partitions; return when their time is over."""
+    producers = open_transactions(cluster.bootstrap, "open", WIDTH, AWAY_SECONDS)
+    over = time.monotonic() + AWAY_SECONDS + 5
+    await_open(cluster.bootstrap, "open", WIDTH)
+    cluster.nodes[victim].kill()
+    del producers
+    others = ",".join(node.bootstrap for id_, node in cluster.nodes.items() if id_ != victim)
+    admin = AdminClient({"bootstrap.servers": others, "log_level": 0})
+    eventually(
+        lambda: [p for p, leader in leaders(admin).items() if leader < 0] == lost,
+        what="its partitions have no leader",
+    )
+    assert time.monotonic() + 5 < over, "a transaction was ended before"
+    eventually(lambda: time.monotonic() > over, what="its coordinator has ended each transaction")
+
+
+def leaders(admin: AdminClient) -> dict[int, int]:
+    """The leader of each partition of the topic; -1 where there is none."""
+    found = admin.list_topics("open", timeout=10).topics["open"].partitions
+    return {partition: found[partition].leader for partition in sorted(found)}
+
+
+def hanging(bootstrap: str, node: int) -> list[tuple[str, str, str]]:
+    """Topic, partition and first offset of what `find-hanging` shows of a node's partitions."""
+    shown = typed(documented("find-hanging", bootstrap, {"N": str(node)}))
+    print(shown)
+    rows = [line.split() for line in shown.splitlines()[1:]]
+    return [(row[0], row[1], row[5]) for row in rows if row]
+
+
+def documented(command: str, bootstrap: str, values: dict[str, str]) -> str:
+    """The command of docs/operating.md, with these values in the places of its names."""
+    page = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+    (line,) = re.findall(rf"kafka-transactions\.sh [^`\n]* {command} [^`\n]*", page)
+    return " ".join({"...": bootstrap, **values}.get(word, word) for word in line.split())

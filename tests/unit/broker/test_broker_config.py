@@ -41,13 +41,13 @@ def test_nodes_of_a_cluster_reach_each_other_at_ports_of_their_own() -> None:
     )
 
 
-def test_what_stands_between_the_nodes_is_advertised_to_nodes_alone() -> None:
-    between = {id_: NodePorts(1, 24_000 + id_, 25_000 + id_) for id_ in THREE}
+def test_what_stands_before_the_nodes_is_advertised() -> None:
+    between = {id_: NodePorts(26_000 + id_, 24_000 + id_, 25_000 + id_) for id_ in THREE}
     properties = server_properties(LOGS, Member("id", 2, THREE[2], between))
 
     assert "BROKERS://127.0.0.1:22002" in properties["listeners"]
     assert properties["advertised.listeners"] == (
-        "CLIENTS://127.0.0.1:21002,BROKERS://127.0.0.1:24002"
+        "CLIENTS://127.0.0.1:26002,BROKERS://127.0.0.1:24002"
     )
     assert properties["controller.quorum.voters"].startswith("1@127.0.0.1:25001,")
 
