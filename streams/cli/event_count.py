@@ -28,7 +28,7 @@ from streams.errors import TidegateError
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Span
+from streams.event_reader.span import Span, purged_of
 
 
 def count_events(
@@ -57,6 +57,7 @@ def count_events(
         with addressed(settings), progress("reading events") as told:
             where = located(settings, loaded, selection, chosen)
             found = _counted(Scan(settings, where, selection, told), where, selection)
+            found["notes"] += purged_of(where, chosen)
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None

@@ -78,7 +78,7 @@ def ranges(texts: list[str] | None) -> Ranges:
     """The offsets that `--offsets` names: partition to first and end, an end of None is open.
 
     Raises:
-        BadParameter: a text has another form, or a partition comes twice.
+        BadParameter: a text has another form, a range is empty, or a partition comes twice.
     """
     found: dict[int, tuple[int, int | None]] = {}
     for text in texts or ():
@@ -89,7 +89,12 @@ def ranges(texts: list[str] | None) -> Ranges:
                 "all from there on",
                 param_hint="--offsets",
             )
-        found[int(matched[1])] = int(matched[2]), int(matched[3]) if matched[3] else None
+        first, end = int(matched[2]), int(matched[3]) if matched[3] else None
+        if end is not None and end <= first:
+            raise typer.BadParameter(
+                f"{text!r}: its end must be after its first offset", param_hint="--offsets"
+            )
+        found[int(matched[1])] = first, end
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import IsolationLevel, KafkaException
@@ -80,6 +80,18 @@ def within(found: Mapping[int, Span], ranges: Ranges) -> dict[int, Span]:
         for partition, ends in ranges.items()
         if partition in found
     }
+
+
+def purged_of(found: Mapping[int, Span], ranges: Ranges) -> Iterator[str]:
+    """Yield what ranges name and the topic no longer has."""
+    for partition, (first, end) in ranges.items():
+        oldest = found[partition].oldest
+        gone = (oldest if end is None else min(oldest, end)) - first
+        if gone > 0:
+            yield (
+                f"{gone} of these offsets of partition {partition}, from {first} on, are purged: "
+                "the retention of `events` has passed"
+            )
 
 
 def _cut(span: Span, first: int, end: int | None) -> Span:

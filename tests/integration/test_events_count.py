@@ -108,6 +108,9 @@ def test_a_time_before_the_oldest_record_is_told(cluster: Cluster, run: Count) -
         deleted.result(10)
     found = soon(run, 1, "--since", "30d")
     assert "the topic does not go back that far" in found["notes"][0]
+    home = cluster.home("acme")
+    (note,) = counted(run, "--offsets", f"{home}:0-9")["notes"]
+    assert note.startswith(f"1 of these offsets of partition {home}, from 0 on, are purged")
 
 
 def test_times_that_make_no_sense_are_refused(run: Count) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import typer
 from support.operator_cluster import make_event
 
 from streams.cli import event_count, event_export
-from streams.cli.event_selection import time_of
+from streams.cli.event_selection import ranges, time_of
 from streams.event_reader.counts import Counts
 from streams.event_reader.scan import Found
+from streams.event_reader.span import Span, purged_of
 
 HOSTILE = "order[/b]\x1b]0;owned\x07\u202epaid"
 
@@ -44,3 +46,20 @@ def test_a_time_before_1970_is_1970() -> None:
     """Kafka takes -1 for the end of a topic, and -2 for its start."""
     for text in ("1969-12-31T23:59:59.999Z", "1900-01-01", "30000d"):
         assert time_of(text, "--since") == 0
+
+
+def test_offsets_that_are_purged_are_told() -> None:
+    found = {n: Span(oldest=100, first=100, end=200) for n in range(4)}
+    asked = {0: (40, 60), 1: (90, 150), 2: (40, None), 3: (100, 150)}
+    told = [note.split(", from")[0] for note in purged_of(found, asked)]
+    assert told == [
+        "20 of these offsets of partition 0",
+        "10 of these offsets of partition 1",
+        "60 of these offsets of partition 2",
+    ]
+
+
+@pytest.mark.parametrize("text", ["0:5-5", "0:9-5"])
+def test_a_range_that_holds_no_offset_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="its end must be after its first offset"):
+        ranges([text])
