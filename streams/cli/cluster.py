@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 
 from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError
+from streams.runtime.topics import Topics
 from streams.settings import Settings, load_settings
+from streams.topology.cluster import admin_client
 from streams.topology.load import load
 from streams.topology.model import Topology
 
@@ -56,6 +59,28 @@ def read_settings(file: Path | None, bootstrap: str | None = None) -> tuple[Sett
     """
     settings = found_settings(file, bootstrap)
     return settings, load(settings.topology)
+
+
+def require_width(settings: Settings, topology: Topology, topic: str) -> None:
+    """Check that the cluster's topic, if there is one, has the partitions of the topology.
+
+    Otherwise a command would leave out partitions, and look for a tenant in another one than its
+    own.
+
+    Raises:
+        ConfigError: it has another number.
+        KafkaUnavailable: no broker answers.
+    """
+    topics, declared = Topics(admin_client(settings), settings.topic_prefix), topology.topics[topic]
+    try:
+        topics.refresh()
+    except KafkaException as error:
+        raise KafkaUnavailable(f"{topic}: {error.args[0].str()}") from error
+    if topics.width(topic) not in (0, declared.partitions):
+        raise ConfigError(
+            f"{settings.topic_prefix}{topic} has {topics.width(topic)} partitions, the topology "
+            f"declares {declared.partitions}: name the file that it was made from with --topology"
+        )
 
 
 @contextmanager

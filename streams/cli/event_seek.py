@@ -11,7 +11,13 @@ from confluent_kafka.admin import AdminClient
 from rich.table import Table
 
 from streams.cli.cells import console_of_any_width
-from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.cluster import (
+    BootstrapOption,
+    FileOption,
+    addressed,
+    read_settings,
+    require_width,
+)
 from streams.cli.event_selection import time_of
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
@@ -19,6 +25,7 @@ from streams.errors import KafkaUnavailable, TidegateError
 from streams.event_reader import group as groups
 from streams.event_reader.consume import require_own_group
 from streams.event_reader.group import Ends, Move, Target
+from streams.event_reader.span import EVENTS
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
@@ -69,6 +76,7 @@ def _moved(
     settings: Settings, topology: Topology, group: str, to: list[str], *, apply: bool, create: bool
 ) -> list[Move]:
     wait_for_broker(settings, _BROKER_SECONDS)
+    require_width(settings, topology, EVENTS)
     admin, prefix = admin_client(settings), settings.topic_prefix
     groups.require_at_rest(admin, group, may_be_new=create)
     target = _target(admin, prefix, topology.partitions, to)

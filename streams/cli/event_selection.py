@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from streams.cli.cluster import BROKER_SECONDS
+from streams.cli.cluster import BROKER_SECONDS, require_width
 from streams.cli.quantities import moment
 from streams.event_reader import scan as scanning
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Ranges, Span, partitions_of, spans, within
+from streams.event_reader.span import EVENTS, Ranges, Span, partitions_of, spans, within
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
@@ -123,9 +123,11 @@ def located(
 
     Raises:
         BadParameter: there is no such partition.
+        ConfigError: the topic has another number of partitions than the topology.
         KafkaUnavailable: no broker answers, or a partition has no leader.
     """
     wait_for_broker(settings, BROKER_SECONDS)
+    require_width(settings, topology, EVENTS)
     there = partitions_of(selection, topology.partitions)
     if strange := sorted(chosen.keys() - set(there)):
         raise typer.BadParameter(

@@ -133,6 +133,15 @@ def test_a_cluster_without_the_topic_is_an_error_that_names_it(
     assert refused.stderr.startswith("error: ")
 
 
+def test_a_topology_with_other_partitions_is_refused(run: Count, tmp_path: Path) -> None:
+    """It would leave out partitions, and look for a tenant where its events are not."""
+    file = tmp_path / "wider.yaml"
+    file.write_text("partitions: 7\n")
+    refused = run("--topology", str(file), "--tenant", "acme")
+    assert refused.exit_code == 1
+    assert "has 4 partitions, the topology declares 7" in refused.stderr
+
+
 def test_a_partition_that_stops_to_answer_ends_the_scan(
     cluster: Cluster, run: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:

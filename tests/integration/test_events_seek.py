@@ -100,6 +100,10 @@ def test_what_must_not_or_cannot_be_set_is_refused(
         assert (result.exit_code, told in " ".join(result.output.split())) == (code, True), (
             words, result.output,
         )  # fmt: skip
+    wider = cluster.settings.data_dir / "wider.yaml"
+    wider.write_text("partitions: 7\n")
+    result = seek("--group", f"{prefix}reader", "--to", "end", "--topology", str(wider))
+    assert (result.exit_code, "the topology declares 7" in result.stderr) == (1, True)
     assert planned(seek, "--group", f"{prefix}new", "--to", "end", "--create")["moves"]
     reader.subscribe([prefix + "events"])
     eventually(lambda: reader.poll(0.1) or reader.assignment(), what="somebody reads")
