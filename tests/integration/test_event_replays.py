@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,22 @@ def test_a_replay_asks_for_one_job_for_each_selected_event(
     assert [each["replay_id"] for each in operator.get("/v1/replays")["replays"]] == [
         replay["replay_id"]
     ]
+
+
+def test_one_key_begins_one_replay_in_two_processes_at_once(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    events = [make_event(f"a{n}") for n in range(20)]
+    written(cluster, operator, *events)
+    second = cluster.settings.model_copy(update={"instance": "second"})
+    with running(second, cluster.topology) as other, ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(begun, each, "k1") for each in (operator, other) * 4]
+        (replay_id,) = {call.result()["replay_id"] for call in calls}
+        shown = [
+            each.shows(f"/v1/replays/{replay_id}", status="done") for each in (operator, other)
+        ]
+    assert [each["jobs"] for each in shown] == [20, 20]
+    assert len({command.job_id for command, _ in asked_for(cluster)}) == 20
 
 
 def test_records_that_cannot_be_read_are_counted_and_stop_nothing(
