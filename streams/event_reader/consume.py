@@ -68,7 +68,8 @@ def consume(
 
     The effects that `handle` has through `to` (a cursor, or a function that sends) and the offset
     of the event are one transaction of `into`: a crash at any line neither loses nor repeats them.
-    Other effects of `handle` may happen again. Processes of one group share the partitions.
+    Other effects of `handle` may happen again. Processes of one group share the partitions, so they
+    must select the same events.
 
     `tenant`, `source` and `types` (globs) select events. It runs until `stop` is set, or with
     `until_end` until all that was there is handled. Settings come from the environment, as
