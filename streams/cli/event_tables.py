@@ -64,7 +64,7 @@ def review(found: Json) -> None:
     """Effects that wait for a person's answer, then those that cannot be settled."""
     console = console_of_any_width()
     if not found["review"]:
-        _say(console, "no effect waits for an answer; one that was cut off is here once its job has run again")
+        _say(console, "no effect waits for an answer; after a kill, look again in some seconds")
     for effect in found["review"]:
         shown = {k: v for k, v in effect.items() if k not in _ANSWERS}
         print_fields(console, shown | {"settle_after": _with_wait(effect["settle_after"])})
