@@ -6,6 +6,7 @@ needs the right. `make chaos` tries every one; `make test` tries one of each kin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -196,6 +197,27 @@ def deleted(processes: OwnUsers, group: str) -> bool:
     except KafkaException as error:
         return bool(error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
     return True
+
+
+def test_the_doctor_needs_no_more_rights_than_a_process_and_names_those_that_it_lacks(
+    processes: OwnUsers,
+) -> None:
+    ask = ("doctor", "--stage", FUSED, "--json")
+    found = json.loads(processes.command(FUSED, *ask).stdout)["findings"]
+    assert [each for each in found if each["status"] == "fail"] == []
+    assert "itself failed" not in str(found)
+    judged = {(f["area"], f["check"]): f for f in found if (f["area"], f["check"]) in OWN}
+    fine = (f["status"] == "ok" or "no stage has run" in f["text"] for f in judged.values())
+    assert (set(judged), all(fine)) == (OWN, True), judged
+    right = Right("topic", f"{PREFIX}events", "Write")
+    with processes.without(FUSED, right):
+        found = json.loads(processes.command(FUSED, *ask, fails=True).stdout)["findings"]
+    (failed,) = [each for each in found if each["status"] == "fail"]
+    assert failed["text"] == f"the user on Kafka lacks {right}"
+
+
+OWN = {("rights", "topics"), ("rights", "groups"), ("cluster", "reach")}
+"""What the doctor can judge as the user of a process."""
 
 
 @pytest.mark.chaos

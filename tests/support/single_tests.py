@@ -11,9 +11,11 @@ TOGETHER = frozenset({
     "tests/acceptance/test_missing_rights.py",
     "tests/acceptance/test_traces.py",
     "tests/integration/test_container_image.py",
+    "tests/integration/test_doctor.py",
     "tests/integration/test_embedded_cluster.py",
 })  # fmt: skip
-"""Modules whose fixtures start a broker of their own, a whole pipeline, or an installation."""
+"""Modules whose fixtures start a broker of their own, a whole pipeline, or an installation, or make
+all topics."""
 
 
 class SingleTests(LoadScopeScheduling):  # type: ignore[misc]

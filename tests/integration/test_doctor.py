@@ -1,0 +1,240 @@
+"""`tidegate doctor` on a real broker: what works, what was broken on purpose, and who is silent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+from support.open_transactions import open_transactions
+
+from streams.broker.ports import pick_free
+from streams.doctor import clock_view, cluster_view, group_view
+from streams.doctor.finding import Report
+from streams.doctor.run import examine
+from streams.doctor.subject import subject
+from streams.kafka.clients import consumer_config
+from streams.kafka.offsets import latest, read_offsets
+from streams.process.boot_clock import boot_seconds
+from streams.runtime.broker_clock import broker_clock
+from streams.runtime.broker_clock_estimate import Estimate
+from streams.runtime.broker_clock_file import clock_memory
+from streams.settings import Settings, load_settings
+from streams.topology.apply import apply
+from streams.topology.cluster import admin_client
+from streams.topology.load import load
+
+pytestmark = pytest.mark.broker
+
+SMALL = (
+    "partitions: 1\n"
+    "topics:\n"
+    "  - {name: jobs.work.default, partitions: 1}\n"
+    "  - {name: jobs.replies, partitions: 1}\n"
+)
+PREFIX = "doctor."
+PASSWORD = "hunter2-hunter2"
+HOUR_MS = 3_600_000
+FINE = (
+    "cluster: reach", "topics: as declared", "topics: partitions", "topics: replicas",
+    "stages: transactions", "clocks: broker", "clocks: this machine", "clocks: brokers",
+)  # fmt: skip
+Findings = dict[str, list[dict[str, Any]]]
+
+
+class Installation:
+    """Topics as declared on the run's broker, whose time a stage has read; nothing runs."""
+
+    def __init__(self, kafka: Any, folder: Path) -> None:
+        file = folder / "topology.yaml"
+        file.write_text(SMALL)
+        client = {f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": str(v)
+                  for k, v in kafka.client_settings.items()}  # fmt: skip
+        self.environ = {
+            **client, "TIDEGATE_BOOTSTRAP": kafka.bootstrap, "TIDEGATE_TOPOLOGY": str(file),
+            "TIDEGATE_TOPIC_PREFIX": PREFIX, "TIDEGATE_DATA_DIR": str(folder / "data"),
+        }  # fmt: skip
+        self.settings: Settings = load_settings(self.environ)
+        self.topology = load(file)
+        apply(self.topology, self.settings, allow_unsafe=True)
+        broker_clock(self.settings, "dedup").read()
+        group = consumer_config(self.settings, "pipeline")
+        with Consumer(group) as ran:
+            ran.commit(offsets=[TopicPartition(f"{PREFIX}jobs", 0, 0)], asynchronous=False)
+
+    def doctor(self, *flags: str, **environ: str) -> tuple[int, Findings, str]:
+        """Its exit code, its findings by area and check, and all that it printed."""
+        command = [sys.executable, "-m", "streams.cli", "doctor", "--json", *flags]
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=25, check=False,
+            env={**kept, **self.environ, **environ}, cwd=self.settings.data_dir.parent,
+        )  # fmt: skip
+        found: Findings = {}
+        for each in json.loads(ended.stdout)["findings"]:
+            found.setdefault(f"{each['area']}: {each['check']}", []).append(each)
+        return ended.returncode, found, ended.stdout + ended.stderr
+
+
+@pytest.fixture(scope="module")
+def installation(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(kafka, tmp_path_factory.mktemp("doctor"))
+    yield made
+    admin = admin_client(made.settings)
+    left = [name for name in admin.list_topics(timeout=10).topics if name.startswith(PREFIX)]
+    for future in admin.delete_topics(left).values():
+        future.result()
+
+
+def status(found: Findings, check: str) -> list[str]:
+    return [each["status"] for each in found[check]]
+
+
+def texts(found: Findings, check: str) -> str:
+    return "\n".join(each["text"] for each in found[check])
+
+
+def test_on_topics_as_declared_nothing_fails_and_nothing_is_changed(
+    installation: Installation,
+) -> None:
+    before = state(installation)
+    code, found, _ = installation.doctor()
+    failed = [each for name in found for each in found[name] if each["status"] == "fail"]
+    assert (code, failed) == (0, [])
+    for check in FINE:
+        assert status(found, check) == ["ok"], found[check]
+    assert status(found, "cluster: brokers") == ["warn"]  # one node, and not the embedded one
+    assert status(found, "stages: pipeline") == ["warn"]
+    assert status(found, "operator: ready") == ["skipped"]
+    assert state(installation) == before
+
+
+def state(installation: Installation) -> Any:
+    """Every topic with the end of each partition, every group, and every file of the directory."""
+    admin = admin_client(installation.settings)
+    topics = sorted(n for n in admin.list_topics(timeout=10).topics if n.startswith(PREFIX))
+    places = [(name, 0) for name in topics]
+    groups = admin.list_consumer_groups(request_timeout=10).result().valid
+    ours = sorted(g.group_id for g in groups if g.group_id.startswith(PREFIX))
+    files = sorted(
+        (str(p), p.stat().st_mtime_ns) for p in installation.settings.data_dir.rglob("*")
+    )
+    return read_offsets(admin, "", places, latest(), 10), ours, files
+
+
+def test_whatever_is_broken_is_named_with_its_remedy(installation: Installation) -> None:
+    admin = admin_client(installation.settings)
+    admin.delete_topics([f"{PREFIX}rejections"])[f"{PREFIX}rejections"].result(10)
+    configure(admin, "dlq", "retention.ms", "1000")
+    producers = open_transactions(installation.settings.bootstrap, f"{PREFIX}schedule", 1, 60)
+    now = boot_seconds() * 1000
+    memory = clock_memory(installation.settings, "dedup")
+    known = memory.recall(now)
+    assert known is not None
+    memory.keep(Estimate(known.low - HOUR_MS, known.high - HOUR_MS, now))
+    code, found, _ = installation.doctor()
+    for producer in producers:
+        producer.abort_transaction(10)
+    assert code == 3
+    assert "1 topic does not exist: doctor.rejections" in texts(found, "topics: as declared")
+    assert "doctor.dlq: retention.ms is 1000, not 2592000000" in texts(found, "topics: as declared")
+    assert "tidegate topology apply --bootstrap" in found["topics: as declared"][0]["remedy"]
+    assert "readers of schedule-0 wait at offset 0" in texts(found, "stages: transactions")
+    moved = re.search(r"clock moved ahead by (\d+)", texts(found, "clocks: broker"))
+    assert moved is not None
+    assert 3500 < int(moved[1]) <= 3600  # no record was appended since the fixture's
+    assert "3600 s ahead of the broker's" in texts(found, "clocks: this machine")
+
+
+def configure(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, PREFIX + topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([changed])[changed].result(10)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers in this process get a second to answer."""
+    for module in (cluster_view, group_view, clock_view):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 1.0)
+
+
+def examined(settings: Settings) -> tuple[Report, dict[str, str]]:
+    """The report, and the status by area and check."""
+    found = examine(subject(settings, "dedup", None))
+    return found, {f"{each.area}: {each.check}": each.status for each in found.findings}
+
+
+@pytest.mark.usefixtures("hasty")
+def test_brokers_that_cannot_be_reached_have_an_exit_code_of_their_own(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{pick_free()}"
+    found, statuses = examined(Settings(bootstrap=address, data_dir=tmp_path))
+    assert found.exit_code == 1
+    assert statuses["cluster: reach"] == "fail"
+    assert statuses["topics: topics"] == "skipped"
+    assert f"no broker answers at {address}" in str(found.findings)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_of_brokers_that_tell_their_names_alone_all_else_is_skipped(tmp_path: Path) -> None:
+    """librdkafka's own stand-in answers for metadata, offsets and groups, and for nothing else."""
+    stand_in = {"test.mock.num.brokers": "3"}
+    found, statuses = examined(Settings(kafka=stand_in, data_dir=tmp_path))
+    assert found.reached
+    assert statuses["cluster: brokers"] == "ok"
+    for area in ("topics", "rights", "stages", "clocks"):
+        assert {s for check, s in statuses.items() if check.startswith(area)} == {"skipped"}
+
+
+def test_a_broker_that_accepts_and_never_answers_ends_in_time_and_no_secret_is_told(
+    installation: Installation,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        code, found, printed = installation.doctor(
+            "--bootstrap", address, "--url", f"http://me:{PASSWORD}@{address}",
+            TIDEGATE_ADMIN_TOKEN=PASSWORD, TIDEGATE_KAFKA_SASL_PASSWORD=PASSWORD,
+            TIDEGATE_KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
+            TIDEGATE_KAFKA_SASL_MECHANISM="PLAIN", TIDEGATE_KAFKA_SASL_USERNAME="me",
+        )  # fmt: skip
+    assert code == 1
+    assert time.monotonic() - began < 20
+    assert "no answer came within 5 s" in texts(found, "cluster: reach")
+    assert status(found, "operator: ready") == ["skipped"]
+    assert PASSWORD not in printed
+
+
+def test_a_topology_that_is_not_valid_hides_nothing_of_the_brokers(
+    installation: Installation, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("windo_days: 3\n")
+    code, found, _ = installation.doctor("--topology", str(file))
+    assert code == 3
+    assert status(found, "settings: topology") == ["fail"]
+    assert status(found, "cluster: reach") == ["ok"]
+    assert status(found, "topics: topics") == ["skipped"]
+
+
+def test_a_setting_that_is_not_valid_has_the_exit_code_of_wrong_settings(
+    installation: Installation,
+) -> None:
+    code, found, _ = installation.doctor(TIDEGATE_PORT="much")
+    assert code == 2
+    assert "setting 'port' is not valid" in texts(found, "settings: settings")
