@@ -204,7 +204,8 @@ def _runs(group: Group, settings: Settings, admin: AdminClient) -> bool:
     """
     listed = admin.list_consumer_groups(request_timeout=_TIMEOUT).result()
     if listed.errors:
-        raise listed.errors[0]
+        # They are no exceptions, yet Python raises them: no `except` would catch one.
+        raise KafkaException(listed.errors[0])
     name = settings.topic_prefix + group.name
     return any(each.group_id == name and each.state not in _ENDED for each in listed.valid)
 

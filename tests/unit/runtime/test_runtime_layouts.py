@@ -47,6 +47,25 @@ def test_a_broker_that_has_yet_to_find_its_coordinators_is_asked_again(
     assert len(asked) > len(codes)
 
 
+def test_a_broker_that_does_not_list_its_groups_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client lists such errors as they are, without an exception around them."""
+    monkeypatch.setattr(layouts, "_positions", lambda *_: {})
+    monkeypatch.setattr(layouts, "_PAUSE_SECONDS", 0.0)
+    errors = [[KafkaError(KafkaError._TIMED_OUT)], [KafkaError(KafkaError.NOT_COORDINATOR)]]
+
+    def list_consumer_groups(**_: object) -> Future[SimpleNamespace]:
+        listed = Future[SimpleNamespace]()
+        found = errors.pop(0) if errors else []
+        listed.set_result(SimpleNamespace(errors=found, valid=[]))
+        return listed
+
+    admin: Any = SimpleNamespace(list_consumer_groups=list_consumer_groups)
+    assert carry_over("fused", load(None), load_settings({}), admin) == {}
+    assert errors == []
+
+
 def test_a_right_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answers(monkeypatch, iter([KafkaError.GROUP_AUTHORIZATION_FAILED]))
     with pytest.raises(KafkaUnavailable, match=r"authorization failed.*then run this again"):
