@@ -112,6 +112,8 @@ def _require_groups(admin: AdminClient, topics: Collection[str]) -> None:
     if OFFSETS in topics:
         return
     listed = admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
+    if listed.errors:
+        raise KafkaException(listed.errors[0])
     if not listed.valid:
         raise TidegateError("there is none yet, or none that this user may see: no stage has run")
 

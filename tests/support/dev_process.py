@@ -94,7 +94,10 @@ def start(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Dev:
-    """Start it and return once it says that it is ready; `environment` is added to this one's."""
+    """Start it and return once it says that it is ready; `environment` is added to this one's.
+
+    One that does not become ready is ended, and the error has its last lines.
+    """
     process = subprocess.Popen(
         [*command, "dev", "--port", "0", "--data-dir", str(data_dir), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
@@ -103,10 +106,15 @@ def start(
     dev = Dev(data_dir, process)
     Thread(target=_collect, args=(process.stdout, dev.lines), daemon=True).start()
     Thread(target=_collect, args=(process.stderr, dev.errors), daemon=True).start()
-    eventually(
-        lambda: dev.line("Ctrl-C") or process.poll() is not None, READY_SECONDS, what="dev ready"
-    )
-    assert process.poll() is None, "dev ended before it was ready"
+    try:
+        eventually(
+            lambda: dev.line("Ctrl-C") or process.poll() is not None, READY_SECONDS, what="ready"
+        )
+        assert process.poll() is None, "it ended before it was ready"
+    except AssertionError as error:
+        process.kill()
+        said = "\n".join([*dev.lines, *dev.errors][-30:])
+        raise AssertionError(f"dev: {error}\n{said}") from error
     return dev
 
 
