@@ -113,7 +113,7 @@ class _Avro(CodecT):
         return self
 
     def __or__(self, other: Any) -> Any:
-        raise NotImplementedError
+        return NotImplemented
 
 
 def credentials(kafka: Mapping[str, str]) -> CredentialsT | None:

@@ -16,7 +16,7 @@ from streams.topology.rights_text import as_commands, as_json, as_strimzi
 
 
 class AclFormat(StrEnum):
-    """Who is to grant the rights."""
+    """The tool or operator that the rights are printed for."""
 
     KAFKA_ACLS = "kafka-acls"
     STRIMZI = "strimzi"

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Self
 
+from support.tcp_relay import relayed
+
 HOST = "127.0.0.1"
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
@@ -121,20 +123,8 @@ class KafkaProxy:
             to_client.close()
             return
         asked: dict[int, tuple[int, Fault | None]] = {}
-        both = [
-            asyncio.ensure_future(self._requests(client, to_broker, asked)),
-            asyncio.ensure_future(self._answers(broker, to_client, asked)),
-        ]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pass  # the proxy closes; asyncio would report this task as failed
-        finally:
-            for direction in both:
-                direction.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-            to_client.close()
-            to_broker.close()
+        requests = self._requests(client, to_broker, asked)
+        await relayed(requests, self._answers(broker, to_client, asked), to_client, to_broker)
         for _, fault in asked.values():  # these answers are lost with the connection
             if fault is not None:
                 self._strike(fault)

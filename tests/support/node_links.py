@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from streams.broker.cluster import EmbeddedCluster, Ports
 from streams.broker.member import NodePorts
+from support.tcp_relay import relayed
 
 HOST = "127.0.0.1"
 _CLIENT = 0
@@ -90,20 +91,8 @@ class NodeLinks:
         except OSError:
             to_near.close()
             return
-        both = [
-            asyncio.ensure_future(self._pump(ends, near, to_far)),
-            asyncio.ensure_future(self._pump(ends, far, to_near)),
-        ]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pass  # the proxy closes; asyncio would report this task as failed
-        finally:
-            for direction in both:
-                direction.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-            to_near.close()
-            to_far.close()
+        there, back = self._pump(ends, near, to_far), self._pump(ends, far, to_near)
+        await relayed(there, back, to_near, to_far)
 
     async def _pump(
         self, ends: set[int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.console_page import File, steps
+from support import page_application
 
-from streams.new.project import make
 from streams.testing import Bench
 from streams.topology.doubts import doubts
 from streams.topology.load import load
@@ -24,25 +20,14 @@ PAGE = (ROOT / "docs/first-hour.md").read_text()
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new application with the page's files, in which the test runs."""
-    make(tmp_path / "desk")
-    for step in steps(PAGE):
-        assert isinstance(step, File)
-        (tmp_path / "desk" / step.name).write_text(step.text)
-    monkeypatch.chdir(tmp_path / "desk")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "desk"), *sys.path])
-    monkeypatch.delitem(sys.modules, "app", raising=False)
-    return tmp_path / "desk"
+    """The page's application, in whose folder the test runs."""
+    folder = page_application.written(PAGE, tmp_path / "desk")
+    page_application.enter(folder, monkeypatch)
+    return folder
 
 
 def test_its_tests_pass(desk: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=desk, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout
-    assert "1 passed" in ended.stdout
+    assert "1 passed" in page_application.own_tests(desk)
 
 
 def test_its_topology_raises_no_doubt_and_every_type_of_it_gets_a_handler(desk: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hmac
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -15,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support import page_application
 from support.console_page import File, steps
 
 from ingress.samples import sample
 from ingress.schemes import SignedRequest, Verified, sign, verify
 from ingress.schemes.normalize import Normalizer
 from ingress.schemes.options import parse
-from streams.new.project import make
 from streams.testing import Bench
 from streams.topology import load as load_module
 from streams.topology.load import load
@@ -85,22 +83,13 @@ def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A new application with the files of the page about two vendors."""
-    make(tmp_path / "shop")
-    for step in steps((HOW_TO / "serve-two-vendors.md").read_text()):
-        assert isinstance(step, File)
-        (tmp_path / "shop" / step.name).write_text(step.text)
-    return tmp_path / "shop"
+    """The application of the page about two vendors."""
+    page = (HOW_TO / "serve-two-vendors.md").read_text()
+    return page_application.written(page, tmp_path / "shop")
 
 
 def test_the_tests_of_the_application_of_two_vendors_pass(shop: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=shop, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout
-    assert "2 passed" in ended.stdout
+    assert "2 passed" in page_application.own_tests(shop)
 
 
 def test_each_sample_that_the_page_sends_is_signed_routed_and_its_job_succeeds(
@@ -109,9 +98,7 @@ def test_each_sample_that_the_page_sends_is_signed_routed_and_its_job_succeeds(
     page = (HOW_TO / "serve-two-vendors.md").read_text()
     schemes = dict(re.findall(r"sources set (\S+) --tenant acme --scheme (\S+)", page))
     sent = re.findall(r"send --tenant acme --source (\S+) --sample (\S+)", page)
-    monkeypatch.chdir(shop)
-    monkeypatch.setattr(sys, "path", [str(shop), *sys.path])
-    monkeypatch.delitem(sys.modules, "app", raising=False)
+    page_application.enter(shop, monkeypatch)
     done = []
     with Bench(load_app("app:app"), topology=shop / "topology.yaml") as bench:
         for source, name in sent:

@@ -133,7 +133,7 @@ def test_a_stop_is_final_whatever_comes_after_it(world: World) -> None:
 def test_two_replays_that_were_asked_for_with_one_key_at_once_are_stopped(
     world: World, at_work: bool
 ) -> None:
-    """Else what one has read would count as read by the other."""
+    """Otherwise what one of them has read would count as read by the other."""
     if at_work:
         begun(world)
     else:

@@ -79,7 +79,7 @@ class Polled:
 
 
 async def test_what_all_requests_share_is_in_the_span_of_none() -> None:
-    """Else its log lines would name the trace of whichever request came first, of any tenant."""
+    """Otherwise its log lines would name the trace of the first request, of whatever tenant."""
     producer, polled = AwaitedProducer(Settings(bootstrap="127.0.0.1:1"), log_level=0), Polled()
     producer._producer = polled  # type: ignore[assignment]
     with recording(), spans.root(None, "request", {}):
