@@ -2,8 +2,11 @@
 
 A process that lacks one often only waits: a topic that it may not see looks as if it did not exist,
 and librdkafka tries again for ever. So each process asks the broker what it may do (KIP-430), and
-logs each missing right by name. The broker tells this of topics, and of groups that exist; a
-transactional id is logged when it is refused.
+logs each missing right by name. The broker tells this of topics. Of a group it only refuses the
+positions to a user that lacks all rights on it. A transactional id is logged when it is refused.
+
+An admin client could ask for the rights on groups, too. But it aborts the whole process if its
+connection to a group's coordinator ends at the wrong moment (librdkafka#4605).
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from threading import Event
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
-from streams.kafka.failures import DENIED, tell_missing
+from streams.kafka.clients import consumer_config
+from streams.kafka.failures import denied, tell_missing
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
@@ -28,6 +32,7 @@ from streams.topology.rights import Resource, Right, rights_of
 
 log = structlog.get_logger(__name__)
 
+_NOBODY = "PLAINTEXT"
 _EVERY_SECONDS = 10.0
 _PATIENCE_SECONDS = 10.0
 _LAST_SECONDS = 2.0
@@ -37,15 +42,20 @@ Held = dict[tuple[Resource, str], set[str]]
 """By resource and name what the user may do, where the broker tells it; without underscores."""
 
 
-def missing(admin: AdminClient, rights: Collection[Right]) -> list[Right]:
+def missing(
+    admin: AdminClient, rights: Collection[Right], readers: Mapping[str, Consumer]
+) -> list[Right]:
     """Those of these rights that the broker says the user lacks.
 
-    What it does not tell, because the topic or group does not exist, is not among them.
+    What it does not tell, because the topic does not exist, is not among them. `readers` are
+    clients of the groups by full name.
 
     Raises:
         KafkaException: not answered in time.
     """
-    held = _on_topics(admin, _named(rights, "topic")) | _in_groups(admin, _named(rights, "group"))
+    topics = _named(rights, "topic")
+    held = _on_topics(admin, topics)
+    held |= {("group", name): set() for name, each in readers.items() if _hidden(each, topics)}
     return [
         right
         for right in rights
@@ -66,39 +76,46 @@ def _on_topics(admin: AdminClient, names: list[str]) -> Held:
         include_authorized_operations=True,
         request_timeout=_PATIENCE_SECONDS,
     )
-    return dict(_held("topic", answers))
+    return {("topic", name): told for name, told in _operations(answers)}
 
 
-def _in_groups(admin: AdminClient, names: list[str]) -> Held:
-    if not names:
-        return {}
-    answers = admin.describe_consumer_groups(
-        names, include_authorized_operations=True, request_timeout=_PATIENCE_SECONDS
-    )
-    return dict(_held("group", answers))
+def _hidden(reader: Consumer, topics: list[str]) -> bool:
+    """Whether the user may not see a group's positions."""
+    try:
+        reader.committed([TopicPartition(name, 0) for name in topics[:1]], _PATIENCE_SECONDS)
+    except KafkaException as error:
+        if denied(error):
+            return True
+        raise
+    return False
 
 
-def _held(
-    resource: Resource, answers: Mapping[str, Future[Any]]
-) -> Iterator[tuple[tuple[Resource, str], set[str]]]:
+def _operations(answers: Mapping[str, Future[Any]]) -> Iterator[tuple[str, set[str]]]:
     for name, answer in answers.items():
         try:
             told = answer.result().authorized_operations
         except KafkaException as error:
-            if error.args[0].code() in DENIED:
-                yield (resource, name), set()
+            if denied(error):
+                yield name, set()
             elif error.args[0].retriable():
                 raise
             continue
         if told:  # a service that does not tell them gives none
-            yield (resource, name), {each.name.replace("_", "") for each in told}
+            yield name, {each.name.replace("_", "") for each in told}
 
 
 class RightsWatch:
     """Logs which rights are missing, each time that changes."""
 
-    def __init__(self, admin: AdminClient, rights: Collection[Right], user: str | None) -> None:
+    def __init__(
+        self,
+        admin: AdminClient,
+        rights: Collection[Right],
+        readers: Mapping[str, Consumer],
+        user: str | None,
+    ) -> None:
         self._admin = admin
+        self._readers = readers
         self._rights = rights
         self._user = user
         self._missing: list[Right] = []
@@ -108,7 +125,7 @@ class RightsWatch:
     def look(self) -> None:
         """Ask once; without an answer, what was heard before stays."""
         try:
-            found = missing(self._admin, self._rights)
+            found = missing(self._admin, self._rights, self._readers)
         except KafkaException:
             return  # whoever needs the broker logs that it does not answer
         if found and found != self._missing:
@@ -126,9 +143,17 @@ class RightsWatch:
 
 @contextmanager
 def rights_watched(process: str, settings: Settings, topology: Topology) -> Iterator[None]:
-    """Within the block, log which rights the user of this process lacks."""
+    """Within the block, log which rights the user lacks, if Kafka is told who the user is."""
+    if settings.kafka.get("security.protocol", _NOBODY) == _NOBODY:
+        yield
+        return
     rights = rights_of(process, topology, settings.topic_prefix)
-    watch = RightsWatch(admin_client(settings), rights, settings.kafka.get("sasl.username"))
+    groups = (name.removeprefix(settings.topic_prefix) for name in _named(rights, "group"))
+    readers = {
+        settings.topic_prefix + name: Consumer(consumer_config(settings, name)) for name in groups
+    }
+    user = settings.kafka.get("sasl.username")
+    watch = RightsWatch(admin_client(settings), rights, readers, user)
     watch.thread.start()
     try:
         yield

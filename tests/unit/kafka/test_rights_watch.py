@@ -38,9 +38,6 @@ class Broker:
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Described]]:
         return self._described(topics)
 
-    def describe_consumer_groups(self, names: Any, **_: Any) -> dict[str, Future[Described]]:
-        return self._described(names)
-
     def _described(self, names: Iterable[str]) -> dict[str, Future[Described]]:
         answers = {}
         for name in names:
@@ -53,14 +50,28 @@ class Broker:
         return answers
 
 
+@dataclass
+class Reader:
+    """A client of a group that answers a question for positions with an error's code, or none."""
+
+    refusal: int | None = None
+
+    def committed(self, places: Any, _: float) -> list[Any]:
+        assert places
+        if self.refusal is not None:
+            raise KafkaException(KafkaError(self.refusal))
+        return []
+
+
 @pytest.fixture(autouse=True)
 def collection(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own collection of names does not give them back."""
     monkeypatch.setattr("streams.kafka.rights.TopicCollection", list)
 
 
-def lacking(*rights: Right, **may: Any) -> list[Right]:
-    return missing(Broker(may), rights)  # type: ignore[arg-type]
+def lacking(*rights: Right, group: int | None = None, **may: Any) -> list[Right]:
+    readers: Any = {JOIN.name: Reader(group)} if JOIN in rights else {}
+    return missing(Broker(may), rights, readers)  # type: ignore[arg-type]
 
 
 def test_a_right_is_missing_if_its_operation_is_not_among_those_that_the_user_may_do() -> None:
@@ -72,24 +83,30 @@ def test_a_right_is_missing_if_its_operation_is_not_among_those_that_the_user_ma
 def test_all_rights_on_what_may_not_be_seen_are_missing() -> None:
     hidden = KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert lacking(READ, WRITE, SETTINGS, dlq=hidden) == [WRITE, SETTINGS]
-    assert lacking(JOIN, dedup=KafkaError.GROUP_AUTHORIZATION_FAILED) == [JOIN]
+    group = KafkaError.GROUP_AUTHORIZATION_FAILED
+    assert lacking(READ, JOIN, events=[AclOperation.READ], group=group) == [JOIN]
 
 
-@pytest.mark.parametrize("told", [KafkaError.GROUP_ID_NOT_FOUND, None, []])
+@pytest.mark.parametrize("told", [KafkaError.UNKNOWN_TOPIC_OR_PART, None, []])
 def test_what_the_broker_does_not_tell_is_not_missing(told: Any) -> None:
-    assert lacking(JOIN, ID, dedup=told) == []
+    assert lacking(READ, JOIN, ID, events=told) == []
+
+
+def test_a_coordinator_that_is_away_is_not_a_missing_right() -> None:
+    with pytest.raises(KafkaException):
+        lacking(READ, JOIN, events=[AclOperation.READ], group=KafkaError._TIMED_OUT)
 
 
 def test_a_broker_that_is_away_tells_nothing() -> None:
     broker = Broker({"events": KafkaError.REQUEST_TIMED_OUT})
     with capture_logs() as logged:
-        RightsWatch(broker, [READ], "u").look()  # type: ignore[arg-type]
+        RightsWatch(broker, [READ], {}, "u").look()  # type: ignore[arg-type]
     assert logged == []
 
 
 def test_what_is_missing_is_logged_once_and_so_is_its_end() -> None:
     broker = Broker({"events": KafkaError.TOPIC_AUTHORIZATION_FAILED})
-    watch = RightsWatch(broker, [READ, WRITE], "tidegate-dedup")  # type: ignore[arg-type]
+    watch = RightsWatch(broker, [READ, WRITE], {}, "tidegate-dedup")  # type: ignore[arg-type]
     with capture_logs() as logged:
         watch.look()
         watch.look()
