@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 _NOBODY = "PLAINTEXT"
 _EVERY_SECONDS = 10.0
 _PATIENCE_SECONDS = 10.0
+_GROUP_SECONDS = 2.0
 _LAST_SECONDS = 2.0
 """How long a process that fails waits to hear what it lacks."""
 
@@ -42,20 +44,52 @@ Held = dict[tuple[Resource, str], set[str]]
 """By resource and name what the user may do, where the broker tells it; without underscores."""
 
 
+class Group:
+    """A consumer group, as far as this user sees it; nobody joins it here.
+
+    `client` names it, and `topic` is one of its inputs.
+    """
+
+    def __init__(self, client: Consumer, topic: str) -> None:
+        self._client = client
+        self._place = TopicPartition(topic, 0)
+        self._hidden = False
+
+    def hidden(self) -> bool:
+        """Whether the user may not see its positions.
+
+        Raises:
+            KafkaException: not answered in time.
+        """
+        try:
+            self._client.committed([self._place], _GROUP_SECONDS)
+        except KafkaException as error:
+            self._hidden = self._hidden or denied(error) or self._refused()
+            if not self._hidden:
+                raise
+        else:
+            self._hidden = False
+        return self._hidden
+
+    def _refused(self) -> bool:
+        """Whether the coordinator may not be asked for; librdkafka tells that once, in a message."""
+        told = iter(partial(self._client.poll, 0), None)
+        return any(denied(message.error()) for message in told)
+
+
 def missing(
-    admin: AdminClient, rights: Collection[Right], readers: Mapping[str, Consumer]
+    admin: AdminClient, rights: Collection[Right], groups: Mapping[str, Group]
 ) -> list[Right]:
     """Those of these rights that the broker says the user lacks.
 
-    What it does not tell, because the topic does not exist, is not among them. `readers` are
-    clients of the groups by full name.
+    What it does not tell, because the topic does not exist, is not among them. `groups` has
+    those of the rights by full name.
 
     Raises:
         KafkaException: not answered in time.
     """
-    topics = _named(rights, "topic")
-    held = _on_topics(admin, topics)
-    held |= {("group", name): set() for name, each in readers.items() if _hidden(each, topics)}
+    held = _on_topics(admin, _named(rights, "topic"))
+    held |= {("group", name): set() for name, group in groups.items() if group.hidden()}
     return [
         right
         for right in rights
@@ -79,17 +113,6 @@ def _on_topics(admin: AdminClient, names: list[str]) -> Held:
     return {("topic", name): told for name, told in _operations(answers)}
 
 
-def _hidden(reader: Consumer, topics: list[str]) -> bool:
-    """Whether the user may not see a group's positions."""
-    try:
-        reader.committed([TopicPartition(name, 0) for name in topics[:1]], _PATIENCE_SECONDS)
-    except KafkaException as error:
-        if denied(error):
-            return True
-        raise
-    return False
-
-
 def _operations(answers: Mapping[str, Future[Any]]) -> Iterator[tuple[str, set[str]]]:
     for name, answer in answers.items():
         try:
@@ -111,11 +134,11 @@ class RightsWatch:
         self,
         admin: AdminClient,
         rights: Collection[Right],
-        readers: Mapping[str, Consumer],
+        groups: Mapping[str, Group],
         user: str | None,
     ) -> None:
         self._admin = admin
-        self._readers = readers
+        self._groups = groups
         self._rights = rights
         self._user = user
         self._missing: list[Right] = []
@@ -125,7 +148,7 @@ class RightsWatch:
     def look(self) -> None:
         """Ask once; without an answer, what was heard before stays."""
         try:
-            found = missing(self._admin, self._rights, self._readers)
+            found = missing(self._admin, self._rights, self._groups)
         except KafkaException:
             return  # whoever needs the broker logs that it does not answer
         if found and found != self._missing:
@@ -148,12 +171,9 @@ def rights_watched(process: str, settings: Settings, topology: Topology) -> Iter
         yield
         return
     rights = rights_of(process, topology, settings.topic_prefix)
-    groups = (name.removeprefix(settings.topic_prefix) for name in _named(rights, "group"))
-    readers = {
-        settings.topic_prefix + name: Consumer(consumer_config(settings, name)) for name in groups
-    }
+    groups = {name: _group(name, rights, settings) for name in _named(rights, "group")}
     user = settings.kafka.get("sasl.username")
-    watch = RightsWatch(admin_client(settings), rights, readers, user)
+    watch = RightsWatch(admin_client(settings), rights, groups, user)
     watch.thread.start()
     try:
         yield
@@ -162,3 +182,8 @@ def rights_watched(process: str, settings: Settings, topology: Topology) -> Iter
         raise
     finally:
         watch.thread.stop(0)
+
+
+def _group(name: str, rights: Collection[Right], settings: Settings) -> Group:
+    config = consumer_config(settings, name.removeprefix(settings.topic_prefix))
+    return Group(Consumer(config), _named(rights, "topic")[0])

@@ -150,7 +150,7 @@ class NoGroups:
 
     def list_consumer_groups(self, request_timeout: float) -> Future[Any]:
         answer = Future[Any]()
-        answer.set_result(SimpleNamespace(valid=[]))
+        answer.set_result(SimpleNamespace(valid=[], errors=[]))
         return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.failures import Outage, needing, not_sent
-from streams.kafka.rights import RightsWatch, missing
+from streams.kafka.rights import Group, RightsWatch, missing
 from streams.topology.rights import Right
 
 READ = Right("topic", "events", "Read")
@@ -51,16 +52,24 @@ class Broker:
 
 
 @dataclass
-class Reader:
-    """A client of a group that answers a question for positions with an error's code, or none."""
+class Client:
+    """A client of a group; a question for positions ends with an error's code, or with none.
+
+    `told` are errors that it has as messages.
+    """
 
     refusal: int | None = None
+    told: list[int] = field(default_factory=list)
 
     def committed(self, places: Any, _: float) -> list[Any]:
         assert places
         if self.refusal is not None:
             raise KafkaException(KafkaError(self.refusal))
         return []
+
+    def poll(self, _: float) -> Any:
+        code = self.told.pop(0) if self.told else None
+        return None if code is None else SimpleNamespace(error=lambda: KafkaError(code))
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +79,9 @@ def collection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lacking(*rights: Right, group: int | None = None, **may: Any) -> list[Right]:
-    readers: Any = {JOIN.name: Reader(group)} if JOIN in rights else {}
-    return missing(Broker(may), rights, readers)  # type: ignore[arg-type]
+    client: Any = Client(group)
+    groups = {JOIN.name: Group(client, "events")} if JOIN in rights else {}
+    return missing(Broker(may), rights, groups)  # type: ignore[arg-type]
 
 
 def test_a_right_is_missing_if_its_operation_is_not_among_those_that_the_user_may_do() -> None:
@@ -95,6 +105,16 @@ def test_what_the_broker_does_not_tell_is_not_missing(told: Any) -> None:
 def test_a_coordinator_that_is_away_is_not_a_missing_right() -> None:
     with pytest.raises(KafkaException):
         lacking(READ, JOIN, events=[AclOperation.READ], group=KafkaError._TIMED_OUT)
+
+
+def test_a_group_whose_coordinator_is_denied_is_hidden_until_it_answers() -> None:
+    away, refused = KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED
+    client: Any = Client(away, [KafkaError._TRANSPORT, refused])
+    group = Group(client, "events")
+    assert group.hidden(), "librdkafka tells it once"
+    assert group.hidden()
+    client.refusal = None
+    assert not group.hidden()
 
 
 def test_a_broker_that_is_away_tells_nothing() -> None:
