@@ -72,7 +72,7 @@ class Group:
         return self._hidden
 
     def _refused(self) -> bool:
-        """Whether the coordinator may not be asked for; librdkafka tells that once, in a message."""
+        """Whether the coordinator may not be asked for; librdkafka tells that once, by message."""
         told = iter(partial(self._client.poll, 0), None)
         return any(denied(message.error()) for message in told)
 
