@@ -132,7 +132,8 @@ def ratios(results: Sequence[Result]) -> Iterator[Result]:
     compared = [metric for name in NAMES.values() for metric in (name, f"{name}, {PROCESSOR}")]
     for (row, metric), value in found.items():
         if row != OFF and metric in compared and found.get((OFF, metric)):
-            yield Result(row, f"{metric}, to {OFF}", round(100 * value / found[OFF, metric], 1), "%")
+            percent = round(100 * value / found[OFF, metric], 1)
+            yield Result(row, f"{metric}, to {OFF}", percent, "%")
 
 
 class _Taking(BaseHTTPRequestHandler):
