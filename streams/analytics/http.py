@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
 
 import orjson
 import structlog
@@ -14,9 +15,9 @@ from prometheus_client import REGISTRY
 
 from streams.analytics import answers
 from streams.analytics.metrics import TablesCollector
-from streams.analytics.partitions import Partitions
+from streams.analytics.partitions import Assignment, Partitions
 from streams.analytics.request import BadRequest, limit, query
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StoreDamaged
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.process.wall_clock import wall_ms
@@ -28,17 +29,26 @@ log = structlog.get_logger(__name__)
 _OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
 _API = "/v1/analytics/"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_Asked = Callable[[Partitions, web.Request, int], answers.Answer]
+_Asked = Callable[[Assignment, web.Request, int], answers.Answer]
+T = TypeVar("T")
+_RETRY_AFTER = {"Retry-After": "2"}
+
+
+class NotReady(Exception):
+    """There is no answer now; the message says why, and when there may be one."""
 
 
 class Api:
     """The application; it answers 503 until `partitions` is set and assigned.
 
+    `failed` is called with an error that must end the process.
+
     Raises:
         ConfigError: no admin token.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
         self._token = AdminToken(settings.required_admin_token("the analytics"))
         self.partitions: Partitions | None = None
         self._scraping = asyncio.Lock()
@@ -67,20 +77,33 @@ class Api:
             return await handler(request)
         except BadRequest as error:
             return problem(422, "invalid-request", str(error))
+        except NotReady as error:
+            return problem(503, "not-ready", str(error), headers=_RETRY_AFTER)
         except web.HTTPException as error:
             name = "method-not-allowed" if error.status == 405 else "route-unknown"
             return problem(error.status, name, "docs/analytics.md lists the calls")
 
     def _answering(self, asked: _Asked) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            partitions, now = self.partitions, wall_ms()
-            if partitions is None or not partitions.assigned:
-                return problem(503, "not-ready", "no partition is assigned yet: ask again")
-            partitions.write()  # the thread reads what is written
-            answer = await asyncio.to_thread(asked, partitions, request, now)
-            return _json(answer)
+            with self._held() as assignment:
+                return _json(await self._read(partial(asked, assignment, request, wall_ms())))
 
         return handle
+
+    @contextmanager
+    def _held(self) -> Iterator[Assignment]:
+        if self.partitions is None or not self.partitions.assigned:
+            raise NotReady("no partition is assigned yet: ask again")
+        self.partitions.write()  # a thread reads what is written
+        with self.partitions.held() as assignment:
+            yield assignment
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(read)
+        except StoreDamaged as error:
+            self._failed(error)
+            raise NotReady("a store is damaged: the next start rebuilds it") from error
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -93,21 +116,22 @@ class Api:
         # Serve one scrape at a time: scrapes need no token, and must not use up the threads.
         async with self._scraping:
             accept = request.headers.get("Accept")
-            body, content_type = await asyncio.to_thread(metrics_page, accept)
+            with self.partitions.held() if self.partitions else nullcontext():
+                body, content_type = await self._read(partial(metrics_page, accept))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _summary(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
-    return answers.summary(partitions, query(request.query, now), now)
+def _summary(assignment: Assignment, request: web.Request, now: int) -> answers.Answer:
+    return answers.summary(assignment, query(request.query, now), now)
 
 
-def _series(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
-    return answers.series(partitions, query(request.query, now))
+def _series(assignment: Assignment, request: web.Request, now: int) -> answers.Answer:
+    return answers.series(assignment, query(request.query, now))
 
 
-def _top(partitions: Partitions, request: web.Request, now: int) -> answers.Answer:
+def _top(assignment: Assignment, request: web.Request, now: int) -> answers.Answer:
     return answers.top(
-        partitions, query(request.query, now, extra=("limit",)), limit(request.query)
+        assignment, query(request.query, now, extra=("limit",)), limit(request.query)
     )
 
 

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streams.analytics.figures import Figures
-from streams.analytics.partitions import TOPICS, Partitions
+from streams.analytics.partitions import TOPICS, Assignment, Partitions
 from streams.analytics.query import Query, effects, oldest_waiting, rows, total
 from streams.analytics.windows import STEPS
 from streams.process.wall_clock import wall_ms
@@ -32,9 +32,10 @@ class TablesCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The gauges; none before the first assignment."""
-        found = self._partitions()
-        if found is None or not found.assigned:
+        partitions = self._partitions()
+        if partitions is None or not partitions.assigned:
             return
+        found = partitions.assignment
         now, hour = wall_ms(), STEPS["hour"]
         present = Query("hour", hour.start(now), hour.start(now) + hour.ms)
         yield _positions(found)
@@ -47,7 +48,7 @@ class TablesCollector(Collector):
         )  # fmt: skip
 
 
-def _positions(found: Partitions) -> Metric:
+def _positions(found: Assignment) -> Metric:
     family = GaugeMetricFamily(
         "tidegate_analytics_position", "Next offset to count", labels=["topic", "partition"]
     )

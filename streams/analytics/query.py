@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition, Waiting
-from streams.analytics.partitions import Partitions
+from streams.analytics.partitions import Assignment
 from streams.analytics.windows import (
     STEPS,
     WAITING,
@@ -43,19 +43,19 @@ class Query:
         return self.source in (None, source) and self.type in (None, type_)
 
 
-def rows(partitions: Partitions, query: Query) -> Iterator[tuple[RowKey, Figures]]:
+def rows(assignment: Assignment, query: Query) -> Iterator[tuple[RowKey, Figures]]:
     """The rows of events, redeliveries and jobs in the query's windows; a key may come thrice."""
     for topic in BY_SOURCE:
-        for _, counted in partitions.of(topic):
+        for _, counted in assignment.of(topic):
             for key, figures in _read(counted, query):
                 if query.wants(*key.dimensions):
                     yield key, figures
 
 
-def effects(partitions: Partitions, query: Query) -> dict[str, dict[str, int]]:
+def effects(assignment: Assignment, query: Query) -> dict[str, dict[str, int]]:
     """By tool and status, the effects that were first claimed in the query's windows."""
     found: dict[str, Figures] = {}
-    for _, counted in partitions.of("ledger"):
+    for _, counted in assignment.of("ledger"):
         for key, figures in _read(counted, query):
             found.setdefault(key.dimensions[0], Figures()).merge(figures)
     return {tool: found[tool].outcomes for tool in sorted(found) if found[tool].outcomes}
@@ -69,9 +69,9 @@ def total(found: Iterable[tuple[RowKey, Figures]]) -> Figures:
     return merged
 
 
-def oldest_waiting(partitions: Partitions, query: Query) -> int | None:
+def oldest_waiting(assignment: Assignment, query: Query) -> int | None:
     """Since when, in milliseconds, the longest waiting job of all waits for a worker."""
-    waiting = (each for _, counted in partitions.of("jobs") for each in _waiting(counted))
+    waiting = (each for _, counted in assignment.of("jobs") for each in _waiting(counted))
     return min(
         (
             since

@@ -48,7 +48,7 @@ class _Lines(logging.Handler):
 
 async def _run(settings: Settings, topology: Topology) -> None:
     end = ProcessEnd()
-    api = Api(settings)
+    api = Api(settings, end.failed)
     async with listening(api, settings) as port:
         log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
         counting = asyncio.ensure_future(_count(api, settings, topology, end))

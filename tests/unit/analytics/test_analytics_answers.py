@@ -13,7 +13,7 @@ from support.operator_cluster import event_job, make_event, make_job
 from streams.analytics import answers, folds
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
-from streams.analytics.partitions import Partitions
+from streams.analytics.partitions import Assignment
 from streams.analytics.query import Query
 from streams.analytics.request import BadRequest, limit, query
 from streams.http.moments import milliseconds, text
@@ -55,8 +55,8 @@ class InMemory:
         counted.write()
 
     @property
-    def partitions(self) -> Partitions:
-        return cast(Partitions, self)
+    def assignment(self) -> Assignment:
+        return cast(Assignment, self)
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_a_span_over_two_segments_and_partitions_is_summed_up(tables: InMemory) 
     for at in (NOW, NOW - 100_000, NOW - 3 * DAY):
         tables.event(at)
     tables.event(NOW, "bolt", 1)
-    assert answers.summary(tables.partitions, WHOLE, NOW)["events"] == 4
-    assert [row["tenant_id"] for row in answers.top(tables.partitions, WHOLE, 9)["rows"]] == [
+    assert answers.summary(tables.assignment, WHOLE, NOW)["events"] == 4
+    assert [row["tenant_id"] for row in answers.top(tables.assignment, WHOLE, 9)["rows"]] == [
         "acme", "bolt",
     ]  # fmt: skip
 
@@ -81,11 +81,11 @@ def test_a_tenant_sees_its_own_rows_alone_though_names_begin_alike(tables: InMem
         tables.event(NOW, tenant, source="desk")
     for tenant in ("acme", "acme2", "a"):
         own = replace(WHOLE, tenant_id=tenant)
-        assert answers.summary(tables.partitions, own, NOW)["events"] == 2
-        rows = answers.top(tables.partitions, own, 9)["rows"]
+        assert answers.summary(tables.assignment, own, NOW)["events"] == 2
+        rows = answers.top(tables.assignment, own, 9)["rows"]
         assert {row["tenant_id"] for row in rows} == {tenant}
-        assert answers.summary(tables.partitions, replace(own, source="desk"), NOW)["events"] == 1
-    assert answers.summary(tables.partitions, replace(WHOLE, tenant_id=""), NOW)["events"] == 0
+        assert answers.summary(tables.assignment, replace(own, source="desk"), NOW)["events"] == 1
+    assert answers.summary(tables.assignment, replace(WHOLE, tenant_id=""), NOW)["events"] == 0
 
 
 def test_a_series_has_each_window_and_top_the_same_ones(tables: InMemory) -> None:
@@ -93,10 +93,10 @@ def test_a_series_has_each_window_and_top_the_same_ones(tables: InMemory) -> Non
         tables.event(at)
     start = NOW - NOW % 60_000
     asked = Query("minute", start, start + 5 * 60_000)
-    points = answers.series(tables.partitions, asked)["points"]
+    points = answers.series(tables.assignment, asked)["points"]
     assert [point["events"] for point in points] == [1, 1, 1, 0, 0]
     assert points[0]["at"] == text(start)
-    (row,) = answers.top(tables.partitions, asked, 5)["rows"]
+    (row,) = answers.top(tables.assignment, asked, 5)["rows"]
     assert row["deliveries"] == [1, 1, 1, 0, 0]
 
 
@@ -111,7 +111,7 @@ def test_top_sums_up_only_what_it_lists(tables: InMemory, monkeypatch: pytest.Mo
     monkeypatch.setattr(answers, "Figures", figures)
     for number in range(50):
         tables.event(NOW + number, event_type=f"t{number % 49}")
-    found = answers.top(tables.partitions, Query("hour", NOW - NOW % 3_600_000, NOW + DAY), 2)
+    found = answers.top(tables.assignment, Query("hour", NOW - NOW % 3_600_000, NOW + DAY), 2)
     assert [(row["type"], row["events"]) for row in found["rows"]] == [("t0", 2), ("t1", 1)]
     assert (found["of"], len(made)) == (49, 2)
 
@@ -124,7 +124,7 @@ def test_the_job_that_waits_longest_is_the_tenants_own(tables: InMemory) -> None
     folds.job(tables.found["jobs", 1], b"job_d", JOB.encode(direct), NOW)
 
     def waits(**asked: Any) -> int | None:
-        found = answers.summary(tables.partitions, replace(WHOLE, **asked), NOW)
+        found = answers.summary(tables.assignment, replace(WHOLE, **asked), NOW)
         seconds: int | None = found["oldest_waiting_seconds"]
         return seconds
 

@@ -17,7 +17,7 @@ from ingress.receive import problems
 from ingress.schemes import SCHEMES
 from ingress.tenants.sources import Closed
 from streams.analytics.metrics import TablesCollector
-from streams.analytics.partitions import Partitions
+from streams.analytics.partitions import Assignment, Partitions
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.broker_view import BrokerView, ReplicaHealth
@@ -113,7 +113,8 @@ def test_every_metric_is_listed_and_no_other() -> None:
     declared |= {family.name for family in view.collect()}
     age = KeyAgeCollector(Database(Path("unopened")), lambda: False, vault)
     declared |= {family.name for family in age.collect()}
-    counted = cast(Partitions, SimpleNamespace(assigned=True, of=lambda topic: iter(())))
+    none = Assignment("", 0, {})
+    counted = cast(Partitions, SimpleNamespace(assigned=True, assignment=none))
     declared |= {family.name for family in TablesCollector(lambda: counted).collect()}
     declared |= {"tidegate_operator_ready", "tidegate_up"}
     assert set(first_cells("docs/operating.md", "## Metrics")) == declared
