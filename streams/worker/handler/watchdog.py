@@ -56,12 +56,13 @@ class Watchdog:
         self._forgiven: float | None = None
         self._thread_id = threading.get_ident()
         self._stopped = threading.Event()
+        self._late = 0.0
+        metrics.LOOP_LAG_SECONDS.set_function(self._lag)
 
     def tick(self) -> None:
         """Call once in the loop's thread; it repeats itself."""
         now = self._clock()
-        metrics.LOOP_LAG_SECONDS.set(max(0.0, now - self._ticked - _TICK_SECONDS))
-        self._ticked = now
+        self._late, self._ticked = self._overdue(now), now
         self._thread_id = threading.get_ident()
         if not self._stopped.is_set():
             self._loop.call_later(_TICK_SECONDS, self.tick)
@@ -95,6 +96,13 @@ class Watchdog:
         if self._is_overdue(culprit, since):
             self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
             self._exit(EXIT_CODE)
+
+    def _overdue(self, now: float) -> float:
+        return max(0.0, now - self._ticked - _TICK_SECONDS)
+
+    def _lag(self) -> float:
+        """How late the last tick was, or the next one is already: a blocked loop cannot say it."""
+        return max(self._late, self._overdue(self._clock()))
 
     def _stood_still(self, tick: float) -> bool:
         """Whether the whole process stood still, not only the loop. Each tick is excused once.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from support.worker_bench import bench
 
 from streams import App, Context
@@ -90,6 +91,17 @@ async def test_the_log_names_the_job_and_the_blocked_line_once(log: Log) -> None
     assert fields["type"] == "blocker"
     assert fields["job_id"].startswith("job_")
     assert "in handler" in fields["stack"]
+
+
+async def test_the_gauge_grows_while_the_loop_is_blocked(log: Log) -> None:
+    shown: list[float | None] = []
+
+    def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
+        for clock.now in (0.25, 60.25, 120.25):
+            shown.append(REGISTRY.get_sample_value("tidegate_worker_loop_lag_seconds"))
+
+    await blocked_handler_seen_by(look, 300)
+    assert shown == [0, 60, 120]
 
 
 async def test_a_blocked_worker_keeps_its_leases_and_takes_no_more(log: Log) -> None:
