@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
@@ -32,6 +32,11 @@ OPENMETRICS = "application/openmetrics-text"
 
 PROCESS = Gauge(
     "tidegate_process_info", "1, of the stage and the release of this process", ["stage", "version"]
+)
+READY = Gauge(
+    "tidegate_process_ready",
+    "1 if this process is ready to do the work of the stage, else 0; of each stage that it fuses",
+    ["stage"],
 )
 
 
@@ -87,6 +92,12 @@ def serve_probes(
     server.daemon_threads = True
     DaemonThread("probes", server.serve_forever).start()
     return int(server.server_address[1])
+
+
+def show_ready(stages: Iterable[str], ready: Callable[[], bool]) -> None:
+    """Show on /metrics, too, whether this process can do the work of these stages."""
+    for stage in stages:
+        READY.labels(stage).set_function(ready)
 
 
 def readiness(ready: bool, why: str | None = None) -> tuple[int, str]:

@@ -31,6 +31,7 @@ from streams.http.forward import Origin, forward, forwarding_session
 from streams.kafka.clients import AwaitedProducer
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
+from streams.telemetry import show_ready
 from streams.tenants.follower import Failed
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
@@ -101,6 +102,7 @@ class IngressServer:
         bound = await self._listen()
         if self._public is not None:
             await self._share(self._public)
+        show_ready(["ingress"], self._ready)
         self._directory.start()
         self._writing = [asyncio.create_task(each.run()) for each in self._reports]
         self._references.start()

@@ -41,7 +41,7 @@ from streams.runtime.transaction import (
 )
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
-from streams.topology.model import Topology
+from streams.topology.model import FUSED, Topology
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +88,7 @@ def run_stage(
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     loop = StageLoop(stage, topology, settings, stop, drained)
+    telemetry.show_ready(topology.fused if stage.name == FUSED else [stage.name], loop.ready)
     port = telemetry.serve_probes(settings, loop.ready)
     log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
     try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pkgutil import walk_packages
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram, Metric
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support.dev_process import get
 
 import ingress
 import streams
 from streams.settings import Settings
-from streams.telemetry import metrics_page, serve_probes
+from streams.telemetry import metrics_page, serve_probes, show_ready
 
 OF_PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -67,6 +67,18 @@ def test_every_metric_of_the_product_is_valid_openmetrics() -> None:
     body, _ = metrics_page(OF_PROMETHEUS)
     names = {family.name for family in families(body)}
     assert {"tidegate_stage_commit_seconds", "tidegate_traces_spans_lost"} <= names
+
+
+def test_a_process_shows_of_each_stage_whether_it_is_ready() -> None:
+    ready = [False]
+    show_ready(["one", "other"], lambda: ready[0])
+    shown = [REGISTRY.get_sample_value("tidegate_process_ready", {"stage": "one"})]
+    ready[0] = True
+    shown += [
+        REGISTRY.get_sample_value("tidegate_process_ready", {"stage": stage})
+        for stage in ("one", "other")
+    ]
+    assert shown == [0, 1, 1]
 
 
 def test_the_probes_serve_it() -> None:

@@ -34,6 +34,7 @@ VALUES = {
     ("tidegate_stage_lag_seconds", "stage"): {*load().stages, "pipeline", "operator"},
     ("tidegate_stage_commit_seconds_bucket", "stage"): {*load().stages},
     ("tidegate_process_info", "stage"): {*load().stages, "ingress", "pipeline", "operator"},
+    ("tidegate_process_ready", "stage"): {*load().fused, "ingress"},
     ("ALERTS", "alertname"): {rule["alert"] for rule in rules()},
     ("ALERTS", "alertstate"): {"pending", "firing"},
 }
