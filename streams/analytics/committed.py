@@ -79,7 +79,7 @@ class CommittedConsumer(Consumer):
 
 
 class CountingConsumer(CommittedConsumer):
-    """Starts each partition where the application's own tables end."""
+    """Starts each partition where the application's own tables end, and commits that."""
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return _CountingThread(self, loop=self.loop, beacon=self.beacon)
@@ -90,6 +90,22 @@ class CountingConsumer(CommittedConsumer):
         if positions:
             await self.seek_wait(positions)
         return positions
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Note none: `_new_offset` needs none."""
+
+    def _new_offset(self, tp: TP) -> int | None:
+        """The offset to commit: where the tables end.
+
+        Faust would list each offset that it was not given, to find out how far it may commit:
+        gigabytes where a topic is compacted, or its records were deleted while no process read it.
+        """
+        if not self._acked[tp]:
+            return None
+        self._acked[tp].clear()
+        self._acked_index[tp].clear()
+        counted_to: int | None = self.app.counted_to(tp)
+        return counted_to
 
     def _to_message(self, tp: TP, record: _Fetched) -> ConsumerMessage:
         message = super()._to_message(tp, record.record)
@@ -104,6 +120,9 @@ class CommittedTransport(Transport):
 
 
 class CountingTransport(Transport):
-    """Faust's transport with `CountingConsumer`; the application has `positions: Positions`."""
+    """Faust's transport with `CountingConsumer`.
+
+    The application has `positions: Positions`, and `counted_to`, the position of one partition.
+    """
 
     Consumer = CountingConsumer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -39,6 +38,11 @@ class CountingApp(TidegateApp):
         """Where each partition starts; see `streams.analytics.committed`."""
         return self.partitions.take(assigned)
 
+    def counted_to(self, tp: TP) -> int | None:
+        """The next offset to count of a partition; None if it is not this process's."""
+        counted = self.partitions.get(tp)
+        return None if counted is None else counted.position
+
     def _create_directories(self) -> None:
         """Create none: Faust keeps no tables here."""
 
@@ -60,6 +64,7 @@ def counting_app(settings: Settings, partitions: Partitions, failed: Failed) -> 
             partitions.take(())
 
     app.on_partitions_assigned.connect(none_left, weak=False)
+    app.timer(_SECONDS_BETWEEN_REWINDS)(counting.read_again)
     for name in TOPICS:
         app.agent(topic(app, name, raw=True), name=name)(counting.agent(failed))
     return app
@@ -71,7 +76,7 @@ class Counting:
     def __init__(self, app: CountingApp, partitions: Partitions) -> None:
         self._app = app
         self._partitions = partitions
-        self._rewound: dict[TP, float] = {}
+        self._gaps: set[TP] = set()
 
     def agent(self, failed: Failed) -> Callable[[Any], Any]:
         """An agent; an error ends the process, which starts again from what is written."""
@@ -87,7 +92,7 @@ class Counting:
         return count
 
     async def handle(self, message: Message) -> None:
-        """Count a record if it is the next of its partition, and read on from there if not."""
+        """Count a record if it is the next of its partition."""
         counted = self._partitions.get(message.tp)
         if counted is None:
             return
@@ -95,19 +100,25 @@ class Counting:
         verdict: str = counted.accepts(message.follows, message.offset)
         if verdict == "next":
             verdict = fold(name, counted, message)
+            self._gaps.discard(message.tp)
         elif verdict == "gap":
-            await self._rewind(message.tp, counted.position)
+            self._gaps.add(message.tp)
         _RECORDS.labels(name, verdict).inc()
 
-    async def _rewind(self, tp: TP, position: int) -> None:
-        """Read a partition again from where its tables end, at most once a second."""
-        now = time.monotonic()
-        if now - self._rewound.get(tp, 0.0) < _SECONDS_BETWEEN_REWINDS:
-            return
-        self._rewound[tp] = now
-        if tp in self._app.consumer.assignment():
-            log.info("records are missing: reading again", partition=str(tp), offset=position)
-            await self._app.consumer.seek_wait({tp: position})
+    async def read_again(self) -> None:
+        """Read the partitions where records are missing again from where their tables end.
+
+        Faust may drop what it reads again, up to the newest record that it was handing over
+        meanwhile. That record is a gap once more, so the partition is read again the next time,
+        even if no further record comes.
+        """
+        gaps, self._gaps = self._gaps & self._app.consumer.assignment(), set()
+        ends = {tp: end for tp in gaps if (end := self._app.counted_to(tp)) is not None}
+        if ends:
+            log.info(
+                "records are missing: reading again", offsets={str(tp): ends[tp] for tp in ends}
+            )
+            await self._app.consumer.seek_wait(ends)
 
 
 def fold(name: str, counted: CountedPartition, message: Message) -> str:
