@@ -172,7 +172,9 @@ def test_what_has_no_answer_is_refused_by_name(given: str, named: str) -> None:
         query(query_string(given), NOW)
 
 
-@pytest.mark.parametrize("given", ["0", "201", "x", "", "1" * 5000])
+@pytest.mark.parametrize(
+    "given", ["0", "201", "x", "", "٣", "1" * 5000, "0" * 8 + "1999", "0" * 5000 + "1"]
+)
 def test_a_limit_has_bounds(given: str) -> None:
     with pytest.raises(BadRequest, match="from 1 to 200"):
         limit(MultiDict({"limit": given}))
