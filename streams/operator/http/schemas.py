@@ -7,6 +7,7 @@ from `schemas/ids.lock`; nobody can add to them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -25,6 +26,8 @@ ROOTS = ("/schemas/", "/subjects", "/associations/", "/config", "/mode")
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _COMPATIBILITY, _MODE = {"compatibilityLevel": "BACKWARD_TRANSITIVE"}, {"mode": "READONLY"}
+_ALL_CONTEXTS = ":*:"
+"""The prefix by which clients ask for the subjects of all contexts; here there is one."""
 _LONGEST_SCHEMA = 64 * 1024
 _ID, _SUBJECT = "/schemas/ids/{id}", "/subjects/{subject}"
 _VERSION = _SUBJECT + "/versions/{version}"
@@ -62,23 +65,23 @@ async def text_of_id(request: web.Request) -> web.Response:
 @routes.get(_ID + "/subjects")
 async def subjects_of_id(request: web.Request) -> web.Response:
     """List the subjects that have a schema."""
-    return _answer(_subjects(request, _by_id(request)))
+    return _page(request, _subjects(request, _by_id(request)))
 
 
 @routes.get(_ID + "/versions")
 async def versions_of_id(request: web.Request) -> web.Response:
     """List the versions that a schema is, by subject."""
     found = _by_id(request)
-    return _answer(
-        [{"subject": name, "version": found.version} for name in _subjects(request, found)]
-    )
+    names = _subjects(request, found)
+    return _page(request, [{"subject": name, "version": found.version} for name in names])
 
 
 @routes.get("/subjects")
 async def all_subjects(request: web.Request) -> web.Response:
     """List all subjects, or those that begin with `subjectPrefix`."""
-    begin = request.query.get("subjectPrefix", "")
-    return _answer([name for name in _subjects(request) if name.startswith(begin)])
+    begin = request.query.get("subjectPrefix", "").removeprefix(_ALL_CONTEXTS)
+    found = [] if _says(request, "deletedOnly") else _subjects(request)
+    return _page(request, [name for name in found if name.startswith(begin)])
 
 
 @routes.post(_SUBJECT)
@@ -90,7 +93,10 @@ async def look_up(request: web.Request) -> web.Response:
 @routes.get(_SUBJECT + "/versions")
 async def versions_of_subject(request: web.Request) -> web.Response:
     """List the versions of a subject."""
-    return _answer([schema.version for schema in _versions(request)])
+    found = _versions(request)
+    if _says(request, "deletedOnly"):
+        raise _no_subject(request)  # nothing is ever deleted
+    return _page(request, [schema.version for schema in found])
 
 
 @routes.post(_SUBJECT + "/versions")
@@ -126,8 +132,9 @@ async def config(_: web.Request) -> web.Response:
 
 @routes.get("/config/{subject}")
 async def config_of_subject(request: web.Request) -> web.Response:
-    """Tell the same of one subject."""
-    _versions(request)
+    """Tell the same of one subject, or with `defaultToGlobal` of any."""
+    if not _says(request, "defaultToGlobal"):
+        _versions(request)
     return _answer(_COMPATIBILITY)
 
 
@@ -139,8 +146,9 @@ async def mode(_: web.Request) -> web.Response:
 
 @routes.get("/mode/{subject}")
 async def mode_of_subject(request: web.Request) -> web.Response:
-    """Tell the same of one subject."""
-    _versions(request)
+    """Tell the same of one subject, or with `defaultToGlobal` of any."""
+    if not _says(request, "defaultToGlobal"):
+        _versions(request)
     return _answer(_MODE)
 
 
@@ -162,8 +170,28 @@ def _versions(request: web.Request) -> tuple[Schema, ...]:
     state, wanted = request.app[STATE], request.match_info["subject"]
     found = versions(wanted, state.topic_prefix, tuple(state.topology.topics))
     if not found:
-        raise RegistryError(40401, f"Subject '{wanted}' not found.")
+        raise _no_subject(request)
     return found
+
+
+def _no_subject(request: web.Request) -> RegistryError:
+    return RegistryError(40401, f"Subject '{request.match_info['subject']}' not found.")
+
+
+def _says(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() == "true"
+
+
+def _page(request: web.Request, found: Sequence[object]) -> web.Response:
+    """A part of a list: `limit` entries behind `offset`, all if it is negative or not given."""
+    try:
+        offset, limit = (
+            int(request.query.get(n, d)) for n, d in (("offset", "0"), ("limit", "-1"))
+        )
+    except ValueError:
+        raise RegistryError(404, "HTTP 404 Not Found") from None
+    rest = found[max(0, offset) :]
+    return _answer(rest if limit < 0 else rest[:limit])
 
 
 def _version(request: web.Request) -> Schema:

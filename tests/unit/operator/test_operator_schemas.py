@@ -135,6 +135,34 @@ async def test_the_rest_says_what_the_registry_is(url: str) -> None:
             assert (await answer.json(content_type=None))["name"] == "Envelope"
 
 
+async def test_lists_are_paged_and_nothing_was_deleted(url: str) -> None:
+    """A client that reads page by page stops at an empty one."""
+    every = await asked(url, lambda c: c.get_subjects())
+    second = await asked(url, lambda c: c.get_subjects(offset=5, limit=5))
+    assert second == every[5:10]
+    assert await asked(url, lambda c: c.get_subjects(offset=len(every), limit=5)) == []
+    assert await asked(url, lambda c: c.get_subjects(subject_prefix=":*:")) == every
+    versions = await asked(url, lambda c: c.get_versions("dev.jobs-value", offset=1, limit=1))
+    assert versions == [2]
+    async with ClientSession(url) as client:
+        for path, status, told in (
+            ("/subjects?deletedOnly=true", 200, []),
+            ("/schemas/ids/3/subjects?limit=1", 200, ["dev.events-value"]),
+            (
+                "/config/mine?defaultToGlobal=true",
+                200,
+                {"compatibilityLevel": "BACKWARD_TRANSITIVE"},
+            ),
+            ("/mode/mine?defaultToGlobal=true", 200, {"mode": "READONLY"}),
+        ):
+            async with client.get(path) as answer:
+                assert (answer.status, await answer.json(content_type=None)) == (status, told), path
+        for path, status in (("/subjects/dev.jobs-value/versions?deletedOnly=true", 404),
+                             ("/mode/mine", 404), ("/subjects?offset=x", 404)):  # fmt: skip
+            async with client.get(path) as answer:
+                assert answer.status == status, path
+
+
 async def test_schemas_need_the_token_if_it_is_set_so_and_the_rest_always() -> None:
     async for url in serve(open_schemas=False):
         assert (await refused(url, lambda c: c.get_subjects()))[0] == 401
