@@ -76,7 +76,7 @@ class IngressServer:
         self._gossip = RateGossip(settings, rates)
         self._producer = _producer(settings, deadline_seconds)
         letters = DeadLetters(self._producer, topology.partitions)
-        self._directory = Directory(settings, table, book, letters.refuse, failed)
+        self._directory = Directory(settings, topology, table, book, letters.refuse, failed)
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
         writer = EventWriter(self._producer, keys, topology.partitions)
         receiver = Receiver(
@@ -175,8 +175,8 @@ def run(settings: Settings, topology: Topology) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no usable vault key, settings that do not fit each other, or the address
-            cannot be listened on.
+        ConfigError: no usable vault key, settings that do not fit each other, the address cannot be
+            listened on, or a topic has other than its declared number of partitions.
         StageFailed: its copy of `tenants` is no longer updated.
     """
     vault = open_vault(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingress.tenants.sources import Closed, Source, SourceTable
 from streams.settings import Settings
 from streams.tenants.follower import Failed, Refuse, TenantsFollower
+from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 
 
@@ -14,6 +15,7 @@ class Directory:
     def __init__(
         self,
         settings: Settings,
+        topology: Topology,
         table: SourceTable,
         book: DataKeyring,
         refuse: Refuse,
@@ -21,7 +23,7 @@ class Directory:
     ) -> None:
         self._table = table
         self._book = book
-        self._follower = TenantsFollower(settings, "ingress", self._fold, refuse, failed)
+        self._follower = TenantsFollower(settings, topology, "ingress", self._fold, refuse, failed)
 
     @property
     def ready(self) -> bool:

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaException
 from streams.analytics.counting import counting_app
 from streams.analytics.http import Api, listening
 from streams.analytics.partitions import TOPICS, Partitions
-from streams.errors import ConfigError, StageFailed, TidegateError
+from streams.errors import StageFailed, TidegateError
+from streams.kafka.partition_counts import refuse_other_counts
 from streams.process.shutdown import ProcessEnd
 from streams.runtime.topics import Topics
 from streams.settings import Settings
@@ -101,7 +102,7 @@ async def _topic_ids(settings: Settings, topology: Topology) -> dict[str, str]:
             await asyncio.to_thread(topics.refresh)
             missing = [topic for topic in TOPICS if not topics.width(topic)]
             if not missing:
-                _check_widths(topics, topology)
+                refuse_other_counts("stage analytics", topology, TOPICS, topics.width)
                 return await asyncio.to_thread(topics.ids, TOPICS)
             if not said:
                 said = True
@@ -109,13 +110,3 @@ async def _topic_ids(settings: Settings, topology: Topology) -> dict[str, str]:
                     "topics are missing: waiting (`tidegate topology apply`)", topics=missing
                 )
         await asyncio.sleep(_BETWEEN_QUESTIONS)
-
-
-def _check_widths(topics: Topics, topology: Topology) -> None:
-    for topic in TOPICS:
-        found, declared = topics.width(topic), topology.topics[topic].partitions
-        if found != declared:
-            raise ConfigError(
-                f"topic {topic} has {found} partitions, and the topology declares {declared}: "
-                "give the stage the topology that the topics were made from"
-            )

@@ -38,17 +38,21 @@ def run(settings: Settings, topology: Topology) -> None:
     """
     vault = open_vault(settings)
     wait_for_broker(settings)
-    with _sending(settings, vault) as (sender, history):
+    with _sending(settings, topology, vault) as (sender, history):
         made = processor.stage(topology, sender, history)
         run_stage(made, topology, settings, sender.drained)
 
 
 @contextmanager
-def _sending(settings: Settings, vault: Vault) -> Iterator[tuple[HttpSender, KafkaHistory]]:
+def _sending(
+    settings: Settings, topology: Topology, vault: Vault
+) -> Iterator[tuple[HttpSender, KafkaHistory]]:
     """The sender and its sources, running; an error of any of them ends the stage."""
     fault = Fault()
     keyring = DataKeyring(vault)
-    follower = TenantsFollower(settings, "delivery", keyring.apply, _refuse, fault.occurred)
+    follower = TenantsFollower(
+        settings, topology, "delivery", keyring.apply, _refuse, fault.occurred
+    )
     bodies = KafkaBodies(settings, keyring, fault.occurred)
     history = KafkaHistory(settings, fault.occurred)
     sender = HttpSender(egress_policy(settings), Requests(vault, bodies), fault)

@@ -64,7 +64,8 @@ def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no admin token, no vault key, or the port is taken.
+        ConfigError: no admin token, no vault key, the port is taken, or a topic has other than its
+            declared number of partitions.
         StageFailed: a thread that the answers depend on has failed.
     """
     uvloop.run(_serve(settings, topology, admissions))
@@ -125,9 +126,13 @@ async def _state(
     follower.start()
     view.start()
     book = DataKeyring(vault)
-    settings_of = TenantsFollower(settings, STAGE, book.apply, _passed_over, failed)
+    settings_of = TenantsFollower(settings, topology, STAGE, book.apply, _passed_over, failed)
     closed = partial(_closed, database)
-    replays = carrier(settings, topology, closed, lambda: follower.ready)
+
+    def ready() -> bool:  # whoever knows the tenants has checked its topics
+        return follower.ready and settings_of.ready
+
+    replays = carrier(settings, topology, closed, ready)
     reader.start()
     settings_of.start()
     replays.start()
@@ -135,7 +140,7 @@ async def _state(
         topology, vault, database, follower, notifier, producer,
         payloads, admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier), RecordReplays(settings), egress_policy(settings),
-        settings.topic_prefix, Preview(settings, topology, closed),
+        settings.topic_prefix, Preview(settings, topology, closed), ready,
     )  # fmt: skip
     await asyncio.to_thread(replays.stop)
     reader.stopping.set()
@@ -177,7 +182,7 @@ async def _healthz(_: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    status, text = readiness(request.app[STATE].follower.ready)
+    status, text = readiness(request.app[STATE].ready())
     return web.Response(status=status, text=text)
 
 

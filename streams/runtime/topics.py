@@ -12,8 +12,9 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams.dead_letter import TOPIC as DLQ
-from streams.errors import ConfigError, StageFailed
+from streams.errors import StageFailed
 from streams.kafka.failures import Outage
+from streams.kafka.partition_counts import refuse_other_counts
 from streams.runtime.broker_clock import TOPIC as CLOCK
 from streams.runtime.processor import AnyStage
 from streams.runtime.topic_settings import checked, refuse_unfit
@@ -170,8 +171,8 @@ def await_topics(
     `pause` waits a moment and answers whether to give up: then None is returned.
 
     Raises:
-        ConfigError: an input or changelog has other than its declared number of partitions, or a
-            topic's settings would refuse records or carry another time.
+        ConfigError: an input, output or changelog has other than its declared number of partitions,
+            or a topic's settings would refuse records or carry another time.
     """
     needed = {CLOCK, DLQ, *stage.inputs, *(s.changelog for s in stage.stores)}
     needed |= {topic for topic in stage.writes if "*" not in topic}
@@ -212,11 +213,7 @@ def refuse_growth(
 
 
 def _check_widths(topics: Topics, stage: AnyStage, topology: Topology) -> None:
-    for topic in (*stage.inputs, *(store.changelog for store in stage.stores)):
-        found, declared = topics.width(topic), topology.topics[topic].partitions
-        if found != declared:
-            raise ConfigError(
-                f"stage {stage.name}: {topic} has {found} partitions, topology.yaml says "
-                f"{declared}: keys would not meet their state. Declare {found}, or see "
-                "`tidegate topology plan` for what a change takes"
-            )
+    outputs = (topic for topic in stage.writes if "*" not in topic)
+    used = dict.fromkeys((*stage.inputs, *outputs, *(store.changelog for store in stage.stores)))
+    keyed = [topic for topic in used if not topology.topics[topic].addressed]
+    refuse_other_counts(f"stage {stage.name}", topology, keyed, topics.width)

@@ -21,10 +21,12 @@ from confluent_kafka import (
 )
 from prometheus_client import Gauge
 
-from streams.errors import PoisonRecord, StageFailed
+from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.kafka.clients import consumer_config
+from streams.kafka.partition_counts import keyed_topics, refuse_other_counts
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
+from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +53,16 @@ class TenantsFollower:
     """
 
     def __init__(
-        self, settings: Settings, group: str, fold: Fold, refuse: Refuse, failed: Failed
+        self,
+        settings: Settings,
+        topology: Topology,
+        group: str,
+        fold: Fold,
+        refuse: Refuse,
+        failed: Failed,
     ) -> None:
         self._settings = settings
+        self._topology = topology
         self._group = group
         self._fold = fold
         self._refuse = refuse
@@ -88,6 +97,9 @@ class TenantsFollower:
             consumer.close()
 
     def _stands_still(self, error: Exception) -> None:
+        if isinstance(error, ConfigError):
+            self._failed(error)
+            return
         log.exception("tenants are followed no more")
         self._failed(
             StageFailed(
@@ -97,11 +109,16 @@ class TenantsFollower:
         )
 
     def _contact(self, consumer: Consumer) -> set[int]:
-        """Assign every partition from its start; returns their numbers."""
+        """Assign every partition from its start; returns their numbers.
+
+        Raises:
+            ConfigError: a topic of this process has other than its declared number of partitions.
+        """
         said = False
         while not self._thread.stopping.is_set():
             try:
-                return _assign(consumer, self._settings.topic_prefix + TOPIC)
+                found = _partitions(consumer, self._settings.topic_prefix + TOPIC)
+                self._refuse_other_counts(consumer)
             except KafkaException as error:
                 if not said:
                     log.warning(
@@ -111,7 +128,20 @@ class TenantsFollower:
                     )
                 said = True
                 self._thread.stopping.wait(_POLL_SECONDS)
+            else:
+                consumer.assign(found)
+                return {place.partition for place in found}
         return set()
+
+    def _refuse_other_counts(self, consumer: Consumer) -> None:
+        """Check all topics of this process: whoever waits for tenants writes none before that."""
+        topics = consumer.list_topics(timeout=_CONTACT_SECONDS).topics
+        counts = {name: len(each.partitions) for name, each in topics.items()}
+        keyed = keyed_topics(self._group, self._topology)
+        prefix = self._settings.topic_prefix
+        refuse_other_counts(
+            self._group, self._topology, keyed, lambda topic: counts.get(prefix + topic, 0)
+        )
 
     def _take(self, message: Message, unread: set[int]) -> None:
         error = message.error()
@@ -142,9 +172,9 @@ class TenantsFollower:
             self._refuse(message, PoisonRecord("unusable", type(error).__name__))
 
 
-def _assign(consumer: Consumer, topic: str) -> set[int]:
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Every partition of a topic, at its start."""
     metadata = consumer.list_topics(topic, timeout=_CONTACT_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in metadata.partitions])
-    return set(metadata.partitions)
+    return [TopicPartition(topic, p, OFFSET_BEGINNING) for p in metadata.partitions]

@@ -36,7 +36,8 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
     """Run jobs of one pool until SIGTERM or SIGINT, then drain for 20 seconds at most.
 
     Raises:
-        ConfigError: an unknown pool, an app without jobs, or a key file is missing.
+        ConfigError: an unknown pool, an app without jobs, a key file is missing, or a topic has
+            other than its declared number of partitions.
         Fenced: another process runs under the same instance name.
         StageFailed: its copy of `tenants` is no longer updated.
     """
@@ -85,7 +86,7 @@ async def _serve(
     transport = KafkaTransport(settings, place)
     book = DataKeyring(vault)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
-    follower = TenantsFollower(settings, place.group, book.apply, _refuse, worker.failed)
+    follower = TenantsFollower(settings, topology, place.group, book.apply, _refuse, worker.failed)
     port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -57,6 +57,8 @@ class AppState:
     egress: EgressPolicy
     topic_prefix: str
     preview: Preview
+    ready: Callable[[], bool]
+    """Whether the topics are read to their end, and have the declared numbers of partitions."""
     preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a replay of events is previewed: each preview reads much and computes much."""
     sent_commands: SentCommands = field(default_factory=SentCommands)

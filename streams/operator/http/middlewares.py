@@ -122,7 +122,7 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
     open_ = request.path in OPEN_PATHS or _is_of_schemas(request)
-    if not open_ and not request.app[STATE].follower.ready:
+    if not open_ and not request.app[STATE].ready():
         late = "the operator has not read its topics to their end yet: ask again in a few seconds"
         raise Refusal(503, "not-ready", late)
     return await handler(request)

@@ -80,7 +80,7 @@ def test_a_changelog_keeps_deletions_as_the_cluster_says_but_in_bundles_for_ever
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ["in", "counting.counts.changelog"])
+@pytest.mark.parametrize("odd", ["in", "out", "counting.counts.changelog"])
 def test_another_number_of_partitions_than_declared_is_refused(odd: str) -> None:
     stage, topology = counting_stage(), counting_topology()
     widths = {name: topic.partitions for name, topic in topology.topics.items()}

@@ -13,13 +13,14 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from streams.errors import PoisonRecord, StageFailed
+from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants import follower as tenants_follower
 from streams.tenants.follower import POSITION, TenantsFollower
+from streams.topology.load import load
 
 
 class Message:
@@ -45,7 +46,7 @@ class Consumer:
     def __init__(self, _: dict[str, Any]) -> None:
         self.messages = [Message()]
 
-    def list_topics(self, topic: str, timeout: float) -> Any:
+    def list_topics(self, topic: str = "tenants", timeout: float = 0) -> Any:
         found = SimpleNamespace(error=None, partitions=[0])
         return SimpleNamespace(topics={topic: found})
 
@@ -67,7 +68,7 @@ def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
         raise KeyError("of this record alone")
 
     follower = TenantsFollower(
-        Settings(), "worker", fold, lambda _, error: refused.append(error), failures.append
+        Settings(), load(), "worker", fold, lambda _, error: refused.append(error), failures.append
     )
     follower.start()
     follower.stop()
@@ -77,10 +78,29 @@ def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
     assert "IndexError: pop from empty list" in str(failure)
 
 
+@pytest.mark.parametrize("process", ["ingress", "operator", "worker-default", "delivery"])
+def test_another_number_of_partitions_than_declared_ends_the_process_and_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch, process: str
+) -> None:
+    monkeypatch.setattr(tenants_follower, "Consumer", Consumer)
+    failures, known = list[Exception](), list[object]()
+    follower = TenantsFollower(
+        Settings(), load(), process, lambda *told: known.append(told), lambda *_: None,
+        failures.append,
+    )  # fmt: skip
+    follower.start()
+    follower.stop()
+    (failure,) = failures
+    assert isinstance(failure, ConfigError)
+    assert str(failure).startswith(f"{process}: tenants has 1 partitions, topology.yaml says 4: ")
+    assert not known
+    assert not follower.ready
+
+
 def test_a_right_that_is_taken_away_is_told_once() -> None:
     known: list[bytes | None] = []
     follower = TenantsFollower(
-        Settings(bootstrap="127.0.0.1:1"), "ingress", lambda key, _: known.append(key),
+        Settings(bootstrap="127.0.0.1:1"), load(), "ingress", lambda key, _: known.append(key),
         lambda *_: None, lambda _: None,
     )  # fmt: skip
     denied: Any = SimpleNamespace(error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
