@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from confluent_kafka import TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
+from support.small_disk import small_disk
 from typer.testing import CliRunner, Result
 
 from streams.cli.events import events
@@ -153,28 +155,24 @@ def test_a_kill_in_the_middle_of_an_export_loses_and_repeats_nothing(
     assert ids_in(folder) == Counter(ids)
 
 
+@pytest.mark.parametrize("pages", [3, 5, 8])
 def test_a_full_disk_is_told_and_the_next_run_goes_on(
-    cluster: Cluster, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
 ) -> None:
-    ids, folder = written(cluster, run, 8), tmp_path / "out"
-    durable, room = manifests.durable, 2
-
-    def full(path: Path, content: bytes) -> None:
-        nonlocal room
-        if path.name != manifests.NAME:
-            room -= 1
-        if room < 0:
-            raise OSError(28, "No space left on device", str(path))
-        durable(path, content)
-
+    ids = written(cluster, run, 8)
     monkeypatch.setattr(scan, "_BATCH", 1)
     monkeypatch.setattr(exporting.Export.__init__, "__defaults__", (1,))
-    with monkeypatch.context() as patched:
-        patched.setattr(manifests, "durable", full)
+    with small_disk(tmp_path / "small", 1) as disk:
+        folder = disk.path / "out"
+        disk.fill(leave=pages * PAGESIZE)
         result = run("export", "--to", str(folder))
-    assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
-    exported(run, folder)
-    assert ids_in(folder) == Counter(ids)
+        assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
+        assert "make room, then type the command again" in result.stderr
+        before = sum(ids_in(folder).values())
+        disk.free()
+        exported(run, folder)
+        assert before < len(ids)
+        assert ids_in(folder) == Counter(ids)
 
 
 def test_what_cannot_be_read_or_was_purged_meanwhile_is_told(
