@@ -186,7 +186,8 @@ def describe(
         elif as_mermaid:
             typer.echo(mermaid(loaded))
         elif as_asyncapi:
-            print_json(asyncapi(loaded, settings.topic_prefix, settings.bootstrap))
+            tls = settings.kafka.get("security.protocol", "").upper().endswith("SSL")
+            print_json(asyncapi(loaded, settings.topic_prefix, settings.bootstrap, tls=tls))
         elif as_json:
             print_json(descriptions.as_json(loaded))
         else:

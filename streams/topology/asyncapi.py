@@ -30,7 +30,7 @@ _HEADERS = {
 """Of records with an envelope: CloudEvents 1.0.2 in the Kafka binding's binary mode."""
 
 
-def asyncapi(topology: Topology, prefix: str, bootstrap: str) -> Document:
+def asyncapi(topology: Topology, prefix: str, bootstrap: str, *, tls: bool) -> Document:
     """The document; topics without a schema of ours, such as changelogs, are left out."""
     channels = {name: topic for name, topic in topology.topics.items() if schema_name(name)}
     schemas = sorted({str(schema_name(name)) for name in channels})
@@ -45,11 +45,14 @@ def asyncapi(topology: Topology, prefix: str, bootstrap: str) -> Document:
         },
         "defaultContentType": "application/vnd.apache.avro",
         "servers": {
-            f"kafka{number}": {"host": host.strip(), "protocol": "kafka"}
+            f"kafka{number}": {
+                "host": host.strip(),
+                "protocol": "kafka-secure" if tls else "kafka",
+            }
             for number, host in enumerate(bootstrap.split(","))
         },
         "channels": {name: _channel(topic, prefix) for name, topic in channels.items()},
-        "operations": dict(_operations(topology, channels)),
+        "operations": dict(_operations(topology, channels, prefix)),
         "components": {"messages": {name: _message(name) for name in schemas}},
     }
 
@@ -71,11 +74,13 @@ def _channel(topic: Topic, prefix: str) -> Document:
     }
 
 
-def _operations(topology: Topology, channels: dict[str, Topic]) -> Iterator[tuple[str, Document]]:
+def _operations(
+    topology: Topology, channels: dict[str, Topic], prefix: str
+) -> Iterator[tuple[str, Document]]:
     for stage in topology.stages.values():
         for name in channels:
             for action in _actions(stage, name):
-                yield f"{stage.name}.{action}.{name}", _operation(action, name, stage.name)
+                yield f"{stage.name}.{action}.{name}", _operation(action, name, prefix + stage.name)
 
 
 def _actions(stage: StageDeclaration, topic: str) -> Iterator[str]:
@@ -87,12 +92,12 @@ def _actions(stage: StageDeclaration, topic: str) -> Iterator[str]:
         yield "send"
 
 
-def _operation(action: str, topic: str, stage: str) -> Document:
+def _operation(action: str, topic: str, group: str) -> Document:
     return {
         "action": action,
         "channel": {"$ref": f"#/channels/{topic}"},
         "bindings": {
-            "kafka": {"groupId": {"type": "string", "enum": [stage]}, **_BINDING}
+            "kafka": {"groupId": {"type": "string", "enum": [group]}, **_BINDING}
             if action == "receive"
             else _BINDING
         },

@@ -58,6 +58,15 @@ def test_the_operations_are_what_stages_read_and_write() -> None:
     assert "dedup.receive.events" not in operations
 
 
+def test_groups_have_the_prefix_and_brokers_with_tls_are_secure() -> None:
+    told = document(TIDEGATE_TOPIC_PREFIX="eu.", TIDEGATE_KAFKA_SECURITY_PROTOCOL="sasl_ssl")
+    received = told["operations"]["dispatcher.receive.events"]
+    assert received["bindings"]["kafka"]["groupId"]["enum"] == ["eu.dispatcher"]
+    assert {server["protocol"] for server in told["servers"].values()} == {"kafka-secure"}
+    plain = document(TIDEGATE_KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT")["servers"]
+    assert {server["protocol"] for server in plain.values()} == {"kafka"}
+
+
 @pytest.fixture(scope="module")
 def parser() -> Path:
     """The official parser, installed beside this Python from its lock."""
