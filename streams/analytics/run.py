@@ -14,6 +14,7 @@ from streams.analytics.counting import counting_app
 from streams.analytics.http import Api, listening
 from streams.analytics.partitions import TOPICS, Partitions
 from streams.errors import StageFailed, TidegateError
+from streams.kafka.failures import Outage
 from streams.kafka.partition_counts import refuse_other_counts
 from streams.process.shutdown import ProcessEnd
 from streams.runtime.topics import Topics
@@ -95,18 +96,20 @@ def _report(done: asyncio.Future[None], end: ProcessEnd) -> None:
 
 
 async def _topic_ids(settings: Settings, topology: Topology) -> dict[str, str]:
-    topics = Topics(admin_client(settings), settings.topic_prefix)
+    topics, outage = Topics(admin_client(settings), settings.topic_prefix), Outage()
     said = False
     while True:
-        with suppress(KafkaException):
+        missing: list[str] = []
+        try:
             await asyncio.to_thread(topics.refresh)
             missing = [topic for topic in TOPICS if not topics.width(topic)]
             if not missing:
                 refuse_other_counts("stage analytics", topology, TOPICS, topics.width)
                 return await asyncio.to_thread(topics.ids, TOPICS)
-            if not said:
-                said = True
-                log.warning(
-                    "topics are missing: waiting (`tidegate topology apply`)", topics=missing
-                )
+            outage.answered()
+        except KafkaException as error:
+            outage.failed(error)
+        if missing and not said:
+            said = True
+            log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
         await asyncio.sleep(_BETWEEN_QUESTIONS)
