@@ -112,8 +112,8 @@ class Desk:
     def _try(self, number: int, known: Known, now: float) -> None:
         """Bring a replay further; whatever it fails with, the other replays go on."""
         try:
-            self._further(number, known)
-            self._retry_at.pop(known.replay_id, None)
+            if self._further(number, known):
+                self._retry_at.pop(known.replay_id, None)
         except Exception as error:
             if not isinstance(error, KafkaUnavailable | KafkaException):
                 log.exception("a replay failed unforeseen", replay_id=known.replay_id)
@@ -123,7 +123,8 @@ class Desk:
             self._retry_at[known.replay_id] = now + _RETRY_SECONDS
             self._tell(number, known, str(error))
 
-    def _further(self, number: int, known: Known) -> None:
+    def _further(self, number: int, known: Known) -> bool:
+        """Whether it moved, or is not to move; one that was merely begun again is still stuck."""
         work, rest = self._works.get(known.replay_id), self._rest(known)
         if rest is not None:
             if known.progress is None or known.progress.status != rest or work is not None:
@@ -131,9 +132,11 @@ class Desk:
         elif work is None:
             if len(self._works) < _AT_ONCE:
                 self._begin(number, known)
+            return False
         elif not work.step():
             self._learn(number, known, work.progress)
             self._close(known.replay_id)
+        return True
 
     def _begin(self, number: int, known: Known) -> None:
         """Begin to work, unless the broker, which is told of it first, says that it is too late."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from streams.errors import KafkaUnavailable
 from streams.event_replay.desk import Desk
@@ -102,6 +103,23 @@ def test_nothing_is_begun_before_everything_about_the_partition_is_known(world: 
     world.desk.read_to_end(0)
     world.work(3)
     assert (world.works, [each.status for each in world.written]) == ([], ["stopped"])
+
+
+def test_a_replay_is_stuck_until_it_moves_though_it_can_be_begun_again(world: World) -> None:
+    shown: list[float | None] = []
+
+    def look(times: int = 1) -> None:
+        for _ in range(times):
+            world.work()
+            shown.append(REGISTRY.get_sample_value("tidegate_operator_replays_stuck"))
+
+    begun(world).fault = KafkaUnavailable("gone")
+    look(2)
+    world.works[-1].fault = KafkaUnavailable("gone")
+    look(2)
+    look(1)
+    assert len(world.works) == 3
+    assert shown == [1, 1, 1, 1, 0]
 
 
 def test_a_replay_is_worked_on_to_its_end_and_never_again(world: World) -> None:
