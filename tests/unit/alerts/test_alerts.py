@@ -100,6 +100,13 @@ def test_each_page_begins_with_what_users_notice_and_the_first_command() -> None
             assert part in page, f"{name}: {part}"
 
 
+def test_logs_of_ended_containers_are_asked_of_pods_that_have_none_too() -> None:
+    """Otherwise kubectl ends at the first pod that never restarted, and pods come in no order."""
+    asked = re.findall(r"^    kubectl logs .*--previous.*", RUNBOOK.read_text(), re.MULTILINE)
+    assert asked
+    assert all("--ignore-errors" in each for each in asked)
+
+
 @pytest.mark.usefixtures("_tool")
 def test_every_value_that_a_query_wants_of_a_label_exists() -> None:
     for where, found in selected().items():
