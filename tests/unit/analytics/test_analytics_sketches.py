@@ -57,6 +57,18 @@ def test_distinct_texts_are_counted_within_5_percent(number: int) -> None:
     assert made.estimate == pytest.approx(number, rel=0.05)
 
 
+@pytest.mark.parametrize("number", [300, 4_000, 10_500, 11_500])
+def test_distinct_texts_are_over_and_underestimated_alike(number: int) -> None:
+    """Where linear counting ends, the estimate of 2007 is 2 % too high on average."""
+    sums = sum(distinct([f"{run}-{each}" for each in range(number)]).estimate for run in range(12))
+    assert sums / 12 == pytest.approx(number, rel=0.01)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_few_distinct_texts_are_counted_exactly(number: int) -> None:
+    assert distinct([f"s{each}" for each in range(number)]).estimate == number
+
+
 @given(st.lists(st.text(max_size=3), max_size=150), st.randoms())
 def test_the_order_and_the_parts_do_not_matter(texts: list[str], pick: random.Random) -> None:
     shuffled = texts[:]
