@@ -168,13 +168,15 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
 def _from_file(environ: Mapping[str, str]) -> dict[str, Any]:
     named = environ.get("TIDEGATE_CONFIG")
     path = Path(named or "tidegate.toml")
-    if not path.exists():
-        if named:
-            raise ConfigError(f"TIDEGATE_CONFIG names {path}, which does not exist")
-        return {}
     try:
-        return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise ConfigError(f"TIDEGATE_CONFIG names {path}, which does not exist") from None
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read ({error.strerror})") from error
+    except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 from rich.table import Table
 
@@ -80,9 +80,11 @@ def _moved(
     admin, prefix = admin_client(settings), settings.topic_prefix
     groups.require_at_rest(admin, group, may_be_new=create)
     target = _target(admin, prefix, topology.partitions, to)
-    found = groups.moves(admin, prefix, group, range(topology.partitions), target)
-    if apply:
-        groups.move(admin, prefix, group, found)
+    own_group = {"group.id": group, "enable.auto.commit": False}
+    with Consumer(settings.client(**own_group)) as reader:
+        found = groups.moves(admin, prefix, reader, range(topology.partitions), target)
+        if apply:
+            groups.move(reader, prefix, found)
     return found
 
 

@@ -15,7 +15,7 @@ from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
 from streams.topology.load import Checked, checked
 
-_SECRET_NAMES = ("password", "secret", "key.pem", "jaas", "token", "oauthbearer.config")
+_SECRET_NAMES = ("password", "secret", "key.pem", "jaas", "passphrase", "token", "oauthbearer.config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _as_dev_has(settings: Settings) -> Settings:
     if settings.cluster_key_file is None and _kept(keys / "cluster.key"):
         found["cluster_key_file"] = keys / "cluster.key"
     if settings.admin_token is None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # a damaged file is no token
             token = (settings.data_dir / "admin.token").read_text().strip()
             found["admin_token"] = SecretStr(token)
     return settings.model_copy(update=found)
@@ -85,7 +85,7 @@ def _embedded(settings: Settings) -> str | None:
     """The version of the brokers of the data directory, if they are the ones that are meant."""
     try:
         nodes = read_cluster_status(settings.data_dir).nodes.values()
-    except BrokerError:
+    except (BrokerError, OSError):  # damaged, or of another user
         return None
     meant = set(settings.bootstrap.split(","))
     return next((node.version for node in nodes if node.bootstrap in meant), None)

@@ -1,12 +1,16 @@
-"""Where a reader's consumer group goes on: its offsets on `events`, and how to set others."""
+"""Where a reader's consumer group goes on: its offsets on `events`, and how to set others.
+
+Nothing here asks a group's coordinator by an admin client: that aborts the whole process if its
+connection ends at the wrong moment (librdkafka#4605). A consumer that never joins asks instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
@@ -52,35 +56,34 @@ def require_at_rest(admin: AdminClient, group: str, *, may_be_new: bool) -> None
         GroupRefused: it has members, or there is no such group.
         KafkaException: Kafka does not tell.
     """
-    described = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)[group].result()
-    if described.members or described.state not in (
-        ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD,
-    ):  # fmt: skip
+    listed = admin.list_consumer_groups(request_timeout=_TIMEOUT).result()
+    if listed.errors:
+        raise KafkaException(listed.errors[0])
+    state = next((each.state for each in listed.valid if each.group_id == group), None)
+    if state not in (None, ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
         raise GroupRefused(
-            f"group {group!r} is alive, with {len(described.members)} members: end its processes, "
-            "then seek (a process that was killed counts until its session is over)"
+            f"group {group!r} is alive: end its processes, then seek (a process that was killed "
+            "counts until its session is over)"
         )
-    if described.state == ConsumerGroupState.DEAD and not may_be_new:
+    if state in (None, ConsumerGroupState.DEAD) and not may_be_new:
         raise GroupRefused(
-            f"there is no group {group!r}: see that it is spelled as its reader has it, or make it "
-            "with --create"
+            f"there is no group {group!r}, or this user may not see it: see that it is spelled as "
+            "its reader has it, or make it with --create"
         )
 
 
 def moves(
-    admin: AdminClient, prefix: str, group: str, partitions: Sequence[int], target: Target
+    admin: AdminClient, prefix: str, reader: Consumer, partitions: Sequence[int], target: Target
 ) -> list[Move]:
     """What would change; a target beyond the topic's ends becomes the nearest one.
+
+    `reader` is of the group, and never joins it.
 
     Raises:
         KafkaException: Kafka does not tell.
     """
-    topic = prefix + EVENTS
-    asked = [TopicPartition(topic, number) for number in partitions]
-    answer = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, asked)], request_timeout=_TIMEOUT
-    )[group].result()
-    has = {p.partition: p.offset for p in answer.topic_partitions or ()}
+    asked = [TopicPartition(prefix + EVENTS, number) for number in partitions]
+    has = {place.partition: place.offset for place in _told(reader.committed(asked, _TIMEOUT))}
     ends = _ends(admin, prefix, partitions)
     found = []
     for number in partitions:
@@ -93,19 +96,22 @@ def moves(
     return found
 
 
-def move(admin: AdminClient, prefix: str, group: str, wanted: Sequence[Move]) -> None:
-    """Set the offsets of a group.
+def move(reader: Consumer, prefix: str, wanted: Sequence[Move]) -> None:
+    """Set the offsets of the reader's group.
 
     Raises:
         KafkaException: Kafka refuses, because somebody has joined the group for example.
     """
     places = [TopicPartition(prefix + EVENTS, each.partition, each.to) for each in wanted]
-    answer = admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT
-    )[group].result()
-    for place in answer.topic_partitions or ():
+    if places:
+        _told(reader.commit(offsets=places, asynchronous=False) or ())
+
+
+def _told(places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    for place in places:
         if place.error is not None:
             raise GroupRefused(f"partition {place.partition}: {place.error.str()}")
+    return list(places)
 
 
 def first_since(

@@ -108,4 +108,4 @@ def test_what_must_not_or_cannot_be_set_is_refused(
     reader.subscribe([prefix + "events"])
     eventually(lambda: reader.poll(0.1) or reader.assignment(), what="somebody reads")
     result = seek("--group", f"{prefix}reader", "--to", "end", "--apply")
-    assert (result.exit_code, "is alive, with 1 members" in result.stderr) == (1, True)
+    assert (result.exit_code, "is alive: end its processes" in result.stderr) == (1, True)

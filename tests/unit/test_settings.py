@@ -30,6 +30,14 @@ def test_a_password_of_the_wrong_kind_is_not_shown(tmp_path: Path) -> None:
     assert "77123" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_a_file_of_settings_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_bytes(b"\xff\xfe")
+    for named in (path, tmp_path, tmp_path / "none.toml"):
+        with pytest.raises(ConfigError, match=str(named)):
+            load_settings({"TIDEGATE_CONFIG": str(named)})
+
+
 def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
     assert Settings.model_fields["session_seconds"].default == 10
     settings = load_settings({"TIDEGATE_SESSION_SECONDS": "45.5"})

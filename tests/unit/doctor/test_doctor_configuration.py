@@ -206,14 +206,23 @@ def test_dev_completes_the_settings_with_what_it_keeps(tmp_path: Path) -> None:
     assert found.embedded is None
 
 
+def test_a_damaged_data_directory_is_no_reason_to_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "admin.token").write_bytes(b"\xff\xfe")
+    (tmp_path / "dev.json").write_text('{"url": "http://127.0.0.1:8080"}')
+    (tmp_path / "cluster.json").mkdir()
+    found = subject(Settings(data_dir=tmp_path), None, None)
+    assert (found.settings.admin_token, found.embedded) == (None, None)
+
+
 def test_every_secret_that_settings_can_hold_is_known_as_one() -> None:
     kafka = {"sasl.password": "p1", "ssl.key.password": "p2", "ssl.keystore.password": "p3",
              "sasl.oauthbearer.client.secret": "p4", "ssl.key.pem": "p5",
+             "sasl.oauthbearer.assertion.private.key.passphrase": "p10",
              "sasl.username": "me"}  # fmt: skip
     settings = Settings(
         kafka=kafka, admin_token=SecretStr("p6"), vault_keys=SecretStr("p7,p8"),
         egress_proxy="http://u:p9@h",
     )  # fmt: skip
     found = subject(settings, None, None).secrets
-    assert {"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"} <= found
+    assert {"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p10"} <= found
     assert "me" not in found
