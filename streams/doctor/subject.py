@@ -15,7 +15,7 @@ from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
 from streams.topology.load import Checked, checked
 
-_SECRET_NAMES = ("password", "secret", "key.pem", "jaas", "passphrase", "token", "oauthbearer.config")
+_SECRET_NAMES = ("pass", "secret", "key.pem", "jaas", "token", "oauthbearer.config")
 
 
 @dataclass(frozen=True, slots=True)
