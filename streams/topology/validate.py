@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from streams.topology.lifetimes import clocks, days, lifetimes, outlives, retention
-from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
+from streams.topology.model import FUSED, StageDeclaration, StoreDeclaration, Topic, Topology
 from streams.topology.problems import Problem, near, problem
 from streams.topology.sizes import LEAST_KIB, too_small
 
@@ -43,6 +43,17 @@ def _partitions(topology: Topology) -> Found:
                 "remove partitions here, or set the topology's own",
                 ("topics", topic.name, "partitions"), ("partitions",),
             )  # fmt: skip
+
+
+def _names(topology: Topology) -> Found:
+    """A transactional id is a stage's name, "-" and an instance, and no other stage's may be."""
+    for name in topology.stages:
+        for other in (FUSED, *topology.stages):
+            if name.startswith(f"{other}-"):
+                yield problem(
+                    f"{name} begins like the transactional ids of {other}, so that either could "
+                    "fence the other; give it another name", ("stages", name),
+                )  # fmt: skip
 
 
 def _stages(topology: Topology) -> Found:
@@ -210,5 +221,6 @@ def _leases(topology: Topology) -> Found:
 
 
 _RULES = (
-    lifetimes, retention, clocks, _sizes, _partitions, _stages, _fused, _jobs, _limits, _leases,
+    lifetimes, retention, clocks, _sizes, _partitions, _names, _stages, _fused, _jobs, _limits,
+    _leases,
 )  # fmt: skip

@@ -70,6 +70,11 @@ def fused_with(*stages: StageDeclaration) -> Topology:
 
 
 BROKEN = {
+    "a stage whose transactional ids are those of another": (
+        with_stage(StageDeclaration("dedup-eu", ("events.received",), (), ())),
+        "stages.dedup-eu",
+        "begins like the transactional ids of dedup",
+    ),
     "two fused stages read a topic": (
         fused_with(StageDeclaration("audit", ("events",), (), ())),
         "fused.3",
