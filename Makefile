@@ -80,7 +80,7 @@ $(INSTALLED): requirements.lock pyproject.toml streams/broker/jars.lock
 	  --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation -e .
-	$(BIN)/python -c "from streams.broker.jars import ensure_jars; ensure_jars()"
+	@$(BIN)/python -m streams.broker.class_archive
 	@cd / && echo "installed tidegate $$("$(CURDIR)/$(BIN)/tidegate" --version); next:" \
 	  "export PATH=$(CURDIR)/$(BIN):\$$PATH, then make demo, or tidegate new ../myapp"
 	@touch $@
