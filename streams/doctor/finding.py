@@ -18,7 +18,8 @@ AREAS = (
 _SECRET = "[secret]"  # noqa: S105
 _SHORTEST_SECRET = 6
 """A shorter one is left in texts: taking it out would show where words contain it."""
-_URL_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+_URL_LOGIN = re.compile(r"(?<=://)[^/\s]*@|\b[^\s/:@]+:[^\s/@]+@")
+"""Of a URL, also where its scheme was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

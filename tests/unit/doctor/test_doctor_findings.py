@@ -44,6 +44,8 @@ def test_neither_secrets_nor_logins_of_urls_are_shown() -> None:
     (found,) = report([told], {"s3cret-token"}, reached=True).findings
     assert found.text == "[secret] at http://host:1/x"
     assert found.remedy == "curl http://h -H '[secret]'"
+    (found,) = report([A.fail("at me:pw-word@host:1: no", "")], (), reached=True).findings
+    assert found.text == "at host:1: no"
 
 
 def test_a_look_that_hangs_ends_in_time_and_says_so() -> None:
