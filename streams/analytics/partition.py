@@ -18,9 +18,6 @@ from streams.analytics.figures import Figures
 from streams.analytics.windows import STEPS, WAITING, RowKey, mark_key, row_key
 from streams.state.store import Checkpoint, Tables
 
-_ROWS_HELD = 5_000
-"""Rows that stay in memory after they are written; each takes up to some 6 KiB."""
-
 Verdict = Literal["next", "again", "gap"]
 Waiting = tuple[str, str, str, int]
 """Tenant, source and type of a job that waits for a worker, and since when in milliseconds."""
@@ -120,6 +117,8 @@ class CountedPartition:
             changes.setdefault(segment, {})[key] = self._rows[segment, key].encode()
         self.tables.write(changes, Checkpoint(self.position, 0, self.stream_time))
         self._written = self.position
+        # Hold only the rows in use: each takes up to 6 KiB, and there are as many as bodies name.
+        self._rows = {at: self._rows[at] for at in self._changed}
         self._changed.clear()
         self._marks.clear()
         self._drop_old()
@@ -146,12 +145,9 @@ class CountedPartition:
         return self.stream_time // self.segment_ms
 
     def _drop_old(self) -> None:
-        if len(self._rows) > _ROWS_HELD:
-            self._rows.clear()
         for number in self.tables.numbers():
             if WAITING < number < self._oldest:
                 self.tables.drop(number)
-                self._rows = {key: row for key, row in self._rows.items() if key[0] != number}
 
 
 def _shared(waiting: Waiting) -> Waiting:

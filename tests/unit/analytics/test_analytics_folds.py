@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -201,6 +202,20 @@ def test_waiting_jobs_share_their_texts(folded: Folded) -> None:
     for counted in (folded.counted, CountedPartition(folded.tables, WEEK)):
         first, second = counted.waiting.values()
         assert all(map(operator.is_, first[:3], second[:3]))
+
+
+def test_rows_of_past_minutes_are_not_held_in_memory(folded: Folded) -> None:
+    """A process may have hundreds of partitions, and a row with many subjects takes 4 KiB."""
+    event(folded, "e0", AT, subject="s")
+    folded.counted.write()
+    tracemalloc.start()
+    for minute in range(30):
+        for number in range(70):
+            event(folded, f"e{number}", AT + minute * 60_000, subject=f"s{number}")
+        folded.counted.write()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 60_000
 
 
 def test_an_effect_counts_once_under_its_newest_status(folded: Folded) -> None:
