@@ -178,8 +178,9 @@ def kill_coordinator(incident: Incident) -> None:
         return None
 
     writer = eventually(caught, what=f"{stage} has a transaction open")
-    place = _coordinator(f"{incident.settings.topic_prefix}{writer}")
-    victim = leaders(incident.cluster)[place]
+    led = leaders(incident.cluster)
+    width = sum(topic == _TRANSACTIONS for topic, _ in led)
+    victim = led[_coordinator(f"{incident.settings.topic_prefix}{writer}", width)]
     incident.cluster.nodes[victim].kill()
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
@@ -243,7 +244,7 @@ def _pid(incident: Incident, name: str) -> int:
     return int(next(each["pid"] for each in processes if each["name"] == name))
 
 
-def _coordinator(transactional_id: str, width: int = 8) -> tuple[str, int]:
+def _coordinator(transactional_id: str, width: int) -> tuple[str, int]:
     """The partition whose leader coordinates this id (Kafka: `Utils.abs` of Java's hash)."""
     hashed = 0
     for unit in transactional_id:
