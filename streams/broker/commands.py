@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,14 +140,21 @@ def _await_end(kafka: EmbeddedKafka | EmbeddedCluster, where: Path) -> list[int 
     """Wait until no node runs; tell of each of several that ends. The exit codes."""
     if isinstance(kafka, EmbeddedKafka):
         return [kafka.wait()]
-    codes: dict[int, int | None] = {}
+    codes: dict[int, int] = {}
     while read_cluster_status(where).pids:
-        for id_, node in kafka.nodes.items():
-            if id_ not in codes and (code := node.wait(_LOOK_SECONDS)) is not None:
-                codes[id_] = code
-                typer.echo(f"node {id_} ended with exit code {code}; bring it back with: "
-                           f"tidegate broker start --detach --data-dir {where}")  # fmt: skip
+        # Nodes that others have started, or brought back, are not waited for.
+        time.sleep(_LOOK_SECONDS)
+        _note_ends(kafka, codes, where, 0)
+    _note_ends(kafka, codes, where, _LOOK_SECONDS)
     return list(codes.values())
+
+
+def _note_ends(kafka: EmbeddedCluster, codes: dict[int, int], where: Path, patience: float) -> None:
+    for id_, node in kafka.nodes.items():
+        if id_ not in codes and (code := node.wait(patience)) is not None:
+            codes[id_] = code
+            typer.echo(f"node {id_} ended with exit code {code}; bring it back with: "
+                       f"tidegate broker start --detach --data-dir {where}")  # fmt: skip
 
 
 def _ready(kafka: EmbeddedKafka | EmbeddedCluster, where: Path) -> str:
