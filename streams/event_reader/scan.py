@@ -55,7 +55,8 @@ class Progress:
     """How far a scan is: offsets passed of all.
 
     `unreadable` are records that this version cannot read, `oldest_at` is the time of the oldest
-    record that was read, selected or not, in milliseconds, and `types` are the types of events.
+    record that was read, selected or not, in milliseconds, and `types` are the types of events of
+    the selected tenant, if one is selected.
     """
 
     passed: int
@@ -155,7 +156,8 @@ class Scan:
             return None
         seen = self.progress
         seen.oldest_at = found.at if seen.oldest_at is None else min(seen.oldest_at, found.at)
-        if len(seen.types) < _MOST_TYPES:
+        theirs = self._selection.tenant_id in (None, found.event.tenant_id)
+        if theirs and len(seen.types) < _MOST_TYPES:
             seen.types.add(found.event.event_type)
         return found if self._selection.has(found.event, found.at) else None
 

@@ -89,6 +89,20 @@ def test_a_type_that_no_event_has_is_named_with_the_nearest(cluster: Cluster, ru
     assert "no event has a type 'order.payed' (did you mean 'order.paid'?)" in shown.stderr
 
 
+def test_a_type_that_only_another_tenant_has_is_neither_named_nor_taken_for_one(
+    cluster: Cluster, run: Count
+) -> None:
+    """G3: the two share a partition, so that one's events are read for the other."""
+    home = cluster.home("acme")
+    other = next(f"t{n}" for n in range(99) if cluster.home(f"t{n}") == home)
+    cluster.write(make_event("a1"), make_event("o1", other, event_type="order.secret"))
+    soon(run, 2)
+    for type_ in ("order.secret", "order.secre"):
+        (note,) = counted(run, "--tenant", "acme", "--type", type_)["notes"]
+        assert note.startswith(f"no event has a type {type_!r}")
+        assert "order.secret'?" not in note
+
+
 def test_a_record_that_cannot_be_read_is_told_and_the_rest_is_counted(
     cluster: Cluster, run: Count
 ) -> None:
@@ -137,6 +151,7 @@ def test_a_topology_with_other_partitions_is_refused(run: Count, tmp_path: Path)
     """It would leave out partitions, and look for a tenant where its events are not."""
     file = tmp_path / "wider.yaml"
     file.write_text("partitions: 7\n")
+    soon(run, 0)  # just after its creation the topic may not be known, and then has no width
     refused = run("--topology", str(file), "--tenant", "acme")
     assert refused.exit_code == 1
     assert "has 4 partitions, the topology declares 7" in refused.stderr
