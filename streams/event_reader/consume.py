@@ -152,19 +152,25 @@ class _Reader:
         parts = defaultdict[int, list[Message]](list)
         for message in messages:
             number, error = message.partition() or 0, message.error()
-            if error is None:
-                parts[number].append(message)
-                self._at_end.discard(number)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._at_end.add(number)
-            else:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 self._refuse(error, number)
+                continue
+            parts[number].append(message)
+            if error is None:
+                self._at_end.discard(number)
+            else:
+                self._at_end.add(number)
         for number, part in parts.items():
-            if number in self._stored:
+            if number in self._stored and _behind(part[-1]) > (self._stored[number] or 0):
                 self._write(number, part, handle)
 
     def _write(self, number: int, messages: Sequence[Message], handle: Handle) -> None:
-        behind = [cast(int, message.offset()) + 1 for message in messages]
+        """Handle a part; its last message may be the end of the partition.
+
+        That lies behind the transaction's marker. An offset before the marker would be purged with
+        it, and a reader that has missed nothing would end with `EventsPurged`.
+        """
+        behind = [_behind(message) for message in messages]
         events = tuple(
             (after, event)
             for after, event in zip(behind, map(self._event, messages), strict=True)
@@ -195,6 +201,8 @@ class _Reader:
             del self._stored[number]
 
     def _event(self, message: Message) -> Envelope | None:
+        if message.error() is not None:
+            return None
         try:
             event = ENVELOPE.decode(message.value())
         except PoisonRecord as error:
@@ -219,6 +227,11 @@ class _Reader:
             )
         if error.fatal() or error.code() in UNREADABLE | DENIED:
             raise KafkaUnavailable(f"{self._topic}: {error.str()}")
+
+
+def _behind(message: Message) -> int:
+    """The offset behind a record; the end of a partition is its own."""
+    return cast(int, message.offset()) + (message.error() is None)
 
 
 def _from(topic: str, partition: int, stored: int | None) -> TopicPartition:

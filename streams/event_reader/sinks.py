@@ -104,8 +104,7 @@ class DatabaseSink:
         self._reader, self._topic = reader, topic
         self._connection = self._connect()
         cursor = self._connection.cursor()
-        self._run(cursor, _DDL)
-        self._connection.commit()
+        self._make_table(cursor)
         self._require_transactions(cursor)
 
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
@@ -143,6 +142,20 @@ class DatabaseSink:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def _make_table(self, cursor: Any) -> None:
+        """Make the table, unless it is there.
+
+        PostgreSQL refuses that to the second of two processes that do it at once, and to a user who
+        may not create tables.
+        """
+        try:
+            self._run(cursor, _DDL)
+            self._connection.commit()
+        except Exception:
+            self._connection.rollback()
+            self._stored(cursor, _NOWHERE)
+            self._connection.rollback()
 
     def _require_transactions(self, cursor: Any) -> None:
         """Check that what is rolled back is not there: drivers tell of it in many ways, or none."""

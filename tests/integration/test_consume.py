@@ -162,3 +162,39 @@ def test_events_that_were_purged_unread_are_told_and_passed_over_only_if_asked(
     with pytest.raises(EventsPurged, match="skip_purged"):
         read()
     eventually(lambda: read(skip_purged=True) == 1, what="the event after the gap is handled")
+
+
+def test_a_reader_that_has_read_everything_misses_nothing_when_it_is_purged(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The marker behind the last event is purged with it."""
+
+    def read() -> int:
+        into = SqliteSink(tmp_path / "seen.db")
+        return consume(lambda *_: None, group="quiet", into=into, until_end=True)
+
+    written(cluster, make_event("a1"))
+    assert read() == 1
+    name, home = cluster.settings.topic_prefix + "events", cluster.home("acme")
+    admin = admin_client(cluster.settings)
+    for deleted in admin.delete_records([TopicPartition(name, home, -1)]).values():
+        deleted.result(10)
+    assert read() == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_a_reader_that_goes_back_within_what_it_has_fetched_still_comes_to_the_end(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr("streams.event_reader.sinks._LONGEST_SECONDS", seconds)
+    events = [make_event(f"k{n}", ("acme", "bolt")[n % 2]) for n in range(8)]
+    written(cluster, *events)
+    seen = Counter[str]()
+
+    def slow(event: Envelope, _: Any) -> None:
+        seen[event.event_id] += 1
+        threading.Event().wait(0.02)
+
+    into = SqliteSink(tmp_path / "seen.db")
+    assert consume(slow, group="slow", into=into, until_end=True) == 8
+    assert seen == Counter(event.event_id for event in events)

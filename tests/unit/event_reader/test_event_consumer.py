@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from support.operator_cluster import make_event
-from support.played_consumer import PlayedConsumer
+from support.played_consumer import PlayedConsumer, PlayedMessage
 
 from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
@@ -307,6 +307,47 @@ def test_a_connection_that_commits_by_itself_is_refused(
     assert seen(file) == []
     read(file)
     assert seen(file) == ALL
+
+
+def test_the_end_of_a_partition_is_stored_with_the_marker_before_it(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker is purged with its events; then an offset before it would count as a loss."""
+
+    class Marked(PlayedConsumer):
+        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+            return [
+                PlayedMessage(m.partition(), m.offset() + 1, None, KafkaError._PARTITION_EOF)
+                if m.error() else m for m in super().consume(most, wait)
+            ]  # fmt: skip
+
+    logs[1].clear()
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Marked(logs))
+    assert read(file) == 4
+    sink = SqliteSink(file)
+    sink.open("orders", "events", {})
+    assert sink.stored(PlayedConsumer([]), [0]) == {0: 5}  # type: ignore[arg-type]
+    sink.close()
+
+
+def test_a_table_that_is_there_need_not_be_made(file: Path, logs: list[list[bytes]]) -> None:
+    """PostgreSQL refuses it to a user without the right, and to a second process at that moment."""
+
+    class Refusing(sqlite3.Cursor):
+        def execute(self, sql: str, *values: Any) -> Any:
+            if sql.startswith("CREATE"):
+                raise sqlite3.OperationalError("permission denied")
+            return super().execute(sql, *values)
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, *_: Any) -> Any:
+            return super().cursor(Refusing)
+
+    into = DatabaseSink(lambda: sqlite3.connect(file, factory=Connection), "?")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        consume(insert, group="orders", into=into, until_end=True)
+    SqliteSink(file).open("orders", "events", {})
+    assert consume(insert, group="orders", into=into, until_end=True) == len(ALL)
 
 
 class PlayedProducer:
