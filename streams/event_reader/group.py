@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
@@ -39,7 +45,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The first offset that a partition still has, and the one behind its last record."""
+    """The first offset that a partition still has, and the one before which all is committed.
+
+    What an open transaction has written comes to readers later, so it lies behind the end.
+    """
 
     first: int
     end: int
@@ -136,5 +145,5 @@ def _asked(
     admin: AdminClient, prefix: str, partitions: Sequence[int], spec: OffsetSpec
 ) -> Mapping[int, Any]:
     places = [(EVENTS, number) for number in partitions]
-    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT)
+    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT, IsolationLevel.READ_COMMITTED)
     return {number: answer for (_, number), answer in answers.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
@@ -109,3 +109,16 @@ def test_what_must_not_or_cannot_be_set_is_refused(
     eventually(lambda: reader.poll(0.1) or reader.assignment(), what="somebody reads")
     result = seek("--group", f"{prefix}reader", "--to", "end", "--apply")
     assert (result.exit_code, "is alive: end its processes" in result.stderr) == (1, True)
+
+
+def test_the_end_lies_before_what_is_not_committed_yet(cluster: Cluster, seek: Seek) -> None:
+    """A reader that began behind it would never see these events, which are committed later."""
+    group, home = f"{cluster.settings.topic_prefix}new", cluster.home("acme")
+    producer = Producer(cluster.settings.client(**{"transactional.id": group}))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(cluster.settings.topic_prefix + "events", b"late", partition=home)
+    assert producer.flush(30) == 0
+    moves = planned(seek, "--group", group, "--to", "end", "--create")["moves"]
+    producer.abort_transaction(30)
+    assert moves[home]["to"] == 10
