@@ -85,9 +85,15 @@ def require_width(settings: Settings, topology: Topology, topic: str) -> None:
 
 @contextmanager
 def addressed(settings: Settings) -> Iterator[None]:
-    """Add to an error of silent brokers the address at which they were tried."""
+    """Add to an error of Kafka's the address at which it was tried.
+
+    Raises:
+        KafkaUnavailable: as before, or in place of an exception of the client.
+    """
     try:
         yield
+    except KafkaException as error:
+        raise KafkaUnavailable(f"{settings.bootstrap}: {error.args[0].str()}") from error
     except KafkaUnavailable as error:
         raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error
 

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from rich.table import Table
 
@@ -21,7 +21,7 @@ from streams.cli.cluster import (
 from streams.cli.event_selection import time_of
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
-from streams.errors import KafkaUnavailable, TidegateError
+from streams.errors import TidegateError
 from streams.event_reader import group as groups
 from streams.event_reader.consume import require_own_group
 from streams.event_reader.group import Ends, Move, Target
@@ -65,8 +65,6 @@ def seek(
         require_own_group(group.removeprefix(settings.topic_prefix))
         with addressed(settings):
             found = _moved(settings, loaded, group, to, apply=apply, create=create)
-    except KafkaException as error:
-        _end(KafkaUnavailable(f"group {group!r}: {error.args[0].str()}"))
     except TidegateError as error:
         _end(error)
     print_json(_json(group, found, applied=apply)) if as_json else _show(group, found, apply)

@@ -59,8 +59,10 @@ def selected(
     """The selection that a command's options make.
 
     Raises:
-        BadParameter: a time is none, lies in the future, or is not after the other one.
+        BadParameter: a time is none, lies in the future, or is not after the other one; a text is
+            not UTF-8.
     """
+    _require_utf8(tenant, source, subject, *(types or ()))
     found = Selection(
         tenant, source, tuple(types or ()), subject,
         time_of(since, "--since"), time_of(until, "--until"),
@@ -72,6 +74,14 @@ def selected(
             "it is not after --since: no time lies between", param_hint="--until"
         )
     return found
+
+
+def _require_utf8(*texts: str | None) -> None:
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            raise typer.BadParameter(f"{text!r} is not UTF-8: no event has it") from None
 
 
 def ranges(texts: list[str] | None) -> Ranges:

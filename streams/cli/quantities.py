@@ -44,8 +44,8 @@ def moment(text: str, flag: str, *, ahead: bool = False) -> str:
             f"{'from now' if ahead else 'ago'}, as 20m, 2h or 7d",
             param_hint=flag,
         )
-    apart = timedelta(seconds=duration(text, flag))
     try:
+        apart = timedelta(seconds=duration(text, flag))
         found = datetime.now(UTC) + (apart if ahead else -apart)
     except OverflowError:
         raise typer.BadParameter(f"{text!r} is too long", param_hint=flag) from None

@@ -82,6 +82,11 @@ def replay_events(
         raise typer.BadParameter("name one --tenant, or say --all-tenants")
     if note is None and not dry_run:
         raise typer.BadParameter("say why with --note, or count first with --dry-run")
+    if key is not None and any(_is_ago(text) for text in (since, until)):
+        raise typer.BadParameter(
+            "with --key give times, such as 2026-11-21T09:00:00Z: how long ago means other events "
+            "whenever the command is sent"
+        )
     body: Answer = {
         "tenant_id": tenant, "source": source, "event_type": type_, "subject": subject,
         "since": None if since is None else moment(since, "--since"),
@@ -153,6 +158,10 @@ def stop_replay(api: Api, replay_id: ReplayId, note: Note) -> Any:
     Example: tidegate replays stop rpl_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 --note "wrong type"
     """
     return api.delete(f"/v1/replays/{part(replay_id)}", {"note": note})
+
+
+def _is_ago(text: str | None) -> bool:
+    return text is not None and moment(text, "--since") != text
 
 
 def _ranges(texts: list[str] | None) -> dict[str, list[int | None]] | None:

@@ -166,7 +166,8 @@ class Desk:
         """Show why a replay does not move, if that can be written, and go back to what is saved."""
         work = self._works.get(known.replay_id)
         saved = (work.saved if work else None) or known.progress
-        progress = replace(saved or NOTHING, error=error)
+        # Not at rest, whatever was saved: a pause or a stop still has to be written.
+        progress = replace(saved or NOTHING, status="running", error=error)
         self._learn(number, known, progress)
         self._close(known.replay_id)
         try:

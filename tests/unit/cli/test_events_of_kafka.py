@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
 from support.operator_cluster import make_event
+from typer.testing import CliRunner
 
 from streams.cli import event_count, event_export
 from streams.cli.event_selection import ranges, time_of
+from streams.cli.events import events
 from streams.event_reader.counts import Counts
 from streams.event_reader.scan import Found
 from streams.event_reader.span import Span, purged_of
@@ -63,3 +66,32 @@ def test_offsets_that_are_purged_are_told() -> None:
 def test_a_range_that_holds_no_offset_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="its end must be after its first offset"):
         ranges([text])
+
+
+@pytest.mark.parametrize("words", [["count"], ["tail"], ["export", "--to", "out"],
+                                   ["seek", "--group", "mine", "--to", "end"]])  # fmt: skip
+def test_a_setting_that_the_client_refuses_is_an_error_in_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = CliRunner().invoke(events, words, env={"TIDEGATE_KAFKA_NO_SUCH_THING": "1"})
+    assert (told.exit_code, told.stderr) == (
+        1, 'error: 127.0.0.1:9092: No such configuration property: "no.such.thing"\n',
+    )  # fmt: skip
+
+
+def test_a_text_that_is_not_utf8_and_an_absurd_duration_are_refused() -> None:
+    for words, told in (
+        (["count", "--tenant", "\udcff"], "is not UTF-8"),
+        (["export", "--to", "out", "--type", "a\udcff*"], "is not UTF-8"),
+        (["count", "--since", f"{10**30}d"], "is too long"),
+    ):
+        result = CliRunner().invoke(events, words)
+        assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+def test_a_key_needs_times_that_mean_the_same_whenever_it_is_sent() -> None:
+    words = ["replay", "--tenant", "acme", "--route", "--note", "n", "--key", "k", "--since", "2d"]
+    result = CliRunner().invoke(events, words)
+    assert result.exit_code == 2
+    assert "with --key give times" in result.output

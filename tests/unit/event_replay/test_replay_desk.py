@@ -65,6 +65,7 @@ class World:
         self.written: list[ReplayProgress] = []
         self.broker_ms = 0
         self.now = 0.0
+        self.fault: Exception | None = None
         self.desk = Desk(OURS, KEPT_MS, self._open, self._write, lambda: self.broker_ms)
 
     def told(self, body: ReplayBody, by: str = "operator", at: int = 1, id_: str = "r1") -> None:
@@ -76,6 +77,8 @@ class World:
             self.desk.work(self.now)
 
     def _open(self, known: Known) -> Work:
+        if self.fault is not None:
+            raise self.fault
         self.works.append(PlayedWork(known))
         return cast(Work, self.works[-1])
 
@@ -208,6 +211,18 @@ def test_after_a_failure_it_goes_on_from_what_is_saved_and_says_why_it_stood_sti
     assert (work.closed, len(world.works)) == (True, 1)
     world.work(2)
     assert world.works[1].known.progress == replace(at(2, "running"), error="no broker")
+
+
+def test_a_pause_is_obeyed_although_the_resumption_before_it_failed_unsaid(world: World) -> None:
+    """The topic says `running`, and the reason could not be written: `paused` must follow."""
+    world.told(ASKED)
+    world.told(at(1, "paused"))
+    world.desk.read_to_end(0)
+    world.fault = KafkaUnavailable("no broker")
+    world.work()
+    world.told(ReplayPaused(True))
+    world.work()
+    assert [each.status for each in world.written] == ["running", "running", "paused"]
 
 
 def test_a_replay_that_fails_unforeseen_hinders_no_other(world: World) -> None:
