@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
 
 from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
@@ -74,6 +73,9 @@ def export_events(
         encoder(format_)
         settings, loaded = read_settings(topology, bootstrap)
         with addressed(settings), manifests.locked(to), progress("exporting events") as told:
+            if (before := manifests.read(to)) is not None:
+                # `7d` means another time now than it meant to the first run.
+                selection = replace(selection, since=before.since, until=before.until)
             whole = located(settings, loaded, selection, chosen)
             asked |= {"topic_id": _topic_id(settings)}
             start = manifests.begun(to, asked, selection.since, selection.until)
@@ -83,8 +85,6 @@ def export_events(
     except OSError as error:
         _end(f"{error.strerror}: {error.filename or to}: {_remedy(error)}, then type the command "
              "again: it goes on where it ended", 1)  # fmt: skip
-    except KafkaException as error:
-        _end(f"Kafka: {error.args[0].str()}: type the command again: it goes on", 1)
     except TidegateError as error:
         _end(str(error), 2 if isinstance(error, ConfigError | manifests.ExportRefused) else 1)
     print_json(found) if as_json else _show(found)

@@ -53,15 +53,20 @@ def _times(row: Row) -> Row:
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
-    """A time as `2026-11-21T04:05:06.789Z`; one outside the years 1 to 9999 is the nearest inside.
-
-    A sender chooses `occurred_at`, and no time may end an export.
-    """
+    """A time as `2026-11-21T04:05:06.789Z`; the nearest in the years 1 to 9999."""
     if milliseconds is None:
         return None
-    seconds, rest = divmod(min(max(milliseconds, _EARLIEST_MS), _LATEST_MS), 1000)
+    seconds, rest = divmod(_writable(milliseconds), 1000)
     at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _writable(milliseconds: int) -> int:
+    """The nearest time within the years 1 to 9999.
+
+    A sender chooses `occurred_at`: no time may end an export, or the reading of a whole file.
+    """
+    return min(max(milliseconds, _EARLIEST_MS), _LATEST_MS)
 
 
 def _parquet(rows: Sequence[Row]) -> bytes:
@@ -75,6 +80,8 @@ def _parquet(rows: Sequence[Row]) -> bytes:
     written = f"envelope.{current('envelope').version}"
     schema = pa.schema(list(kinds.items()), metadata={"tidegate.schema": written})
     columns = {name: [row[name] for row in rows] for name in kinds}
+    for name in TIMES:
+        columns[name] = [None if at is None else _writable(at) for at in columns[name]]
     columns["attributes"] = [list(each.items()) for each in columns["attributes"]]
     out = BytesIO()
     pq.write_table(pa.table(columns, schema=schema), out, compression="zstd")

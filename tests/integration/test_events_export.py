@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from support.operator_cluster import Cluster, make_cluster, make_event
 from support.small_disk import small_disk
 from typer.testing import CliRunner, Result
 
+from streams.cli import event_export
+from streams.cli.event_selection import selected
 from streams.cli.events import events
 from streams.event_export import export as exporting
 from streams.event_export import manifest as manifests
@@ -173,6 +176,33 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(
         exported(run, folder)
         assert before < len(ids)
         assert ids_in(folder) == Counter(ids)
+
+
+def test_how_long_ago_means_to_the_next_run_what_it_meant_to_the_first(
+    cluster: Cluster, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run is two days later: what the first one had to leave out is older than a day."""
+    ids, folder = written(cluster, run, 8), tmp_path / "out"
+    monkeypatch.setattr(scan, "_BATCH", 1)
+    monkeypatch.setattr(exporting.Export.__init__, "__defaults__", (1,))
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name.startswith("00000003"):
+            raise OSError(28, "No space left on device", str(path))
+        durable(path, content)
+
+    durable = manifests.durable
+    with monkeypatch.context() as patched:
+        patched.setattr(manifests, "durable", full)
+        assert run("export", "--to", str(folder), "--since", "1d").exit_code == 1
+
+    def later(*words: Any) -> Any:
+        found = selected(*words)
+        return replace(found, since=(found.since or 0) + 2 * 86_400_000)
+
+    monkeypatch.setattr(event_export, "selected", later)
+    assert exported(run, folder, "--since", "1d")["events_in_all"] == 8
+    assert ids_in(folder) == Counter(ids)
 
 
 def test_what_cannot_be_read_or_was_purged_meanwhile_is_told(

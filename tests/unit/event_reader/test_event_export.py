@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 import typer
+from support.operator_cluster import make_event
 
 from streams.cli.event_selection import ranges
 from streams.event_export import manifest as manifests
 from streams.event_export.export import file_of, left, purged
-from streams.event_export.formats import rfc3339
+from streams.event_export.formats import encoder, rfc3339
 from streams.event_export.manifest import ExportRefused, Manifest
+from streams.event_reader.rows import row
+from streams.event_reader.scan import Found
 from streams.event_reader.span import Span
 
 TYPES = [
@@ -73,6 +76,17 @@ def test_files_whose_manifest_is_lost_are_not_touched(tmp_path: Path) -> None:
 def test_an_absurd_time_does_not_end_an_export() -> None:
     assert rfc3339(10**17) == "9999-12-31T23:59:59.999Z"
     assert rfc3339(-(10**17)) == "0001-01-01T00:00:00.000Z"
+
+
+def test_one_absurd_time_does_not_make_a_file_unreadable() -> None:
+    """DuckDB refuses a whole file for one time that its own type does not hold."""
+    pyarrow, parquet = (pytest.importorskip(n) for n in ("pyarrow", "pyarrow.parquet"))
+    rows = [
+        row(Found(0, n, 1_700_000_000_000, make_event(f"a{n}", occurred_at=at), b"", None))
+        for n, at in enumerate((10**17, -(10**17), None, 5))
+    ]
+    table = parquet.read_table(pyarrow.BufferReader(encoder("parquet")(rows)))
+    assert [at and at.year for at in table["occurred_at"].to_pylist()] == [9999, 1, None, 1970]
 
 
 def test_a_broken_manifest_is_refused(tmp_path: Path) -> None:
