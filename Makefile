@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARGS ?=
+# The tests start hundreds of processes, each of which would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 UV ?= uv
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-header

@@ -70,6 +70,22 @@ def await_in_sync(cluster: EmbeddedCluster) -> None:
     eventually(lambda: out_of_sync(cluster) == [], _SYNC_SECONDS, what="all replicas are in sync")
 
 
+def await_missed(cluster: EmbeddedCluster, lone: int) -> None:
+    """The other nodes count a node to no replicas in sync, whatever it thinks itself.
+
+    Each look is a new client's first request, which goes to the node named: later ones could go to
+    the lone node, which still takes itself for the leader.
+    """
+    other = next(node for id_, node in cluster.nodes.items() if id_ != lone)
+
+    def in_sync() -> bool:
+        admin = AdminClient({"bootstrap.servers": other.bootstrap, **QUIET})
+        topics = admin.list_topics(timeout=5).topics.values()
+        return any(lone in p.isrs for topic in topics for p in topic.partitions.values())
+
+    eventually(lambda: not in_sync(), _CUT_SECONDS, what=f"the others miss node {lone}")
+
+
 def held_back(cluster: EmbeddedCluster) -> list[str] | None:
     """Partitions whose last stable offset is not their end, Kafka's own among them."""
     admin = admin_of(cluster)
@@ -140,6 +156,7 @@ def cut_off(incident: Incident, links: NodeLinks, *, clients: bool) -> None:
         if clients:
             incident.struck()
             incident.moved(f"node {victim} cut off")
+        await_missed(incident.cluster, victim)
         incident.wait_until_struck_for(_CUT_SECONDS)
     finally:
         links.heal()
