@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -84,5 +84,18 @@ def _use(bootstrap: str) -> None:
     consumer.close()
 
 
+def main() -> None:
+    """Fetch the jars, and make the archive where that can be done: a broker starts without it, too.
+
+    Raises:
+        BrokerError: the jars cannot be fetched.
+    """
+    ensure_jars()
+    try:
+        print(f"Kafka's classes are in {ensure_class_archive()}")
+    except (BrokerError, KafkaException, OSError, subprocess.TimeoutExpired) as error:
+        print(f"warning: Kafka will start slower, without an archive of its classes: {error}")
+
+
 if __name__ == "__main__":
-    print(f"Kafka's classes are in {ensure_class_archive()}")
+    main()

@@ -109,11 +109,11 @@ def environment() -> dict[str, str]:
 
 
 def _virtual_machine(jars: Sequence[Path], heap_mb: int) -> list[str]:
-    archive, archived = class_archive(), list[str]()
-    if archive.exists():
+    java, archived = java_binary(), list[str]()
+    if (archive := class_archive()).exists():
         archived = [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces"]
     memory = [f"-Xmx{heap_mb}m", _COLLECTOR]
-    return [str(java_binary()), *memory, *_FLAGS, *archived, *_class_path(jars)]
+    return [str(java), *memory, *_FLAGS, *archived, *_class_path(jars)]
 
 
 def _class_path(jars: Sequence[Path]) -> list[str]:
