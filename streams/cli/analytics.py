@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streams.cli.cells import cell, console_of_any_width
+from streams.cli.api_client import NoAnswer
+from streams.cli.cells import cell, console_of_any_width, plain
 from streams.cli.operator_command import Answer, Api, print_json, program
 from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
@@ -61,10 +62,16 @@ analytics.command("top")(program(top))
 
 
 def _watch(look: Callable[[], Answer]) -> None:
-    with Live(console=console_of_any_width(), auto_refresh=False) as live:
+    """Look again and again; the last table stays while the API does not answer."""
+    table = shown = view(look())
+    with Live(shown, console=console_of_any_width(), auto_refresh=False) as live:
         while True:
-            live.update(view(look()), refresh=True)
             time.sleep(_BETWEEN_LOOKS)
+            try:
+                table = shown = view(look())
+            except NoAnswer as error:
+                shown = Group(table, Text(f"trying on: {plain(str(error))}", style="dim"))
+            live.update(shown, refresh=True)
 
 
 def view(found: Answer) -> RenderableType:

@@ -6,7 +6,10 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from support.operator_api import OperatorApi, problem
+from typer.testing import CliRunner
 
+from streams.cli import analytics as command
 from streams.cli.analytics import sparkline, view
 
 ROW = {
@@ -49,3 +52,28 @@ def test_what_a_body_names_cannot_steer_the_terminal() -> None:
     Console(file=out, width=300).print(view(found))
     assert "[red]shop" in out.getvalue()
     assert [c for c in out.getvalue() if not c.isprintable() and c != "\n"] == []
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_BETWEEN_LOOKS", 0)
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_watching_goes_on_after_a_look_without_an_answer(
+    operator: OperatorApi, status: int
+) -> None:
+    found = {"rows": [ROW], "of": 1, "since": "a", "until": "b", "missing": []}
+    away = problem(status, "not-ready", "no partition is assigned yet")
+    end = problem(404, "route-unknown", "nothing more to see")
+    later = {**found, "until": "later"}
+    operator.on("GET", "/v1/analytics/top", found, away, later, end)
+    done = CliRunner().invoke(command.analytics, ["--watch", "--url", operator.url])
+    assert "later" in done.stdout
+    assert (done.exit_code, "nothing more to see" in done.stderr) == (1, True)
+
+
+def test_watching_begins_with_an_answer(operator: OperatorApi) -> None:
+    operator.on("GET", "/v1/analytics/top", problem(503, "not-ready", "ask again"))
+    done = CliRunner().invoke(command.analytics, ["--watch", "--url", operator.url])
+    assert (done.exit_code, "ask again" in done.stderr) == (1, True)
