@@ -57,8 +57,10 @@ class _CountingThread(_CommittedThread):
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def _seek_wait(self, consumer: Any, partitions: Mapping[TP, int]) -> None:
-        self._next.update(partitions)
-        await super()._seek_wait(consumer, partitions)
+        # A partition may have gone since it was asked for; the client would refuse them all.
+        held = {tp: at for tp, at in partitions.items() if tp in self.assignment()}
+        self._next.update(held)
+        await super()._seek_wait(consumer, held)
 
     async def _fetch_records(self, *args: Any, **kwargs: Any) -> dict[TP, list[_Fetched]]:
         found = await super()._fetch_records(*args, **kwargs)

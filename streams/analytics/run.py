@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 _BETWEEN_WRITES = 0.2
 _BETWEEN_QUESTIONS = 1.0
+_BETWEEN_CHECKS = 5.0
 _STOPPING_SECONDS = 10.0
 
 
@@ -35,7 +37,8 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no admin token, the port is taken, the state directory is in use, a topic has
             another number of partitions, or a Kafka setting that Faust does not have.
-        StageFailed: Faust could not go on; the next start counts on from what is written.
+        StageFailed: Faust could not go on, and the next start counts on from what is written; or a
+            topic was made again, and the next start counts it anew.
     """
     logging.getLogger().addHandler(_Lines(logging.WARNING))
     uvloop.run(_run(settings, topology))
@@ -76,6 +79,8 @@ async def _count(api: Api, settings: Settings, topology: Topology, end: ProcessE
     partitions = Partitions(settings, topology, topic_ids)
     app = counting_app(settings, partitions, end.failed)
     api.partitions = partitions
+    checking = asyncio.ensure_future(_check_topics(settings, topic_ids))
+    checking.add_done_callback(lambda done: _report(done, end))
     try:
         await app.start()
         while not app.should_stop:
@@ -84,6 +89,7 @@ async def _count(api: Api, settings: Settings, topology: Topology, end: ProcessE
         why = app.crash_reason or "it stopped by itself"
         raise StageFailed(f"analytics: Faust ended ({why!r}): start the stage again, it counts on")
     finally:
+        checking.cancel()
         api.partitions = None
         with suppress(TimeoutError):
             await asyncio.wait_for(app.stop(), _STOPPING_SECONDS)
@@ -113,3 +119,21 @@ async def _topic_ids(settings: Settings, topology: Topology) -> dict[str, str]:
             said = True
             log.warning("topics are missing: waiting (`tidegate topology apply`)", topics=missing)
         await asyncio.sleep(_BETWEEN_QUESTIONS)
+
+
+async def _check_topics(settings: Settings, topic_ids: Mapping[str, str]) -> None:
+    """Compare the topics with `topic_ids` for ever: offsets say nothing about another topic.
+
+    Raises:
+        StageFailed: a topic was deleted and made again.
+    """
+    topics = Topics(admin_client(settings), settings.topic_prefix)
+    while True:
+        await asyncio.sleep(_BETWEEN_CHECKS)
+        with suppress(KafkaException):
+            found = await asyncio.to_thread(topics.ids, TOPICS)
+            if other := [topic for topic in TOPICS if found[topic] != topic_ids[topic]]:
+                raise StageFailed(
+                    f"analytics: {', '.join(other)}: deleted and made again while the stage ran: "
+                    "start it again, it counts the new topic from its first record"
+                )

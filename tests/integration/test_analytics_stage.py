@@ -20,9 +20,12 @@ from support.analytics import (
 )
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
+from support.operator_cluster import make_event
 from support.stage_process import Cluster
 
 from streams.analytics.figures import Figures
+from streams.serde.codec import ENVELOPE
+from streams.serde.ids import partition_for
 from streams.topology.load import load
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
@@ -117,6 +120,26 @@ def answers_fit(process: AnalyticsProcess, rows: dict[Any, bytes]) -> None:
 
 def ask(process: AnalyticsProcess, path: str) -> Any:
     return orjson.loads(process.get(f"/v1/analytics/{path}").read())
+
+
+@pytest.mark.chaos
+@pytest.mark.fault
+def test_a_topic_that_is_made_again_while_the_stage_runs_is_counted_from_its_first_record(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    topic, home = f"{cluster.prefix}events", partition_for("acme", cluster.width("events"))
+    events = [(b"acme", ENVELOPE.encode(make_event(f"e{number}"))) for number in range(9)]
+    with analytics(cluster, tmp_path) as process:
+        cluster.send("events", events[:3], home)
+        caught_up(cluster, process)
+        cluster.admin.delete_topics([topic])[topic].result(30)
+        cluster.create(*(name for name in load().topics if name != "events"))
+        cluster.send("events", events, home)  # its new log is longer than what is counted
+        assert process.exit_code() == 1
+        assert "events: deleted and made again" in process.lines
+    with analytics(cluster, tmp_path) as process:
+        caught_up(cluster, process)
+        assert ask(process, "summary")["events"] == len(events)
 
 
 @pytest.mark.chaos

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka.errors import IllegalStateError
 from faust.types import TP
 from support.operator_cluster import make_event
 
@@ -121,3 +122,33 @@ async def test_a_hundred_million_offsets_without_a_record_cost_nothing(
     tracemalloc.stop()
     assert taken < 1_000_000
     assert consumer._new_offset(PLACE) is None
+
+
+async def test_a_seek_leaves_out_a_partition_that_has_gone_meanwhile(
+    partition: OnePartition, tmp_path: Path
+) -> None:
+    app = counting_app(load_settings({}, data_dir=tmp_path), cast(Partitions, partition), print)
+    thread = cast(Any, app.consumer)._thread
+    thread._consumer = client = Client()
+    await thread._seek_wait(client, {TP("events", 1): 7, PLACE: 5})
+    assert client.sought == {PLACE: 5}
+    record = SimpleNamespace(offset=5)
+    assert [thread._fetched(TP("events", at), record).follows for at in (0, 1)] == [5, None]
+
+
+class Client:
+    """A Kafka client that has one partition, and refuses others as aiokafka does."""
+
+    def __init__(self) -> None:
+        self.sought: dict[TP, int] = {}
+
+    def assignment(self) -> set[TP]:
+        return {PLACE}
+
+    def seek(self, tp: TP, offset: int) -> None:
+        if tp != PLACE:
+            raise IllegalStateError(f"No current assignment for partition {tp}")
+        self.sought[tp] = offset
+
+    async def position(self, tp: TP) -> int:
+        return self.sought[tp]

@@ -1,4 +1,4 @@
-"""What the stage says while it waits for Kafka and for its topics."""
+"""What the stage says of Kafka and of its topics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from streams.analytics import run
 from streams.analytics.partitions import TOPICS
+from streams.errors import StageFailed
 from streams.settings import load_settings
 from streams.topology.load import load
 
@@ -45,3 +46,22 @@ async def test_each_reason_to_wait_is_told_once(monkeypatch: pytest.MonkeyPatch)
     assert told == [
         "kafka does not answer", "kafka answers", "topics are missing", "kafka refuses",
     ]  # fmt: skip
+
+
+async def test_a_topic_that_is_made_again_ends_the_process_and_one_that_is_gone_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = dict.fromkeys(TOPICS, "id")
+    answers: list[dict[str, str]] = [ids, {}, {**ids, "jobs": "another"}]
+
+    def asked(*_: Any) -> dict[str, str]:
+        if not (found := answers.pop(0)):
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return found
+
+    monkeypatch.setattr("streams.analytics.run.Topics.ids", asked)
+    monkeypatch.setattr(run, "admin_client", lambda _: None)
+    monkeypatch.setattr(run, "_BETWEEN_CHECKS", 0)
+    with pytest.raises(StageFailed, match="jobs: deleted and made again"):
+        await run._check_topics(load_settings({}), ids)
+    assert answers == []
