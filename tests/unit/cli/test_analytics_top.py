@@ -6,11 +6,11 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from support.operator_api import OperatorApi, problem
-from typer.testing import CliRunner
+from support.operator_api import OperatorApi, invoke, problem
 
 from streams.cli import analytics as command
 from streams.cli.analytics import sparkline, view
+from streams.cli.main import application
 
 ROW = {
     "tenant_id": "acme", "source": "shop", "type": "order.paid", "events": 1_200,
@@ -68,12 +68,12 @@ def test_watching_goes_on_after_a_look_without_an_answer(
     end = problem(404, "route-unknown", "nothing more to see")
     later = {**found, "until": "later"}
     operator.on("GET", "/v1/analytics/top", found, away, later, end)
-    done = CliRunner().invoke(command.analytics, ["--watch", "--url", operator.url])
+    done = invoke(operator, application(["analytics"]), "analytics", "top", "--watch")
     assert "later" in done.stdout
     assert (done.exit_code, "nothing more to see" in done.stderr) == (1, True)
 
 
 def test_watching_begins_with_an_answer(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/analytics/top", problem(503, "not-ready", "ask again"))
-    done = CliRunner().invoke(command.analytics, ["--watch", "--url", operator.url])
+    done = invoke(operator, application(["analytics"]), "analytics", "top", "--watch")
     assert (done.exit_code, "ask again" in done.stderr) == (1, True)
