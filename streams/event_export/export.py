@@ -115,4 +115,5 @@ def file_of(folder: Path, part: int, day: str, type_: str, format_: str) -> Path
 
 def _passed(manifest: Manifest, batch: Batch) -> Manifest:
     following = manifest.next | {str(number): at for number, at in batch.next.items()}
-    return replace(manifest, next=following, unreadable=manifest.unreadable + batch.unreadable)
+    unreadable = manifest.unreadable + len(batch.unreadable)
+    return replace(manifest, next=following, unreadable=unreadable)

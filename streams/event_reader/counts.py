@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from streams.event_reader.scan import Found, Progress
+from streams.event_reader.scan import MOST_TYPES, Found, Progress
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
 from streams.topology.problems import near
-
-_MOST_TYPES = 1_000
-"""Senders name the types, and may name any number of them."""
 
 
 @dataclass(slots=True)
@@ -26,7 +23,7 @@ class Counts:
 
     def add(self, found: Found) -> None:
         type_ = found.event.event_type
-        if type_ in self.types or len(self.types) < _MOST_TYPES:
+        if type_ in self.types or len(self.types) < MOST_TYPES:
             self.types[type_] += 1
         else:
             self.other_types += 1
@@ -55,8 +52,9 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
             "the topic does not go back that far: the oldest record that it still has is of "
             f"{utc(seen.oldest_at).isoformat(timespec='seconds')}"
         )
+    all_are_known = 0 < len(seen.types) < MOST_TYPES
     for glob in selection.types:
-        if seen.types and not Selection(types=(glob,)).has_any(seen.types):
+        if all_are_known and not Selection(types=(glob,)).has_any(seen.types):
             yield f"no event has a type {glob!r}{near(glob, seen.types)}"
 
 

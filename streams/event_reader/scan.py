@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -22,7 +22,8 @@ from streams.settings import Settings
 _BATCH = 2_000
 _WAIT_SECONDS = 0.2
 _PATIENCE_SECONDS = 30.0
-_MOST_TYPES = 1_000
+MOST_TYPES = 1_000
+"""Senders name the types, and may name any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,13 @@ class Batch:
     """What one read gave: selected events, and the first offset that is not read yet, by partition.
 
     Aborted records and transaction markers count as read. A partition that is read to the end of
-    its span is at that end. `unreadable` are records that this version cannot read.
+    its span is at that end. `unreadable` are the places of records that this version cannot read:
+    partition and offset.
     """
 
     found: tuple[Found, ...]
     next: Mapping[int, int]
-    unreadable: int
+    unreadable: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class Progress:
 
     `unreadable` are records that this version cannot read, `oldest_at` is the time of the oldest
     record that was read, selected or not, in milliseconds, and `types` are the types of events of
-    the selected tenant, if one is selected.
+    the selected tenant, if one is selected; the first `MOST_TYPES` of them.
     """
 
     passed: int
@@ -96,6 +98,7 @@ class Scan:
         self._told = told
         self._left = {number: span for number, span in spans.items() if span.first < span.end}
         self._done = 0
+        self._unreadable: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[Found]:
         """Yield what is selected, in each partition's order.
@@ -121,11 +124,12 @@ class Scan:
             consumer.assign(places)
             silent = 0.0
             while self._left:
-                began, before = time.monotonic(), replace(self.progress)
+                began, before = time.monotonic(), self.progress.passed
                 found = tuple(self._take(consumer.consume(_BATCH, _WAIT_SECONDS)))
                 reached = self._pass(consumer, name)
-                batch = Batch(found, reached, self.progress.unreadable - before.unreadable)
-                moved = self.progress.passed > before.passed
+                batch = Batch(found, reached, tuple(self._unreadable))
+                self._unreadable.clear()
+                moved = self.progress.passed > before
                 silent = 0.0 if moved else silent + time.monotonic() - began
                 yield batch
                 if silent > _PATIENCE_SECONDS:
@@ -153,11 +157,12 @@ class Scan:
             found = found_in(message)
         except PoisonRecord:
             self.progress.unreadable += 1
+            self._unreadable.append((message.partition() or 0, message.offset() or 0))
             return None
         seen = self.progress
         seen.oldest_at = found.at if seen.oldest_at is None else min(seen.oldest_at, found.at)
         theirs = self._selection.tenant_id in (None, found.event.tenant_id)
-        if theirs and len(seen.types) < _MOST_TYPES:
+        if theirs and len(seen.types) < MOST_TYPES:
             seen.types.add(found.event.event_type)
         return found if self._selection.has(found.event, found.at) else None
 

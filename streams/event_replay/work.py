@@ -74,7 +74,7 @@ class Work:
         self._scan = Scan(settings, self._spans, selection(asked))
         self._batches = self._scan.batches()
         self._batch: Batch | None = None
-        self._waiting = deque[Found]()
+        self._waiting, self._unreadable = deque[Found](), list[tuple[int, int]]()
         self._pace = Pace(asked.rate, time.monotonic())
         self._jobs = Counter(self.progress.jobs)
         self._skipped = Counter(self.progress.skipped)
@@ -93,9 +93,10 @@ class Work:
             return False
         dealt = self._deal()
         self._sink.flush()
-        self._next |= dealt
+        self._pass(dealt)
         if not self._waiting and self._batch is not None:
-            self._pass(self._batch)
+            self._pass(self._batch.next)
+            self._batch = None
         if time.monotonic() >= self._save_at:
             self.save("running")
         return True
@@ -130,13 +131,15 @@ class Work:
         self._batch = next(self._batches, None)
         if self._batch is not None:
             self._waiting.extend(self._batch.found)
+            self._unreadable += self._batch.unreadable
         return self._batch is not None
 
-    def _pass(self, batch: Batch) -> None:
-        """Count a batch as read, and the records in it that are no events."""
-        self._next |= batch.next
-        unreadable = self.progress.unreadable + batch.unreadable
-        self._batch, self.progress = None, replace(self.progress, unreadable=unreadable)
+    def _pass(self, dealt: Mapping[int, int]) -> None:
+        """Go on to the next offsets, and count the records before them that cannot be read."""
+        self._next |= dealt
+        left = [(number, at) for number, at in self._unreadable if at >= self._next[number]]
+        unreadable = self.progress.unreadable + len(self._unreadable) - len(left)
+        self._unreadable, self.progress = left, replace(self.progress, unreadable=unreadable)
 
     def _deal(self) -> Mapping[int, int]:
         """Ask for the jobs of a slice; return the next offsets of the partitions it lies in."""

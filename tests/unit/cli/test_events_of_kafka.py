@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from streams.cli import event_count, event_export
 from streams.cli.event_selection import ranges, time_of
 from streams.cli.events import events
-from streams.event_reader.counts import Counts
-from streams.event_reader.scan import Found
+from streams.event_reader.counts import Counts, notes
+from streams.event_reader.scan import MOST_TYPES, Found, Progress
+from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, purged_of
 
 HOSTILE = "order[/b]\x1b]0;owned\x07\u202epaid"
@@ -66,6 +67,14 @@ def test_offsets_that_are_purged_are_told() -> None:
 def test_a_range_that_holds_no_offset_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="its end must be after its first offset"):
         ranges([text])
+
+
+def test_a_type_is_called_absent_only_if_all_types_are_known() -> None:
+    """A scan remembers the first thousand: a later one may have been counted."""
+    seen = Progress(0, 0, types={f"t{n}" for n in range(MOST_TYPES - 1)})
+    assert len(list(notes(seen, {}, Selection(types=("late",))))) == 1
+    seen.types.add("another")
+    assert list(notes(seen, {}, Selection(types=("late",)))) == []
 
 
 @pytest.mark.parametrize("words", [["count"], ["tail"], ["export", "--to", "out"],
