@@ -107,9 +107,12 @@ def file_of(folder: Path, part: int, day: str, type_: str, format_: str) -> Path
     Paths that ignore case, and types that are too long for one, share a directory.
     """
     print_ = blake2b(type_.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    name = quote(type_, safe="", errors="surrogatepass")
-    if len(name) > _LONGEST_TYPE:
-        name = f"{name[:_LONGEST_TYPE]}~{print_}"
+    name = whole = quote(type_, safe="", errors="surrogatepass")
+    while len(name) > _LONGEST_TYPE:  # DuckDB and pandas refuse a name that ends within a character
+        type_ = type_[:-1]
+        name = quote(type_, safe="", errors="surrogatepass")
+    if name != whole:
+        name += f"~{print_}"
     return folder / f"day={day}" / f"type={name}" / f"{part:08}-{print_}.{format_}"
 
 
