@@ -124,14 +124,15 @@ class Desk:
             self._tell(number, known, str(error))
 
     def _further(self, number: int, known: Known) -> bool:
-        """Whether it moved, or is not to move; one that was merely begun again is still stuck."""
+        """Whether it moved, or need not move now; one that is merely begun again is still stuck."""
         work, rest = self._works.get(known.replay_id), self._rest(known)
         if rest is not None:
             if known.progress is None or known.progress.status != rest or work is not None:
                 self._settle(number, known, rest)
         elif work is None:
-            if len(self._works) < _AT_ONCE:
-                self._begin(number, known)
+            if len(self._works) == _AT_ONCE:
+                return True  # others have their turn
+            self._begin(number, known)
             return False
         elif not work.step():
             self._learn(number, known, work.progress)

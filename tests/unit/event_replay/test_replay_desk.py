@@ -255,6 +255,19 @@ def test_four_replays_run_at_once_and_the_others_wait_their_turn(world: World) -
     assert len(world.works) == 6
 
 
+def test_a_replay_that_has_failed_and_waits_for_its_turn_is_not_stuck(world: World) -> None:
+    for number in range(6):
+        world.told(ASKED, id_=f"r{number}")
+    world.desk.read_to_end(0)
+    world.fault = KafkaUnavailable("no broker")
+    world.work()
+    assert REGISTRY.get_sample_value("tidegate_operator_replays_stuck") == 6
+    world.fault = None
+    world.work(2)
+    assert len(world.works) == 4
+    assert REGISTRY.get_sample_value("tidegate_operator_replays_stuck") == 0
+
+
 @pytest.mark.parametrize(
     ("known", "status"),
     [
