@@ -82,7 +82,7 @@ def replay_events(
         raise typer.BadParameter("name one --tenant, or say --all-tenants")
     if note is None and not dry_run:
         raise typer.BadParameter("say why with --note, or count first with --dry-run")
-    if key is not None and any(_is_ago(text) for text in (since, until)):
+    if key is not None and (_is_ago(since, "--since") or _is_ago(until, "--until")):
         raise typer.BadParameter(
             "with --key give times, such as 2026-11-21T09:00:00Z: how long ago means other events "
             "whenever the command is sent"
@@ -160,8 +160,8 @@ def stop_replay(api: Api, replay_id: ReplayId, note: Note) -> Any:
     return api.delete(f"/v1/replays/{part(replay_id)}", {"note": note})
 
 
-def _is_ago(text: str | None) -> bool:
-    return text is not None and moment(text, "--since") != text
+def _is_ago(text: str | None, flag: str) -> bool:
+    return text is not None and moment(text, flag) != text
 
 
 def _ranges(texts: list[str] | None) -> dict[str, list[int | None]] | None:
