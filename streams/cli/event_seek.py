@@ -79,7 +79,7 @@ def _moved(
     groups.require_at_rest(admin, group, may_be_new=create)
     target = _target(admin, prefix, topology.partitions, to)
     own_group = {"group.id": group, "enable.auto.commit": False}
-    with Consumer(settings.client(**own_group)) as reader:
+    with Consumer(settings.client() | own_group) as reader:  # also where all clients are told one
         found = groups.moves(admin, prefix, reader, range(topology.partitions), target)
         if apply:
             groups.move(reader, prefix, found)

@@ -83,6 +83,20 @@ def test_a_plan_changes_nothing_and_applying_it_does(
     ]
 
 
+def test_it_sets_the_group_that_it_is_given_also_where_all_clients_are_told_another(
+    cluster: Cluster, seek: Seek, reader: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, home = cluster.settings.topic_prefix, cluster.home("acme")
+    other = Consumer(cluster.settings.client(**{"group.id": f"{prefix}other"}))
+    place = TopicPartition(prefix + "events", home)
+    monkeypatch.setenv("TIDEGATE_KAFKA_GROUP_ID", f"{prefix}other")
+    told = planned(seek, "--group", f"{prefix}reader", "--to", f"{home}:4", "--apply")
+    assert told["moves"] == [{"partition": home, "from": 2, "to": 4, "asked": None}]
+    assert reader.committed([place])[0].offset == 4
+    assert other.committed([place])[0].offset < 0
+    other.close()
+
+
 def test_what_must_not_or_cannot_be_set_is_refused(
     cluster: Cluster, seek: Seek, reader: Consumer
 ) -> None:
