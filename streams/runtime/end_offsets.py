@@ -13,7 +13,10 @@ from streams.process.boot_clock import boot_seconds
 
 
 class EndOffsets:
-    """End offsets of the assigned `inputs`; `position` is how far this process has read."""
+    """End offsets of the assigned `inputs`; `position` is how far this process has read.
+
+    A process without inputs asks for the end of `idle`, only to hear whether the broker answers.
+    """
 
     def __init__(
         self,
@@ -21,11 +24,13 @@ class EndOffsets:
         prefix: str,
         position: Callable[[str, int], int],
         outage: Outage,
+        idle: Place,
     ) -> None:
         self._new_question = partial(EndOffsetsPoll, admin, prefix, outage)
         self._question = self._new_question()
         self.position = position
         self._outage = outage
+        self._idle = idle
         self.inputs: list[Place] = []
         self._answered: Ends | None = None
 
@@ -46,7 +51,7 @@ class EndOffsets:
     def ask(self) -> None:
         """Ask again unless a question is open."""
         self._collect()
-        self._question.ask(self.inputs, boot_seconds())
+        self._question.ask(self.inputs or [self._idle], boot_seconds())
 
     def newest(self) -> Ends | None:
         """The newest answer of the broker; None if there is none since the assignment."""
@@ -57,4 +62,4 @@ class EndOffsets:
         answered = self._question.answer()
         if answered is not None:
             self._outage.answered(answered.asked_at)
-            self._answered = answered
+            self._answered = answered if self.inputs else None

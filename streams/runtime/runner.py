@@ -187,7 +187,8 @@ class StageLoop:
         width = self._topics.width(stage.inputs[0])
         directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
-        self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage)
+        idle = (stage.inputs[0], 0)
+        self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage, idle)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
         self._lag = Lag(stage.name, self._ends, blocked)
         self._transactions = KafkaTransactions(

@@ -73,3 +73,23 @@ def test_a_stop_during_an_outage_is_heard(broker: EmbeddedKafka, process: StageP
     kill(broker)
     process.wait_for(SILENT)
     assert process.stop() == 0
+
+
+@pytest.mark.chaos
+def test_a_process_without_partitions_is_ready_only_while_the_broker_answers(
+    cluster: Cluster, broker: EmbeddedKafka, process: StageProcess, tmp_path: Path
+) -> None:
+    """It reads and commits nothing by which it would notice."""
+    environs = [cluster.environ(tmp_path / "d", f"{n + 1}") for n in range(cluster.width("in"))]
+    logs = (tmp_path / f"log{number}" for number in range(len(environs)))
+    others = [StageProcess("counting_stage", *each) for each in zip(logs, environs, strict=True)]
+    together = [process, *others]
+    try:
+        eventually(lambda: all(each.ready() for each in together), 60, what="all are ready")
+        kill(broker)
+        eventually(lambda: not any(each.ready() for each in together), what="none is ready")
+        broker.start()
+        eventually(lambda: all(each.ready() for each in together), 60, what="all are ready again")
+    finally:
+        for each in others:
+            each.kill()

@@ -120,8 +120,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return Answers(monkeypatch)
 
 
-def ends(position: int) -> EndOffsets:
-    found = EndOffsets(SimpleNamespace(), "", lambda *_: position, Outage())  # type: ignore[arg-type]
+def ends(position: int, outage: Outage | None = None) -> EndOffsets:
+    admin: Any = SimpleNamespace()
+    found = EndOffsets(admin, "", lambda *_: position, outage or Outage(), ("in", 0))
     found.assign([("in", 0)])
     return found
 
@@ -146,6 +147,18 @@ def test_read_through_waits_for_the_position(answers: Answers) -> None:
     newest = asked.newest()
     assert newest is not None
     assert (newest.offsets, newest.asked_at >= moment) == ({("in", 0): 7}, True)
+
+
+def test_a_process_without_partitions_hears_that_the_broker_answers_again(answers: Answers) -> None:
+    """Nothing else that it asks would tell it."""
+    outage = Outage()
+    asked = ends(7, outage)
+    asked.assign([])
+    outage.failed("gone")
+    asked.ask()
+    answers.answer(7)
+    assert asked.newest() is None, "it is the end of no input"
+    assert outage.over
 
 
 def test_an_answer_without_an_offset_is_none(answers: Answers) -> None:
