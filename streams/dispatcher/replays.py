@@ -56,7 +56,8 @@ class Replays:
         Raises:
             PoisonRecord: the event cannot be read, or is another tenant's.
         """
-        if self._store.get(command.job_id) is not None:
+        known = self._store.get(command.job_id) is not None
+        if known or self._life.place(command.job_id, at) is None:
             metrics.TWINS.inc()
             return
         envelope = ENVELOPE.decode(body.event)

@@ -20,11 +20,13 @@ def desk() -> Desk:
     return desk
 
 
-def ask(desk: Desk, replayed: Envelope, tenant_id: str = "acme", **fields: Any) -> str:
+def ask(
+    desk: Desk, replayed: Envelope, tenant_id: str = "acme", *, at: int = 0, **fields: Any
+) -> str:
     """Send what the carrier of a replay sends; return the id of the job that is asked for."""
     body = ReplayEvent("rpl_1", ENVELOPE.encode(replayed), "reindex", "batch", "index lost", "ops")
     job_id = replayed_event_job_id(tenant_id, "rpl_1", replayed.event_id)
-    desk.command(replace(body, **fields), job_id, tenant=tenant_id)
+    desk.command(replace(body, **fields), job_id, tenant=tenant_id, at=at)
     return job_id
 
 
@@ -55,6 +57,20 @@ def test_the_same_event_of_the_same_replay_gets_one_job_also_after_its_end(desk:
     assert ended.status == "succeeded"
     assert ask(desk, event) == job_id
     assert desk.job(job_id) == ended
+
+
+def test_what_is_read_again_after_its_job_was_purged_makes_no_second_one(desk: Desk) -> None:
+    """It would have the scope of the first one, and the ledger no longer knows its effects."""
+    event, taken_at = envelope("acme", "t1", "ticket.created"), desk.driver.now
+    worker = ScriptedWorker(desk, types=("reindex",))
+    worker.heartbeat()
+    worker.end(desk.lease(ask(desk, event, at=taken_at)), "succeeded")
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
+    desk.driver.advance(1)
+    assert desk.driver.output("jobs")[-1].value is None
+    worker.heartbeat()
+    ask(desk, event, at=taken_at)
+    assert len(desk.leases()) == 1
 
 
 def test_an_event_of_another_tenant_or_one_that_cannot_be_read_becomes_a_dead_letter(
