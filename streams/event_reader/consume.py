@@ -77,7 +77,8 @@ def consume(
 
     Raises:
         ConfigError: a setting is wrong, or the group is one of Tidegate's own.
-        EventsPurged: events were purged before they were read; `skip_purged` goes on after them.
+        EventsPurged: events were purged before they were read; `skip_purged` goes on after them,
+            unless the topic ends before them, as one does that was made again.
         PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
         KafkaUnavailable: Kafka refuses to be read.
         Exception: whatever `handle` or the sink raises; the transaction is rolled back.
@@ -161,8 +162,20 @@ class _Reader:
             else:
                 self._at_end.add(number)
         for number, part in parts.items():
-            if number in self._stored and _behind(part[-1]) > (self._stored[number] or 0):
+            # An empty partition gets its offset 0, too: without one, no purged event is missed.
+            if number in self._stored and _behind(part[-1]) != self._stored[number]:
+                self._require_behind(part[-1], number)
                 self._write(number, part, handle)
+
+    def _require_behind(self, message: Message, number: int) -> None:
+        """Check that records come from behind the stored offset, not from another topic's start."""
+        stored = self._stored[number] or 0
+        if _behind(message) < stored:
+            raise EventsPurged(
+                f"{self._topic}, partition {number}: it ends before offset {stored}, from which "
+                f"group {self._group!r} goes on: the topic was made again, or has lost events. To "
+                "read all that it has, give the reader another group"
+            )
 
     def _write(self, number: int, messages: Sequence[Message], handle: Handle) -> None:
         """Handle a part; its last message may be the end of the partition.

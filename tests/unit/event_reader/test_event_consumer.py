@@ -20,7 +20,7 @@ from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import sinks, topic_sink
-from streams.event_reader.consume import consume
+from streams.event_reader.consume import EventsPurged, consume
 from streams.event_reader.sinks import DatabaseSink, Moved, Part
 from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
@@ -76,6 +76,39 @@ def test_each_event_is_handled_once_over_many_runs(file: Path, logs: list[list[b
     logs[0].append(ENVELOPE.encode(make_event("a9")))
     assert read(file) == 1
     assert seen(file) == sorted([*ALL, "evt_a9"])
+
+
+def test_a_partition_that_is_still_empty_gets_an_offset_too(
+    file: Path, logs: list[list[bytes]]
+) -> None:
+    """Without one, its events that are purged while no process reads would be missed silently."""
+    logs[1].clear()
+    read(file)
+    sink = SqliteSink(file)
+    sink.open("orders", "events", {})
+    assert sink.stored(PlayedConsumer([]), [0, 1]) == {0: 4, 1: 0}  # type: ignore[arg-type]
+    sink.close()
+    logs[1] += LOGS[1]
+    assert read(file) == 2
+
+
+def test_a_topic_that_was_made_again_with_fewer_events_is_not_passed_over(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka has the reader begin with its oldest event, which lies before the stored offset."""
+
+    class Reset(PlayedConsumer):
+        def seek(self, place: TopicPartition) -> None:
+            if place.offset > len(logs[place.partition]):
+                place.offset = 0
+            super().seek(place)
+
+    read(file)
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Reset(logs))
+    logs[0][:] = [ENVELOPE.encode(make_event("n0"))]
+    with pytest.raises(EventsPurged, match=r"ends before offset 4, .* another group"):
+        read(file, skip_purged=True)
+    assert seen(file) == ALL
 
 
 def test_a_process_to_which_the_group_gives_nothing_ends_too(
