@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientSession, ClientTimeout, StreamReader
 
 from streams.doctor.looking import ANSWER_SECONDS
 from streams.errors import TidegateError
@@ -40,7 +40,14 @@ async def _ask(url: str) -> OperatorSeen:
         answers = []
         for path in ("/readyz", "/metrics"):
             async with session.get(url + path, allow_redirects=False) as answer:
-                text = (await answer.content.read(_MOST_BYTES)).decode(errors="replace")
-                answers.append((answer.status, text))
+                answers.append((answer.status, await _text(answer.content)))
     (status, ready), (_, metrics) = answers
     return OperatorSeen(status, ready, metrics)
+
+
+async def _text(content: StreamReader) -> str:
+    """All of it, to `_MOST_BYTES` at most; one `read` returns only what has arrived."""
+    body = bytearray()
+    while len(body) < _MOST_BYTES and (piece := await content.read(_MOST_BYTES - len(body))):
+        body += piece
+    return body.decode(errors="replace")

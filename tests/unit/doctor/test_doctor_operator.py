@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from streams.doctor.operator_state import operator
 from streams.doctor.operator_view import OperatorSeen, read_operator
@@ -48,3 +52,16 @@ def test_an_address_where_nothing_answers_is_told_without_its_login(url: str) ->
     with pytest.raises(TidegateError) as raised:
         read_operator(url)
     assert "hunter2" not in str(raised.value)
+
+
+async def test_metrics_that_arrive_in_pieces_are_read_to_their_end() -> None:
+    many = "".join(f'tidegate_stage_lag_seconds{{stage="s{n}"}} 0.0\n' for n in range(20_000))
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=many + "tidegate_dead_letters 3.0\n")
+
+    app = web.Application()
+    app.router.add_get("/{path}", answer)
+    async with TestServer(app) as server:
+        seen = await asyncio.to_thread(read_operator, str(server.make_url("/")))
+    assert any(finding.text == "3 dead letters" for finding in operator(seen))
