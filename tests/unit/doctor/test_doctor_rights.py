@@ -67,6 +67,12 @@ def test_a_group_that_the_user_may_not_see_cannot_be_joined() -> None:
     assert "lacks Read on group t-dedup" in found.text
 
 
+def test_brokers_that_tell_no_rights_say_nothing_about_the_user() -> None:
+    untold = dict.fromkeys(TOPOLOGY.topics, frozenset[str]())
+    for found in of_topics(untold), of_groups(GroupSeen("dedup")):
+        assert [each.status for each in found] == ["skipped"]
+
+
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_of_every_stage_it_is_known_what_it_needs(stage: str) -> None:
     assert "topic" in {each.resource for each in rights.needed(TOPOLOGY, PREFIX, stage)}
