@@ -21,6 +21,9 @@ NOT_AFTER = Gauge(
     "When a certificate ends that this process read at its start, in Unix time",
     ["use"],
 )
+_PROBE = "probe"
+"""With this `ssl.ca.location` librdkafka looks for the system's authorities; it also takes a
+directory. Neither is one file that ends."""
 Read = Callable[[], list[x509.Certificate]]
 
 
@@ -53,7 +56,8 @@ def _uses(settings: Settings) -> Iterator[tuple[str, Callable[[Iterable[float]],
     elif path := kafka.get("ssl.keystore.location"):
         yield "kafka_client", min, _keystore(path, kafka.get("ssl.keystore.password", ""))
     if path := kafka.get("ssl.ca.location"):
-        yield "kafka_authority", max, _file(path)
+        if path != _PROBE and not Path(path).is_dir():
+            yield "kafka_authority", max, _file(path)
     elif pem := kafka.get("ssl.ca.pem"):
         yield "kafka_authority", max, _text(pem)
     if settings.egress_ca_file is not None:

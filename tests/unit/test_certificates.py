@@ -13,7 +13,7 @@ from cryptography.x509 import load_pem_x509_certificate, load_pem_x509_certifica
 from prometheus_client import REGISTRY
 from support.certificates import self_signed
 
-from streams.certificates import NOT_AFTER, note_certificates
+from streams.certificates import NOT_AFTER, ends, note_certificates
 from streams.settings import Settings
 
 DAY = 86_400
@@ -81,8 +81,14 @@ def test_a_file_that_cannot_be_read_has_no_end(tmp_path: Path, content: bytes | 
     if content is not None:
         path.write_bytes(content)
     note_certificates(Settings(kafka={"ssl.ca.location": str(path), "ssl.certificate.pem": "-"}))
-    note_certificates(Settings(kafka={"ssl.ca.location": "probe"}))
     assert (days_left("kafka_authority"), days_left("kafka_client")) == (None, None)
+
+
+def test_authorities_that_the_client_looks_for_itself_are_no_unreadable_file(
+    tmp_path: Path,
+) -> None:
+    for place in "probe", str(tmp_path):
+        assert list(ends(Settings(kafka={"ssl.ca.location": place}))) == []
 
 
 def test_the_command_of_a_stage_notes_them_before_it_asks_a_broker(tmp_path: Path) -> None:
