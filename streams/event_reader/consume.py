@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def consume(
     bootstrap: str | None = None,
     tenant: str | None = None,
     source: str | None = None,
-    types: Sequence[str] = (),
+    types: str | Sequence[str] = (),
     skip_purged: bool = False,
     skip_unreadable: bool = False,
     until_end: bool = False,
@@ -71,12 +72,12 @@ def consume(
     Other effects of `handle` may happen again. Processes of one group share the partitions, so they
     must select the same events.
 
-    `tenant`, `source` and `types` (globs) select events. It runs until `stop` is set, or with
-    `until_end` until all that was there is handled. Settings come from the environment, as
+    `tenant`, `source` and `types` (a glob, or several) select events. It runs until `stop` is set,
+    or with `until_end` until all that was there is handled. Settings come from the environment, as
     `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
 
     Raises:
-        ConfigError: a setting is wrong, or the group is one of Tidegate's own.
+        ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async.
         EventsPurged: events were purged before they were read; `skip_purged` goes on after them,
             unless the topic ends before them, as one does that was made again.
         PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
@@ -85,7 +86,10 @@ def consume(
     """
     settings = load_settings(bootstrap=bootstrap)
     require_own_group(group)
-    selection = Selection(tenant_id=tenant, source=source, types=tuple(types))
+    if inspect.iscoroutinefunction(handle):
+        raise ConfigError(f"{handle!r} is an `async def`, which nothing awaits: make it a `def`")
+    globs = (types,) if isinstance(types, str) else tuple(types)
+    selection = Selection(tenant_id=tenant, source=source, types=globs)
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable)
     return reader.run(handle, stop or threading.Event(), until_end=until_end)
 

@@ -58,7 +58,7 @@ def insert(event: Envelope, cursor: sqlite3.Cursor) -> None:
     cursor.execute("INSERT INTO seen VALUES (?)", (event.event_id,))
 
 
-def read(path: Path, handle: Callable[..., None] = insert, **more: Any) -> int:
+def read(path: Path, handle: Callable[..., object] = insert, **more: Any) -> int:
     return consume(handle, group="orders", into=SqliteSink(path), until_end=True, **more)
 
 
@@ -121,6 +121,21 @@ def test_a_process_to_which_the_group_gives_nothing_ends_too(
 def test_only_selected_events_are_handled(file: Path, logs: list[list[bytes]]) -> None:
     assert read(file, types=["tick*"]) == 2
     assert seen(file) == ["evt_b0", "evt_b1"]
+
+
+def test_types_may_be_one_glob(file: Path, logs: list[list[bytes]]) -> None:
+    """Its letters are not globs: they would select nothing, or with a `*` among them all."""
+    assert read(file, types="ticket") == 2
+    assert seen(file) == ["evt_b0", "evt_b1"]
+
+
+def test_a_handler_that_nothing_would_await_is_refused(file: Path, logs: list[list[bytes]]) -> None:
+    async def handle(event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+
+    with pytest.raises(ConfigError, match="`async def`"):
+        read(file, handle)
+    assert read(file) == 6
 
 
 @pytest.mark.long
