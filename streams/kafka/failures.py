@@ -153,7 +153,7 @@ def is_fatal(error: KafkaError) -> bool:
 class Outage:
     """Logs once that Kafka does not answer, and once that it answers again.
 
-    `failed_at` is the monotonic time at which a request last failed.
+    `failed_at` is the time at which a request last failed, by the boot clock.
     """
 
     def __init__(self) -> None:

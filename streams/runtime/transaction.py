@@ -24,6 +24,7 @@ from streams.kafka.failures import (
     classify_produce,
     tell_missing,
 )
+from streams.process.boot_clock import boot_seconds
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
@@ -127,7 +128,7 @@ class KafkaTransactions:
         except _Failed as failed:
             self._give_up(failed)
         self._producer = producer
-        self._opened = time.monotonic()
+        self._opened = boot_seconds()  # as the outage's times are
         self._said = ""
 
     def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -194,6 +195,19 @@ def test_a_producer_is_kept_until_a_request_fails(producers: list[Recorded]) -> 
     outage.failed("away")
     under_test.commit([task()])
     assert len(producers) == 2
+
+
+def test_one_failure_replaces_a_producer_once_on_a_machine_that_was_suspended(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the boot clock is ahead of `time.monotonic` for ever."""
+    monkeypatch.setattr(time, "clock_gettime", lambda _: time.monotonic() + 3_600)
+    outage = Outage()
+    under_test = transactions(outage)
+    outage.failed("the broker is away")
+    for _ in range(3):
+        under_test.settle()
+    assert len(producers) == 1
 
 
 @pytest.mark.parametrize(
