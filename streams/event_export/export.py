@@ -93,11 +93,11 @@ def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
 def purged(spans: Mapping[int, Span], written: Manifest) -> Iterator[str]:
     """Yield what was purged after the last run, before it could be exported."""
     for number, span in spans.items():
-        following = written.next.get(str(number), span.oldest)
-        if span.oldest > following:
+        gone = min(span.oldest, span.end) - written.next.get(str(number), span.oldest)
+        if gone > 0:
             yield (
-                f"{span.oldest - following} offsets of partition {number} were purged before they "
-                "were exported: the retention of `events` has passed"
+                f"{gone} offsets of partition {number} were purged before they were exported: the "
+                "retention of `events` has passed"
             )
 
 

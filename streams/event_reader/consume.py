@@ -88,7 +88,7 @@ def consume(
     require_own_group(group)
     if inspect.iscoroutinefunction(handle):
         raise ConfigError(f"{handle!r} is an `async def`, which nothing awaits: make it a `def`")
-    globs = (types,) if isinstance(types, str) else tuple(types)
+    globs = (types,) if types and isinstance(types, str) else tuple(types)
     selection = Selection(tenant_id=tenant, source=source, types=globs)
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable)
     return reader.run(handle, stop or threading.Event(), until_end=until_end)

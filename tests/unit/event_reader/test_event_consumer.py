@@ -129,6 +129,11 @@ def test_types_may_be_one_glob(file: Path, logs: list[list[bytes]]) -> None:
     assert seen(file) == ["evt_b0", "evt_b1"]
 
 
+def test_no_types_select_all_in_whatever_form(file: Path, logs: list[list[bytes]]) -> None:
+    """Whoever takes them from the environment has an empty text where none are set."""
+    assert read(file, types="") == 6
+
+
 def test_a_handler_that_nothing_would_await_is_refused(file: Path, logs: list[list[bytes]]) -> None:
     async def handle(event: Envelope, cursor: sqlite3.Cursor) -> None:
         insert(event, cursor)

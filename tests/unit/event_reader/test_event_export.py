@@ -69,6 +69,14 @@ def test_what_was_purged_since_the_last_run_is_told() -> None:
     ]
 
 
+def test_what_was_purged_behind_the_offsets_that_are_asked_for_is_not_told() -> None:
+    written = Manifest({}, None, None, next={"0": 60, "1": 50})
+    asked = dict.fromkeys((0, 1), Span(80, 60, 60))  # such as 0:10-60
+    assert [told.split(" were")[0] for told in purged(asked, written)] == [
+        "10 offsets of partition 1"
+    ]
+
+
 def test_files_whose_manifest_is_lost_are_not_touched(tmp_path: Path) -> None:
     file = file_of(tmp_path, 3, "2026-11-24", "a", "jsonl")
     file.parent.mkdir(parents=True)
