@@ -1,13 +1,15 @@
 """What readers of `events` get: exports, replays that make jobs, figures, and schemas.
 
-    python benchmarks/bench_fanout.py [--events 100000] [--replayed 10000] [--lookups 2000] [--json]
+    python benchmarks/bench_fanout.py [--events 100000] [--replayed 10000] [--lookups 2000]
+        [--rounds 1] [--json]
 
 `tidegate events export` writes all events of a topic of 40 tenants. `tidegate operator` and
 `tidegate pipeline` run on the same topic. A dry run counts all of them (`scanned`). A replay
 without a limit of its own then gives some of them jobs, and the clock stops when the last of them
-is on `jobs`. Meanwhile nothing runs these jobs. `tidegate analytics` counts all events. Last, one
-client asks the schema registry for a schema, over and over. Each replayed event must have one job,
-else the exit code is 1.
+is on `jobs`. Meanwhile nothing runs these jobs. `tidegate analytics`, plain Faust and Quix Streams
+then count all events, one after the other (`fanout_contenders.py`). Last, one client asks the
+schema registry for a schema, over and over. Each replayed event must have one job and be counted
+once, else the exit code is 1.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from confluent_kafka import Consumer, TopicPartition
+from fanout_contenders import TOKEN, TOPOLOGY, Topic, contest
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import OVERLAY, Reader, flush, percentiles, producer, stage, until
 
@@ -30,12 +33,8 @@ from streams.event_export.formats import FORMATS
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.ids import fingerprint, new_id, partition_for
 from streams.serde.records import Envelope, PayloadRef
-from streams.topology.load import load
 
-TOPOLOGY = load(OVERLAY)
 TENANTS = 40
-TOKEN = "of-the-benchmark"
-SINCE = "2026-01-01T00:00:00Z"
 REPLAYED, OTHER = "order.paid", "order.seen"
 
 
@@ -44,6 +43,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--replayed", type=int, default=10_000)
     parser.add_argument("--lookups", type=int, default=2_000)
+    parser.add_argument("--rounds", type=int, default=1, help="of counting in turns")
     chosen = parser.parse_args()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -53,10 +53,12 @@ def main() -> None:
         results = [row for format_ in FORMATS for row in exported(bootstrap, folder, format_)]
         more, wrong = measure(bootstrap, folder, url, chosen.events, chosen.replayed)
         results += more
-        results += counted(bootstrap, folder, url, chosen.events)
+        port = int(url.rpartition(":")[2])
+        more, miscounted = contest(Topic(bootstrap, chosen.events, port, folder), chosen.rounds)
+        results += more
         results += lookups(bootstrap, folder, url, chosen.lookups)
     report("fanout", results, as_json=chosen.json)
-    sys.exit(1 if wrong else 0)
+    sys.exit(1 if wrong or miscounted else 0)
 
 
 def fill(bootstrap: str, count: int, replayed: int) -> None:
@@ -95,26 +97,6 @@ def exported(bootstrap: str, folder: Path, format_: str) -> list[Result]:
         Result(f"export {format_}", "written", told["events"] / took, "events/s"),
         Result(f"export {format_}", "written", size / took / 1e6, "MB/s"),
     ]
-
-
-def counted(bootstrap: str, folder: Path, url: str, events: int) -> list[Result]:
-    """The rate at which one process of analytics counts what is on the topic."""
-    port, env = url.rpartition(":")[2], {"TIDEGATE_ADMIN_TOKEN": TOKEN}
-    with stage("analytics", bootstrap, folder, "--port", port, env=env) as process:
-        until(lambda: in_analytics(url) > 0, process, "the first events are counted")
-        began, first = time.monotonic(), in_analytics(url)
-        until(lambda: in_analytics(url) >= events, process, "all events are counted", 600)
-        took = time.monotonic() - began
-    return [Result("analytics", "counted", (events - first) / took, "events/s")]
-
-
-def in_analytics(url: str) -> int:
-    time.sleep(0.1)
-    try:
-        found = call(url, TOKEN, "GET", "/v1/analytics/summary", query={"since": SINCE})
-    except CallFailed:
-        return 0
-    return int(found.get("events", 0))
 
 
 def measure(

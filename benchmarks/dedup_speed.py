@@ -3,6 +3,7 @@ that its consumer group has committed, and what /proc tells of its processes mea
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,14 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import struct_passwd
-from typing import Any
-
-from outside import GroupOffsets
+from typing import Any, Protocol
 
 Process = subprocess.Popen[bytes]
 _SILENCE_SECONDS = 60
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 _MIB = 1024
+
+
+class Progress(Protocol):
+    """How many events are done; each call asks anew."""
+
+    def total(self) -> int: ...
 
 
 class Stalled(Exception):
@@ -82,15 +87,17 @@ def stop(process: Process) -> None:
         process.wait()
 
 
-def measure(offsets: GroupOffsets, processes: Sequence[Process], events: int) -> Speed:
-    """Return once all events are committed.
+def measure(
+    offsets: Progress, processes: Sequence[Process], events: int, deadline: float = math.inf
+) -> Speed:
+    """Return once all events are committed, or at a deadline of `time.perf_counter`.
 
     Raises:
         Stalled: they never were, or all at once, so that there is no time between two commits.
     """
     marks = _progress(offsets, processes)
     first = last = next(marks)
-    while last.done < events:
+    while last.done < events and last.at < deadline:
         last = next(marks)
     done = last.done - first.done
     if not done:
@@ -99,7 +106,7 @@ def measure(offsets: GroupOffsets, processes: Sequence[Process], events: int) ->
     return Speed(done / (last.at - first.at), (last.cpu - first.cpu) / done * 1e6, peak)
 
 
-def _progress(offsets: GroupOffsets, processes: Sequence[Process]) -> Iterator[_Mark]:
+def _progress(offsets: Progress, processes: Sequence[Process]) -> Iterator[_Mark]:
     """A mark for each commit seen, from the first on."""
     before, moved = 0, time.perf_counter()
     while True:

@@ -19,7 +19,18 @@ FINGERPRINT = slice(5, 21)
 
 def main() -> None:
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    app = Application(
+    app = application(given)
+    source = app.topic(given["input"], value_deserializer="bytes", key_deserializer="bytes")
+    unique = app.topic(given["output"], value_serializer="bytes", key_serializer="bytes")
+    days = float(given["ttl_days"])
+    first = first_within(timedelta(days=days) if days else None)
+    app.dataframe(source).filter(first, stateful=True).to_topic(unique)
+    app.run()
+
+
+def application(given: dict[str, str]) -> Application:
+    """Quix's application with the settings of the arguments, exactly once."""
+    return Application(
         broker_address=given["bootstrap"],
         consumer_group=given["group"],
         auto_offset_reset="earliest",
@@ -32,12 +43,6 @@ def main() -> None:
         consumer_extra_config=under("consumer.", given),
         producer_extra_config=under("producer.", given),
     )
-    source = app.topic(given["input"], value_deserializer="bytes", key_deserializer="bytes")
-    unique = app.topic(given["output"], value_serializer="bytes", key_serializer="bytes")
-    days = float(given["ttl_days"])
-    first = first_within(timedelta(days=days) if days else None)
-    app.dataframe(source).filter(first, stateful=True).to_topic(unique)
-    app.run()
 
 
 def under(prefix: str, given: dict[str, str]) -> dict[str, str]:

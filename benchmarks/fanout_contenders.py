@@ -1,0 +1,157 @@
+"""Who counts events in windows: `tidegate analytics`, plain Faust and Quix Streams, in turns.
+
+A contender is one process with the settings that the sweeps of `bench_dedup` left it. It runs with
+the rows that analytics has, and with the numbers of events alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from contenders import environments
+from contenders.event_rows import told
+from dedup_contenders import FAUST, QUIX, Contender
+from dedup_speed import Process, Progress, Speed, Stalled, measure, running
+from harness import Result
+from outside import APPLICATION_PATH, HERE, OVERLAY, GroupOffsets, stage
+
+from streams.cli.api_client import CallFailed, call
+from streams.topology.load import load
+
+TOPOLOGY = load(OVERLAY)
+TOKEN = "of-the-benchmark"
+OURS = "analytics"
+SECONDS = 40
+"""What each gets, its start included; then it has counted what it has counted."""
+_SINCE = "2026-01-01T00:00:00Z"
+_PYTHONS: dict[str, Callable[[], str]] = {
+    "faust": lambda: sys.executable,
+    "quix": lambda: str(environments.python("quix")),
+}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A filled topic `events`, and a port and a folder to work in."""
+
+    bootstrap: str
+    events: int
+    port: int
+    folder: Path
+
+
+class Miscounted(Exception):
+    """Rows lack a counted event, or have one twice."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """`done` are the events counted in time, `told` those that the rows had in the end."""
+
+    speed: Speed
+    done: int
+    told: int | None
+
+    def check(self, events: int) -> None:
+        """Raise Miscounted unless the rows have each event once, as far as it came."""
+        if self.told is None or not self.done <= self.told <= events:
+            raise Miscounted(f"of {events} events {self.done} were counted, {self.told} in rows")
+
+
+def contest(topic: Topic, rounds: int) -> tuple[list[Result], bool]:
+    """The medians of everybody's rounds, and whether somebody lost or doubled an event."""
+    runs, wrong = defaultdict[str, dict[int, Run]](dict), False
+    for number in range(rounds):
+        for name, start in _turns():
+            try:
+                run = start(topic, topic.folder / f"{name}-{number}".replace(" ", "-"))
+                run.check(topic.events)
+            except environments.Unavailable as why:
+                print(f"{name} is skipped: {why}", file=sys.stderr)
+            except (Stalled, Miscounted) as why:
+                print(f"{name}: VOID: {why}", file=sys.stderr)
+                wrong = True
+            else:
+                runs[name][number] = run
+    return [row for name in runs for row in _rows(name, runs, topic.events)], wrong
+
+
+def _turns() -> Iterator[tuple[str, Callable[[Topic, Path], Run]]]:
+    yield OURS, _analytics
+    for contender in (FAUST, QUIX):
+        yield contender.name, partial(_contender, contender, "true")
+        yield f"{contender.name} numbers", partial(_contender, contender, "false")
+
+
+def _rows(name: str, runs: Mapping[str, Mapping[int, Run]], events: int) -> Iterator[Result]:
+    of_it, ours = runs[name], runs[OURS]
+    rate = statistics.median(run.speed.rate for run in of_it.values())
+    cpu = statistics.median(run.speed.cpu_us for run in of_it.values())
+    yield Result(name, "counted", rate, "events/s")
+    yield Result(name, "processor time", cpu, "us/event")
+    ratios = [ours[n].speed.rate / run.speed.rate for n, run in of_it.items() if n in ours]
+    if ratios and name != OURS:
+        yield Result(name, "analytics to it", round(statistics.median(ratios), 2), "times")
+    done = min(run.done for run in of_it.values())
+    if done < events:
+        yield Result(name, f"not all within {SECONDS} s, but", done, "events")
+
+
+def _analytics(topic: Topic, folder: Path) -> Run:
+    """Our stage; its tables are new in each folder, and decide where it begins."""
+    folder.mkdir()
+    env, summary = {"TIDEGATE_ADMIN_TOKEN": TOKEN}, _Summary(f"http://127.0.0.1:{topic.port}")
+    with stage(OURS, topic.bootstrap, folder, "--port", str(topic.port), env=env) as process:
+        speed, done = _in_time(summary, process, topic.events)
+        return Run(speed, done, summary.total())
+
+
+def _contender(contender: Contender, subjects: str, topic: Topic, folder: Path) -> Run:
+    wiring = {
+        "bootstrap": topic.bootstrap, "group": folder.name, "input": "events",
+        "subjects": subjects, "state": str(folder), **contender.settings,
+    }  # fmt: skip
+    if contender is FAUST:
+        wiring["partitions"] = str(TOPOLOGY.partitions)
+    program = HERE / "contenders" / f"{contender.name}_counts.py"
+    command = [_PYTHONS[contender.name](), str(program), *(f"{k}={v}" for k, v in wiring.items())]
+    offsets = GroupOffsets(topic.bootstrap, folder.name, TOPOLOGY, "events")
+    log = folder.with_suffix(".log")
+    try:
+        with running(command, log, {"PYTHONPATH": APPLICATION_PATH}) as process:
+            speed, done = _in_time(offsets, process, topic.events)
+    finally:
+        offsets.close()
+    return Run(speed, done, told(log.read_text(errors="replace")))
+
+
+def _in_time(progress: Progress, process: Process, events: int) -> tuple[Speed, int]:
+    """Its speed until nine tenths are counted, for then it is still busy; and its whole count."""
+    deadline = time.perf_counter() + SECONDS
+    speed = measure(progress, [process], events * 9 // 10, deadline)
+    while (done := progress.total()) < events and time.perf_counter() < deadline:
+        time.sleep(0.1)
+    return speed, done
+
+
+class _Summary:
+    """How many events our stage has counted; asking costs it some 20 ms."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def total(self) -> int:
+        time.sleep(0.9)
+        try:
+            query = {"since": _SINCE}
+            found = call(self._url, TOKEN, "GET", "/v1/analytics/summary", query=query)
+        except CallFailed:
+            return 0
+        return int(found.get("events", 0))
