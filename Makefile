@@ -36,7 +36,7 @@ check: lint ## Lint, then run the short tests that need no broker
 test: $(INSTALLED) ## Run all tests but the long fault runs
 	$(BIN)/python -m pytest -m "not chaos" -n 5 --dist loadscope $(ARGS)
 
-chaos: $(INSTALLED) ## Break everything on purpose: about 40 minutes
+chaos: $(INSTALLED) ## Break everything on purpose: about an hour
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)
 
 simulate: $(INSTALLED) ## Play random stories of faults on the virtual clock; ARGS="--seeds 10000"

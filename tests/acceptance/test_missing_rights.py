@@ -193,7 +193,7 @@ def forget_positions(processes: OwnUsers, *groups: str) -> None:
 def deleted(processes: OwnUsers, group: str) -> bool:
     asked = processes.kafka.admin.delete_consumer_groups([group], request_timeout=5)
     try:
-        asked[group].result()
+        asked[group].result(10)
     except KafkaException as error:
         return bool(error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
     return True
