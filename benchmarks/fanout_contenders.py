@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from contenders import environments
-from contenders.event_rows import told
+from contenders.event_rows import WINDOWS_MS, told
 from dedup_contenders import FAUST, QUIX, Contender
 from dedup_speed import Process, Progress, Speed, Stalled, measure, running
 from harness import Result
@@ -61,10 +62,16 @@ class Run:
     done: int
     told: int | None
 
-    def check(self, events: int) -> None:
-        """Raise Miscounted unless the rows have each event once, as far as it came."""
+    def checked(self, events: int, log: Path) -> Run:
+        """Itself, unless the rows lack one of the events that it counted, or have one twice.
+
+        Raises:
+            Miscounted: with the end of its log.
+        """
         if self.told is None or not self.done <= self.told <= events:
-            raise Miscounted(f"of {events} events {self.done} were counted, {self.told} in rows")
+            why = f"of {events} events {self.done} were counted, {self.told} in rows"
+            raise Miscounted(f"{why}\n{log.read_text(errors='replace')[-3_000:]}")
+        return self
 
 
 def contest(topic: Topic, rounds: int) -> tuple[list[Result], bool]:
@@ -74,7 +81,6 @@ def contest(topic: Topic, rounds: int) -> tuple[list[Result], bool]:
         for name, start in _turns():
             try:
                 run = start(topic, topic.folder / f"{name}-{number}".replace(" ", "-"))
-                run.check(topic.events)
             except environments.Unavailable as why:
                 print(f"{name} is skipped: {why}", file=sys.stderr)
             except (Stalled, Miscounted) as why:
@@ -113,7 +119,7 @@ def _analytics(topic: Topic, folder: Path) -> Run:
     summary = _Summary(topic.url)
     with stage(OURS, topic.bootstrap, folder, "--port", port, env=env) as process:
         speed, done = _in_time(summary, process, topic.events)
-        return Run(speed, done, summary.total())
+        return Run(speed, done, summary.total()).checked(topic.events, folder / f"{OURS}.log")
 
 
 def _contender(contender: Contender, subjects: str, topic: Topic, folder: Path) -> Run:
@@ -123,6 +129,7 @@ def _contender(contender: Contender, subjects: str, topic: Topic, folder: Path) 
     }  # fmt: skip
     if contender.name == FAUST.name:
         wiring["partitions"] = str(TOPOLOGY.partitions)
+        _create_changelogs(topic.bootstrap, folder.name)
     program = HERE / "contenders" / f"{contender.name}_counts.py"
     command = [_PYTHONS[contender.name](), str(program), *(f"{k}={v}" for k, v in wiring.items())]
     offsets = GroupOffsets(topic.bootstrap, folder.name, TOPOLOGY, "events")
@@ -132,7 +139,17 @@ def _contender(contender: Contender, subjects: str, topic: Topic, folder: Path) 
             speed, done = _in_time(offsets, process, topic.events)
     finally:
         offsets.close()
-    return Run(speed, done, told(log.read_text(errors="replace")))
+    run = Run(speed, done, told(log.read_text(errors="replace")))
+    return run.checked(topic.events, log)
+
+
+def _create_changelogs(bootstrap: str, group: str) -> None:
+    """Faust would create them too late: its agents crash on the first events, one each 5 s."""
+    admin, config = AdminClient({"bootstrap.servers": bootstrap}), {"cleanup.policy": "compact"}
+    names = [f"{group}-{window}-changelog" for window in WINDOWS_MS]
+    wanted = [NewTopic(name, TOPOLOGY.partitions, 1, config=config) for name in names]
+    for created in admin.create_topics(wanted).values():
+        created.result(30)
 
 
 def _in_time(progress: Progress, process: Process, events: int) -> tuple[Speed, int]:
