@@ -21,6 +21,7 @@ from streams.doctor.cluster_view import OFFSETS, operations
 from streams.doctor.looking import ANSWER_SECONDS
 from streams.errors import TidegateError
 from streams.kafka.failures import DENIED
+from streams.kafka.groups import listed_groups
 from streams.kafka.offsets import (
     Place,
     earliest,
@@ -111,10 +112,7 @@ def _require_groups(admin: AdminClient, topics: Collection[str]) -> None:
     """
     if OFFSETS in topics:
         return
-    listed = admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
-    if listed.errors:
-        raise KafkaException(listed.errors[0])
-    if not listed.valid:
+    if not listed_groups(admin, ANSWER_SECONDS):
         raise TidegateError("there is none yet, or none that this user may see: no stage has run")
 
 

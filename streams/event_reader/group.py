@@ -1,7 +1,7 @@
 """Where a reader's consumer group goes on: its offsets on `events`, and how to set others.
 
-Nothing here asks a group's coordinator by an admin client: that aborts the whole process if its
-connection ends at the wrong moment (librdkafka#4605). A consumer that never joins asks instead.
+Nothing here asks a group's coordinator by an admin client, for the reason that
+`streams.kafka.groups` gives. A consumer that never joins asks instead.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
     IsolationLevel,
-    KafkaException,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.errors import TidegateError
 from streams.event_reader.span import EVENTS
+from streams.kafka.groups import listed_groups
 from streams.kafka.offsets import earliest, latest, offset_in, offset_since, request_offsets, since
 
 _TIMEOUT = 10.0
@@ -65,10 +65,8 @@ def require_at_rest(admin: AdminClient, group: str, *, may_be_new: bool) -> None
         GroupRefused: it has members, or there is no such group.
         KafkaException: Kafka does not tell.
     """
-    listed = admin.list_consumer_groups(request_timeout=_TIMEOUT).result()
-    if listed.errors:
-        raise KafkaException(listed.errors[0])
-    state = next((each.state for each in listed.valid if each.group_id == group), None)
+    found = listed_groups(admin, _TIMEOUT)
+    state = next((each.state for each in found if each.group_id == group), None)
     if state not in (None, ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
         raise GroupRefused(
             f"group {group!r} is alive: end its processes, then seek (a process that was killed "

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import denied, needing
+from streams.kafka.groups import listed_groups
 from streams.settings import Settings
 from streams.topology.model import FUSED, LayoutName, Topology
 
@@ -197,17 +198,10 @@ def _places(topology: Topology, topics: Iterable[str]) -> tuple[tuple[str, int],
 def _runs(group: Group, settings: Settings, admin: AdminClient) -> bool:
     """Whether the group has members.
 
-    A group's own description comes from its coordinator, and librdkafka aborts the process if it
-    meets one that it cannot ask yet, as on a new cluster of several brokers (librdkafka#4605). So
-    ask all brokers for their groups. They leave out what we may not see; `_positions` is refused
-    then.
+    The brokers leave out what we may not see; `_positions` is refused then.
     """
-    listed = admin.list_consumer_groups(request_timeout=_TIMEOUT).result()
-    if listed.errors:
-        # They are no exceptions, yet Python raises them: no `except` would catch one.
-        raise KafkaException(listed.errors[0])
-    name = settings.topic_prefix + group.name
-    return any(each.group_id == name and each.state not in _ENDED for each in listed.valid)
+    name, found = settings.topic_prefix + group.name, listed_groups(admin, _TIMEOUT)
+    return any(each.group_id == name and each.state not in _ENDED for each in found)
 
 
 def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:

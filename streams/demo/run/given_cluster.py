@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from streams.demo.run.signals import once_more_to_interrupt
 from streams.errors import TidegateError
 from streams.kafka.clients import wait_for_broker
+from streams.kafka.groups import listed_groups
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
 
@@ -94,10 +95,8 @@ def remove(settings: Settings) -> tuple[int, int]:
 
 
 def _groups(admin: AdminClient, prefix: str) -> list[str]:
-    listed = admin.list_consumer_groups(request_timeout=15).result()
-    if listed.errors:
-        raise listed.errors[0]
-    return [group.group_id for group in listed.valid if group.group_id.startswith(prefix)]
+    names = (group.group_id for group in listed_groups(admin, 15))
+    return [name for name in names if name.startswith(prefix)]
 
 
 def _emptied(groups: list[str], admin: AdminClient) -> list[str]:

@@ -56,9 +56,7 @@ def removed(monkeypatch: pytest.MonkeyPatch, listing: Answer) -> Admin:
     "listing",
     [
         Answer(error=KafkaError.CLUSTER_AUTHORIZATION_FAILED),
-        Answer(
-            SimpleNamespace(valid=[], errors=[KafkaException(KafkaError(KafkaError._TIMED_OUT))])
-        ),
+        Answer(SimpleNamespace(valid=[], errors=[KafkaError(KafkaError._TIMED_OUT)])),
     ],
     ids=["refused", "no answer"],
 )
