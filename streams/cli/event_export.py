@@ -73,13 +73,12 @@ def export_events(
         encoder(format_)
         settings, loaded = read_settings(topology, bootstrap)
         with addressed(settings), manifests.locked(to), progress("exporting events") as told:
-            if (before := manifests.read(to)) is not None:
-                # `7d` means another time now than it meant to the first run.
-                selection = replace(selection, since=before.since, until=before.until)
-            whole = located(settings, loaded, selection, chosen)
             asked |= {"topic_id": _topic_id(settings)}
             start = manifests.begun(to, asked, selection.since, selection.until)
-            found = _exported(settings, to, start, whole, told)
+            # `7d` means another time now than it meant to the first run.
+            selection = replace(selection, since=start.since, until=start.until)
+            whole = located(settings, loaded, selection, chosen)
+            found = _exported(settings, to, start, whole, selection, told)
             if not start.next:  # a later run goes on behind them
                 found["notes"] += purged_of(whole, chosen)
     except OSError as error:
@@ -102,15 +101,16 @@ def _topic_id(settings: Settings) -> str:
 
 
 def _exported(
-    settings: Settings, to: Path, start: Manifest, whole: dict[int, Span], told: Told
+    settings: Settings,
+    to: Path,
+    start: Manifest,
+    whole: dict[int, Span],
+    selection: Selection,
+    told: Told,
 ) -> dict[str, Any]:
-    asked, where = start.asked, left(whole, start)
-    selection = Selection(
-        asked["tenant"], asked["source"], tuple(asked["types"]), asked["subject"],
-        start.since, start.until,
-    )  # fmt: skip
+    where = left(whole, start)
     scan = Scan(settings, where, selection, told)
-    written = Export(to, asked["format"], start).run(scan)
+    written = Export(to, start.asked["format"], start).run(scan)
     # A later run reads new events alone, so it knows only some of the types.
     named = selection if not start.next else replace(selection, types=())
     return {
