@@ -1,4 +1,4 @@
-"""Who counts events in windows: `tidegate analytics`, plain Faust and Quix Streams, in turns.
+"""Lets `tidegate analytics`, plain Faust and Quix Streams count events in windows, in turns.
 
 A contender is one process with the settings that the sweeps of `bench_dedup` left it, but for
 Faust's compression. It runs with the rows that analytics has, and with the numbers of events alone.
@@ -33,7 +33,7 @@ SECONDS = 40
 """What each gets, its start included; then it has counted what it has counted."""
 _SINCE = "2026-01-01T00:00:00Z"
 _FAUST = replace(FAUST, settings={**FAUST.settings, "producer_compression_type": "null"})
-"""Compressing the rows of 4 KiB that it writes for each event halves its speed."""
+"""It writes rows of 4 KiB for each event, and would spend much of its time on compressing them."""
 _PYTHONS: dict[str, Callable[[], str]] = {
     "faust": lambda: sys.executable,
     "quix": lambda: str(environments.python("quix")),

@@ -41,7 +41,7 @@ def decoder() -> Callable[[bytes], Event]:
 
 
 def row_key(event: Event) -> str:
-    """Whose row it is."""
+    """The tenant, source and type that have a row together."""
     return f"{event['tenant_id']}|{event['source']}|{event['event_type']}"
 
 
