@@ -68,7 +68,7 @@ def _judged(
     told: Mapping[str, frozenset[str]],
     hidden: Iterable[str],
 ) -> Iterator[Finding]:
-    """Whoever sees something may describe it: no operation at all means that none is told."""
+    """A user who sees a thing may describe it, so no operation at all means that none is told."""
     known = {name: given for name, given in told.items() if given}
     known |= dict.fromkeys(hidden, frozenset())
     lacking, untold, count = defaultdict(list), False, 0

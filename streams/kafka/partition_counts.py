@@ -1,7 +1,7 @@
 """Whether the cluster's topics have as many partitions as the topology declares.
 
-Whoever writes a record keyed by tenant computes its partition from the declared number. If the
-broker has another number, no stage looks for that tenant there.
+A process that writes a record keyed by tenant computes its partition from the declared number. If
+the broker has another number, no stage looks for that tenant there.
 """
 
 from __future__ import annotations

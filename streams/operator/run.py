@@ -129,7 +129,7 @@ async def _state(
     settings_of = TenantsFollower(settings, topology, STAGE, book.apply, _passed_over, failed)
     closed = partial(_closed, database)
 
-    def ready() -> bool:  # whoever knows the tenants has checked its topics
+    def ready() -> bool:  # `settings_of` checks the topics before it is ready
         return follower.ready and settings_of.ready
 
     replays = carrier(settings, topology, closed, ready)

@@ -1,4 +1,4 @@
-"""Whoever writes to a tenant's partition ends if the cluster has another number of partitions."""
+"""A process that writes tenants' records ends if a topic has other than its declared partitions."""
 
 from __future__ import annotations
 

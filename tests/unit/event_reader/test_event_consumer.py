@@ -130,7 +130,7 @@ def test_types_may_be_one_glob(file: Path, logs: list[list[bytes]]) -> None:
 
 
 def test_no_types_select_all_in_whatever_form(file: Path, logs: list[list[bytes]]) -> None:
-    """Whoever takes them from the environment has an empty text where none are set."""
+    """A program that reads them from a variable that is not set gets an empty text."""
     assert read(file, types="") == 6
 
 
