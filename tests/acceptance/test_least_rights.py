@@ -110,10 +110,10 @@ def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
         asked | {"body_base64": base64.b64encode(body).decode()},
     )  # fmt: skip
     url = f"{calls.ingress}/v1/hooks/acme/shop"
-    with urlopen(Request(url, body, dict(signed["headers"]))) as answer:
+    with urlopen(Request(url, body, dict(signed["headers"])), None, 30) as answer:
         waiting = json.loads(answer.read())["event_id"]
     with pytest.raises(HTTPError, match="401"):
-        urlopen(Request(url, body))
+        urlopen(Request(url, body), None, 30)
     mended = {"scheme": "github", "mapping": {"event_type": "type || 'ticket.created'"}}
     calls.ask("PUT", "/v1/tenants/acme/sources/shop", mended)
     eventually(lambda: shown(calls, f"/v1/quarantine/{waiting}"), what="the body is shown")
@@ -125,13 +125,14 @@ def an_operator_asks_for_more(processes: OwnUsers, calls: Calls) -> None:
     """A body, a delivery once more, the figures, and a replay of old events."""
     event = calls.ask("GET", "/v1/events")["events"][0]["event_id"]
     token = {"Authorization": f"Bearer {TOKEN}"}
-    with urlopen(Request(f"{calls.operator}/v1/events/{event}/payload", headers=token)) as answer:
+    kept = Request(f"{calls.operator}/v1/events/{event}/payload", headers=token)
+    with urlopen(kept, None, 30) as answer:
         assert answer.read()
     (sent, *_) = calls.ask("GET", "/v1/deliveries?tenant_id=acme")["deliveries"]
     retried = Request(
         f"{calls.operator}/v1/deliveries/{sent['delivery_id']}/retry", b"", token, method="POST"
     )
-    with urlopen(retried) as answer:
+    with urlopen(retried, None, 30) as answer:
         assert answer.status == 202
     asked = {"note": "again", "tenant_id": "acme", "job": "answer"}
     replay = f"/v1/replays/{calls.ask('POST', '/v1/replays', asked)['replay_id']}"

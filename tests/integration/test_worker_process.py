@@ -87,8 +87,9 @@ class WorkerProcess:
     probe_port: int
 
     def ready(self) -> bool:
+        probe = f"http://127.0.0.1:{self.probe_port}/readyz"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}/readyz") as answer:
+            with urllib.request.urlopen(probe, None, 10) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError):
             return False

@@ -55,7 +55,7 @@ class AnalyticsProcess(StageProcess):
         request = urllib.request.Request(f"http://127.0.0.1:{self._started()['probe_port']}{path}")
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
-        return urllib.request.urlopen(request)
+        return urllib.request.urlopen(request, None, 30)
 
 
 @contextmanager

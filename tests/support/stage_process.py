@@ -102,7 +102,7 @@ class StageProcess:
 
     def _probe(self, path: str) -> Any:
         port = self._started()["probe_port"]
-        return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}")
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", None, 10)
 
     def _started(self) -> dict[str, Any]:
         return self.said("stage starts") or self.said("worker starts")

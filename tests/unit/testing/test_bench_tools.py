@@ -158,7 +158,7 @@ def test_to_thread_and_real_sockets_are_waited_for() -> None:
     url = f"http://127.0.0.1:{server.server_port}/"
 
     async def handle(ctx: Context) -> Any:
-        body = await asyncio.to_thread(lambda: urlopen(url).read().decode())
+        body = await asyncio.to_thread(lambda: urlopen(url, None, 10).read().decode())
         async with ClientSession() as session, session.get(url) as answer:
             return [body, await answer.text()]
 
