@@ -21,7 +21,9 @@ all topics."""
 class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
     """A free worker takes the next test, or all tests of a module in `TOGETHER`.
 
-    `--dist loadgroup` is meant for this, but xdist 3.8 recognises no group under pytest 9.2.
+    `--dist loadgroup` is meant for this, but xdist 3.8 recognises no group under pytest 9.2. A new
+    worker in a crashed one's place would get one test, and wait for the next for ever, so use
+    `--max-worker-restart 0`: then a crash ends the run.
     """
 
     def _split_scope(self, nodeid: str) -> str:
