@@ -19,6 +19,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from streams.errors import ConfigError
 
 _KAFKA_PREFIX = "TIDEGATE_KAFKA_"
+ANSWER_MS = 10_000
+"""How long a broker may take to answer. librdkafka's default is 60 s: for so long a client would
+stay with a broker that hangs or is cut off, although another one has taken over (G8)."""
 
 
 def _split(given: object) -> object:
@@ -141,6 +144,7 @@ class Settings(BaseSettings):
             "bootstrap.servers": self.bootstrap,
             "log_level": 0,
             "reconnect.backoff.max.ms": 1_000,
+            "socket.timeout.ms": ANSWER_MS,
         }
         return {**defaults, **overrides, **self.kafka}
 

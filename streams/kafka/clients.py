@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.failures import not_sent
-from streams.settings import Settings
+from streams.settings import ANSWER_MS, Settings
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
 log = structlog.get_logger(__name__)
@@ -24,9 +24,6 @@ log = structlog.get_logger(__name__)
 _RETRY_BACKOFF_MS = 2
 """How soon librdkafka retries to begin a transaction while the broker still closes the last one.
 The default is 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
-_ANSWER_MS = 10_000
-"""How long a broker may take to answer. The default is 60 s: for so long a client would stay with a
-broker that hangs or is cut off, although another one has taken over (G8)."""
 _FETCH_MS = 2_000
 """The least that a consumer needs; the broker itself waits up to 500 ms for records."""
 
@@ -40,7 +37,7 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
             "compression.type": "lz4",
             "message.max.bytes": PRODUCER_BATCH_BYTES,
             "linger.ms": 2,
-            "socket.timeout.ms": min(settings.session_timeout_ms, _ANSWER_MS),
+            "socket.timeout.ms": min(settings.session_timeout_ms, ANSWER_MS),
             "retry.backoff.ms": _RETRY_BACKOFF_MS,
             "queue.buffering.max.messages": 1_000_000,
             **overrides,
@@ -64,7 +61,7 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
             "check.crcs": True,
             "fetch.queue.backoff.ms": 5,
             "fetch.wait.max.ms": 500,
-            "socket.timeout.ms": min(max(settings.session_timeout_ms, _FETCH_MS), _ANSWER_MS),
+            "socket.timeout.ms": min(max(settings.session_timeout_ms, _FETCH_MS), ANSWER_MS),
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 5,
             **overrides,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from support.cluster_faults import stopped
 from support.conditions import eventually
 from support.kafka_tools import typed
 from support.open_transactions import (
@@ -29,6 +31,7 @@ from typer.testing import CliRunner
 
 from streams.broker.cluster import EmbeddedCluster
 from streams.cli.topology import app as topology_app
+from streams.kafka.groups import listed_groups
 from streams.settings import Settings
 from streams.topology.cluster import admin_client, read_cluster
 from streams.topology.load import load
@@ -189,6 +192,34 @@ def test_the_foreground_command_tells_of_a_lost_node_and_stops_the_others(tmp_pa
 
 
 @pytest.mark.chaos
+def test_clients_ask_a_node_that_hangs_no_longer_than_a_broker_may_take(tmp_path: Path) -> None:
+    """The others drop it after 9 s, of which clients hear unless they ask that very node.
+
+    With librdkafka's default for an answer, 60 s, a third of the clients fails here.
+    """
+    with EmbeddedCluster(tmp_path) as cluster:
+        clients = [admin_client(Settings(bootstrap=cluster.bootstrap)) for _ in range(8)]
+
+        def lists(client: AdminClient) -> bool:
+            try:
+                return listed_groups(client, 5) is not None
+            except KafkaException:
+                return False
+
+        def all_list(seconds: float) -> None:
+            with ThreadPoolExecutor(len(clients)) as pool:
+                for each in [pool.submit(await_list, each, seconds) for each in clients]:
+                    each.result(2 * seconds)
+
+        def await_list(client: AdminClient, seconds: float) -> None:
+            eventually(lambda: lists(client), seconds, what="the brokers list their groups")
+
+        all_list(30)
+        with stopped(cluster.nodes[2].pid or 0):
+            assert not lists(clients[0])
+            all_list(45)
+
+
 @pytest.mark.parametrize("ending", ["kill", "stop"])
 def test_no_transaction_stays_open_over_the_end_of_all_nodes(tmp_path: Path, ending: str) -> None:
     """Each is aborted when its time is over, which no broker saw; what was committed is there."""

@@ -57,6 +57,7 @@ def test_a_broker_that_hangs_is_given_up_soon(session: int, consumer: int, produ
     settings = load_settings({"TIDEGATE_SESSION_SECONDS": str(session)})
     assert consumer_config(settings, "dedup")["socket.timeout.ms"] == consumer
     assert producer_config(settings)["socket.timeout.ms"] == producer
+    assert settings.client()["socket.timeout.ms"] == 10_000
 
 
 def test_where_outgoing_requests_may_go_is_a_matter_of_settings() -> None:
