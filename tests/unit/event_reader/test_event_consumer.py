@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from support import killed_reader
+from support.killed_reader import ALL, LOGS, fresh, insert, read, seen
 from support.operator_cluster import make_event
 from support.played_consumer import PlayedConsumer, PlayedMessage
 
 from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
-from streams.event_reader import sinks, topic_sink
+from streams.event_reader import topic_sink
 from streams.event_reader.consume import EventsPurged, consume
 from streams.event_reader.sinks import DatabaseSink, Moved, Part
 from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
-
-LOGS = [
-    [ENVELOPE.encode(make_event(f"a{n}")) for n in range(4)],
-    [ENVELOPE.encode(make_event(f"b{n}", "bolt", event_type="ticket")) for n in range(2)],
-]
-ALL = sorted([*(f"evt_a{n}" for n in range(4)), *(f"evt_b{n}" for n in range(2))])
 
 
 @pytest.fixture
@@ -44,30 +39,6 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return fresh(tmp_path / "orders.db")
-
-
-def fresh(path: Path) -> Path:
-    path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE seen (event_id TEXT)")
-    db.close()
-    return path
-
-
-def insert(event: Envelope, cursor: sqlite3.Cursor) -> None:
-    cursor.execute("INSERT INTO seen VALUES (?)", (event.event_id,))
-
-
-def read(path: Path, handle: Callable[..., object] = insert, **more: Any) -> int:
-    return consume(handle, group="orders", into=SqliteSink(path), until_end=True, **more)
-
-
-def seen(path: Path) -> list[str]:
-    db = sqlite3.connect(path)
-    try:
-        return sorted(row[0] for row in db.execute("SELECT event_id FROM seen"))
-    finally:
-        db.close()
 
 
 def test_each_event_is_handled_once_over_many_runs(file: Path, logs: list[list[bytes]]) -> None:
@@ -144,52 +115,15 @@ def test_a_handler_that_nothing_would_await_is_refused(file: Path, logs: list[li
 
 
 @pytest.mark.long
-def test_a_kill_at_any_line_neither_loses_nor_repeats(
-    tmp_path: Path, logs: list[list[bytes]]
-) -> None:
-    lines = survived(tmp_path, None)
-    assert lines > 100
-    for line in range(lines):
-        survived(tmp_path, line)
-
-
-def survived(folder: Path, line: int | None) -> int:
-    """Kill a reader at its so many-th line, let another one go on, and return how many it ran."""
-    path = fresh(folder / "orders.db")
-    if line is not None:
-        child = os.fork()
-        if child == 0:
-            sys.settrace(Killer(line).trace)
-            read(path)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == Killer.CODE, line
-    counter = Killer(None)
-    sys.settrace(counter.trace)
-    try:
-        read(path)
-    finally:
-        sys.settrace(None)
-    assert seen(path) == ALL, line
-    return counter.lines
-
-
-class Killer:
-    """Counts the lines that readers run, and ends the process at one of them as SIGKILL does."""
-
-    CODE = 7
-
-    def __init__(self, at: int | None) -> None:
-        self.lines, self._at = 0, at
-
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename not in (consuming.__file__, sinks.__file__, __file__):
-            return None
-        if event == "line":
-            if self.lines == self._at:
-                os._exit(self.CODE)
-            self.lines += 1
-        return self.trace
+def test_a_kill_at_any_line_neither_loses_nor_repeats(tmp_path: Path) -> None:
+    tests = Path(killed_reader.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "support.killed_reader", str(tmp_path)], cwd=tests.parent,
+        env={**os.environ, "PYTHONPATH": str(tests)}, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) > 100
 
 
 def test_an_exception_of_the_handler_takes_its_part_back_and_names_the_event(
