@@ -24,6 +24,7 @@ from prometheus_client import (
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 
+from streams.errors import ConfigError
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
@@ -73,6 +74,9 @@ def serve_probes(
 
     `why` gives the reason while the process is not ready. Liveness never asks Kafka: a broker that
     is away is no reason to restart this process.
+
+    Raises:
+        ConfigError: the port is taken.
     """
 
     class Probe(BaseHTTPRequestHandler):
@@ -88,7 +92,13 @@ def serve_probes(
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing: scrapes are not worth a line."""
 
-    server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
+    try:
+        server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot serve the probes on {settings.host}:{settings.probe_port}: {error.strerror}; "
+            "choose another port with --probe-port"
+        ) from error
     server.daemon_threads = True
     DaemonThread("probes", server.serve_forever).start()
     return int(server.server_address[1])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -82,6 +84,17 @@ def members(layout: Layout) -> tuple[Member, ...]:
         port = pick_free(frozenset(member.port for member in placed))
         placed.append(Member(stage, instance, port, pool))
     return tuple(placed)
+
+
+@contextmanager
+def held(placed: tuple[Member, ...]) -> Iterator[None]:
+    """Keep others from taking the ports within the block; a connection there is refused."""
+    with ExitStack() as stack:
+        for member in placed:
+            holder = stack.enter_context(socket.socket())
+            with suppress(OSError):  # another process was quicker: ours will say so
+                holder.bind((HOST, member.port))
+        yield
 
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")

@@ -20,7 +20,7 @@ from streams.dev.broker import SupervisedBroker
 from streams.dev.credentials import Credentials, credentials
 from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.gateway import Front, serve
-from streams.dev.layout import Layout, Member, environment, members, waves
+from streams.dev.layout import Layout, Member, environment, held, members, waves
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.dev_state import read_state
@@ -106,10 +106,11 @@ class Pipeline:
         self.credentials = credentials(self.settings)
         if killed_before:
             await _leftover_broker_gone(self.settings.data_dir)
-        await self._start_broker()
-        self._progress(f"Kafka answers at {self.settings.bootstrap}")
-        await self._apply_topology()
-        await self._carry_over()
+        with held(self.members):
+            await self._start_broker()
+            self._progress(f"Kafka answers at {self.settings.bootstrap}")
+            await self._apply_topology()
+            await self._carry_over()
         self._progress(f"the topics are there; starting {', '.join(m.name for m in self.members)}")
         await self._start_stages()
 

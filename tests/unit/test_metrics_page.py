@@ -11,6 +11,7 @@ from support.dev_process import get
 
 import ingress
 import streams
+from streams.errors import ConfigError
 from streams.settings import Settings
 from streams.telemetry import metrics_page, serve_probes, show_ready
 
@@ -86,3 +87,9 @@ def test_the_probes_serve_it() -> None:
     status, text = get(f"http://127.0.0.1:{port}/metrics", {"Accept": OF_PROMETHEUS})
     assert (status, text.endswith("# EOF\n")) == (200, True)
     assert "# EOF" not in get(f"http://127.0.0.1:{port}/metrics")[1]
+
+
+def test_a_taken_port_is_named_with_its_flag() -> None:
+    port = serve_probes(Settings(), lambda: True)
+    with pytest.raises(ConfigError, match=rf"probes on 127.0.0.1:{port}: .*--probe-port"):
+        serve_probes(Settings(probe_port=port), lambda: True)

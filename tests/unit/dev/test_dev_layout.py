@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from streams.broker.ports import accepts, is_free
 from streams.delivery.egress.configured import egress_policy
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.data_dir_lock import claimed, write_state
-from streams.dev.layout import Layout, environment, members, process_spec, waves
+from streams.dev.layout import Layout, environment, held, members, process_spec, waves
 from streams.dev.pipeline import listen, listen_within
 from streams.dev_state import read_state
 from streams.errors import ConfigError
@@ -33,6 +34,17 @@ def test_every_process_has_a_name_and_a_port_of_its_own() -> None:
     assert len({member.name for member in placed}) == 11
     assert len({member.port for member in placed}) == 11
     assert {"ingress-0", "ingress-1", "scheduler-0", "worker-1"} < {m.name for m in placed}
+
+
+def test_no_other_process_gets_the_ports_while_kafka_starts() -> None:
+    """Of two pipelines that started at once, one's stage could never take its port."""
+    placed = members(Layout())
+    with held(placed):
+        assert [is_free(each.port) for each in placed] == [False] * len(placed)
+        assert [accepts(each.port) for each in placed] == [False] * len(placed)
+        with held(placed):  # taken already: whoever starts there says so
+            pass
+    assert [is_free(each.port) for each in placed] == [True] * len(placed)
 
 
 @pytest.mark.parametrize(
