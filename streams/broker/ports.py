@@ -36,7 +36,8 @@ def pick_free(avoid: frozenset[int] = frozenset()) -> int:
     Raises:
         BrokerError: none of 200 random candidates is free.
     """
-    for port in random.sample(_CANDIDATES, _TRIES):
+    # Programs seed the module's own generator: two that did so alike would want the same ports.
+    for port in random.SystemRandom().sample(_CANDIDATES, _TRIES):
         if port not in avoid and is_free(port):
             return port
     raise BrokerError(

@@ -7,8 +7,10 @@ interrupted.
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +55,12 @@ _COMMANDS_OF_STAGES = {"analytics": "streams.cli.analytics:analytics"}
 
 
 def main() -> None:
-    """Run one command; print errors of our own tree in one line, without a traceback."""
+    """Run one command; print errors of our own tree in one line, without a traceback.
+
+    Should a library end the process by SIGSEGV or SIGABRT, the stacks of all threads are printed.
+    """
+    with suppress(ValueError, OSError):  # a standard error that is no file
+        faulthandler.enable()
     try:
         application(sys.argv[1:])()
     except KeyboardInterrupt:

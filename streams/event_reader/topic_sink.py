@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from streams.errors import ConfigError
 from streams.event_reader.sinks import Moved, Part, handled
 from streams.serde.records import Envelope
 
@@ -29,6 +30,7 @@ class KafkaSink:
     def __init__(self, transactional_id: str) -> None:
         self._transactional_id = transactional_id
         self._producer: Producer
+        self._known: set[str] = set()
 
     def open(self, reader: str, topic: str, client: Mapping[str, Any]) -> None:
         self._topic = topic
@@ -72,6 +74,8 @@ class KafkaSink:
         """Nothing: an open transaction was aborted."""
 
     def _send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
+        if topic not in self._known:
+            self._require(topic)
         while True:
             try:
                 self._producer.produce(topic, value, key)
@@ -79,6 +83,13 @@ class KafkaSink:
             except BufferError:  # the client's queue is full until the broker has taken some
                 self._producer.poll(_ROOM_SECONDS)
         self._producer.poll(0)
+
+    def _require(self, topic: str) -> None:
+        # librdkafka holds a record of an unknown topic until the transaction's time is over.
+        error = self._producer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].error
+        if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise ConfigError(f"there is no topic {topic!r}: make it, then start the reader again")
+        self._known.add(topic)
 
 
 _NOT_OURS = frozenset({

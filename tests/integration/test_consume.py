@@ -20,6 +20,7 @@ from support.operator_cluster import Cluster, make_cluster, make_event
 from support.topics import create_topics
 
 from streams import EventsPurged, KafkaSink, SqliteSink, consume
+from streams.errors import ConfigError
 from streams.serde.records import Envelope
 from streams.topology.cluster import admin_client
 
@@ -113,6 +114,17 @@ def test_a_handler_that_is_slower_than_a_transaction_may_last_gets_on(cluster: C
     into = KafkaSink("slow-0")
     assert consume(slow, group="slow", into=into, until_end=True) == len(events)
     assert sent(cluster, out) == Counter(event.event_id for event in events)
+
+
+def test_a_topic_that_is_not_there_is_named(cluster: Cluster) -> None:
+    written(cluster, make_event("k"))
+
+    def handle(event: Envelope, send: Any) -> None:
+        send("no.such", event.event_id.encode())
+
+    with pytest.raises(ConfigError, match=r"there is no topic .no\.such.: make it") as caught:
+        consume(handle, group="absent", into=KafkaSink("absent-0"), until_end=True)
+    assert "transaction was open" not in str(caught.value.__notes__)
 
 
 def end(cluster: Cluster, topic: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -170,3 +171,17 @@ def test_a_stage_that_applies_limits_logs_what_is_doubtful_in_the_topology(
     details = [each["detail"] for each in logged]
     assert len(details) == told
     assert all("limits[cap].match: 'draft' matches no type" in detail for detail in details)
+
+
+def test_a_library_that_ends_the_process_leaves_the_stacks_of_its_threads() -> None:
+    """A signal such as SIGSEGV says nothing of where it came from."""
+    code = (
+        "import os, signal, streams.cli.main as cli\n"
+        "cli.application = lambda _: lambda: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == -signal.SIGSEGV
+    assert "in main" in done.stderr

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -353,6 +354,9 @@ class PlayedProducer:
         self.full = seconds == 0
 
     def init_transactions(self, _: float) -> None: ...
+
+    def list_topics(self, topic: str, _: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None)})
 
 
 def test_a_handler_that_sends_more_than_the_queue_takes_waits_for_room(
