@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+pytest_plugins = ["support.stacks"]
+
 NewTopic = Callable[..., str]
 
 _SESSION_SECONDS = "4"

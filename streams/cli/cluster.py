@@ -85,17 +85,25 @@ def require_width(settings: Settings, topology: Topology, topic: str) -> None:
 
 @contextmanager
 def addressed(settings: Settings) -> Iterator[None]:
-    """Add to an error of Kafka's the address at which it was tried.
+    """Add to an error of Kafka's the address at which it was tried, and how to name another.
 
     Raises:
         KafkaUnavailable: as before, or in place of an exception of the client.
     """
+    remedy = (
+        ""
+        if "bootstrap" in settings.model_fields_set
+        else (
+            f". No `tidegate dev` runs on {settings.data_dir}: name its directory with "
+            "TIDEGATE_DATA_DIR, or brokers with --bootstrap"
+        )
+    )
     try:
         yield
     except KafkaException as error:
         raise KafkaUnavailable(f"{settings.bootstrap}: {error.args[0].str()}") from error
     except KafkaUnavailable as error:
-        raise KafkaUnavailable(f"{settings.bootstrap}: {error}") from error
+        raise KafkaUnavailable(f"{settings.bootstrap}: {error}{remedy}") from error
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def _target(admin: AdminClient, prefix: str, partitions: int, to: list[str]) -> 
         return _first if to[0] == "start" else _last
     at = time_of(to[0], "--to") or 0
     if at > wall_ms():
-        raise typer.BadParameter("it is in the future: give `end`", param_hint="--to")
+        raise typer.BadParameter(f"{to[0]} is in the future: give `end`", param_hint="--to")
     since = groups.first_since(admin, prefix, range(partitions), at)
     return lambda number, _: since[number]
 

@@ -68,10 +68,12 @@ def selected(
         time_of(since, "--since"), time_of(until, "--until"),
     )  # fmt: skip
     if found.since is not None and found.since > wall_ms():
-        raise typer.BadParameter("it is in the future: no event came since", param_hint="--since")
+        raise typer.BadParameter(
+            f"{since} is in the future: no event came since", param_hint="--since"
+        )
     if found.since is not None and found.until is not None and found.until <= found.since:
         raise typer.BadParameter(
-            "it is not after --since: no time lies between", param_hint="--until"
+            f"{until} is not after --since {since}: no time lies between", param_hint="--until"
         )
     return found
 

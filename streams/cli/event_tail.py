@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import nlargest
 from itertools import chain
@@ -59,7 +59,7 @@ def tail_events(
             if since is None:
                 before = _newest(settings, where, selection, last)
             ends = {number: span.end for number, span in where.items()}
-            for found in chain(before, follow(settings, ends, selection)):
+            for found in chain(_or_a_note(before), follow(settings, ends, selection)):
                 _tell(found, as_json)
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
@@ -70,6 +70,16 @@ def tail_events(
         # Python would fail again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+
+
+def _or_a_note(before: Iterable[Found]) -> Iterator[Found]:
+    """What there is already; a note if that is nothing, as when a name is misspelled."""
+    some = False
+    for found in before:
+        some = True
+        yield found
+    if not some:
+        typer.echo("waiting for the next such event (Ctrl-C ends it)", err=True)
 
 
 def _newest(

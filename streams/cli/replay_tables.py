@@ -39,7 +39,7 @@ def _show(found: Json) -> None:
     print_fields(console, chosen, "selection")
     for name in _COUNTS:
         if counts := found.get(name):
-            table = Table(name.replace("_", " "), "events")
+            table = Table(name.replace("_", " "), "jobs" if name == "jobs_by_type" else "events")
             table.columns[1].justify = "right"
             for each, count in counts.items():
                 table.add_row(cell(each), f"{count:,}")

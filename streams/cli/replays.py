@@ -53,7 +53,10 @@ def replay_events(
         str | None, typer.Option(help="Why they get jobs once more; kept with it.", metavar="TEXT")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Jobs a second, at most. (100 by default)", metavar="N")
+        float | None,
+        typer.Option(
+            min=0.1, max=10_000, help="Jobs a second, at most. (100 by default)", metavar="N"
+        ),
     ] = None,
     priority: Annotated[
         str | None,
@@ -82,6 +85,10 @@ def replay_events(
         raise typer.BadParameter("name one --tenant, or say --all-tenants")
     if note is None and not dry_run:
         raise typer.BadParameter("say why with --note, or count first with --dry-run")
+    if (job is None) != route and not dry_run:
+        raise typer.BadParameter(
+            "say what each event gets, once: --job TYPE, or --route for what the routes of now say"
+        )
     if key is not None and (_is_ago(since, "--since") or _is_ago(until, "--until")):
         raise typer.BadParameter(
             "with --key give times, such as 2026-11-21T09:00:00Z: how long ago means other events "
@@ -96,10 +103,10 @@ def replay_events(
     }  # fmt: skip
     body = {name: value for name, value in body.items() if value is not None}
     found = api.post("/v1/replays", body, key, within=_COUNTED_WITHIN_SECONDS)
-    if dry_run:
-        return show(found, as_json, replay_tables.preview)
     if found["warning"]:
         typer.echo(f"warning: {plain(found['warning'])}", err=True)
+    if dry_run:
+        return show(found, as_json, replay_tables.preview)
     return _followed(api, found, as_json) if watch else _begun(api, found, as_json)
 
 

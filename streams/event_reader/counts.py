@@ -40,7 +40,7 @@ class Counts:
 
 
 def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> Iterator[str]:
-    """Yield what was not counted: records that cannot be read, a purged time, a misspelled type."""
+    """Yield what was not counted: records that cannot be read, a purged time, a misspelled name."""
     if seen.unreadable:
         yield (
             f"{seen.unreadable} records cannot be read, and are not counted: install the version "
@@ -52,6 +52,8 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
             "the topic does not go back that far: the oldest record that it still has is of "
             f"{utc(seen.oldest_at).isoformat(timespec='seconds')}"
         )
+    if selection.tenant_id is not None and not seen.types:
+        yield f"no event that was read is of a tenant {selection.tenant_id!r}"
     all_are_known = 0 < len(seen.types) < MOST_TYPES
     for glob in selection.types:
         if all_are_known and not Selection(types=(glob,)).has_any(seen.types):

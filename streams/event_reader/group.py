@@ -70,7 +70,7 @@ def require_at_rest(admin: AdminClient, group: str, *, may_be_new: bool) -> None
     if state not in (None, ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
         raise GroupRefused(
             f"group {group!r} is alive: end its processes, then seek (a process that was killed "
-            "counts until its session is over)"
+            "counts until its session is over: 45 s by default)"
         )
     if state in (None, ConsumerGroupState.DEAD) and not may_be_new:
         raise GroupRefused(

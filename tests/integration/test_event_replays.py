@@ -184,6 +184,8 @@ def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(
     assert (told["samples"][0]["job"], told["samples"][0]["skipped"]) == ("draft_reply", None)
     by_routes = operator.send("POST", "/v1/replays", {"route": True, "dry_run": True})
     assert (by_routes["events"], by_routes["jobs"]) == (8, 0)
+    assert "no job type 'draft_reply'" in told["warning"]
+    assert by_routes["warning"] is None
     assert by_routes["skipped"] == {"no_route": 8}
     misspelled = begun(operator, event_type="ordr.*", dry_run=True)
     assert "no event has a type 'ordr.*'" in misspelled["notes"][0]
@@ -204,7 +206,7 @@ def test_a_replay_that_cannot_be_meant_is_refused_with_the_reason(
         ({"note": None}, "note must say why"),
         ({"job": None}, "give a job type in `job`, or `route`"),
         ({"route": True}, "exclude each other"),
-        ({"since": "2999-01-01T00:00:00Z"}, "since: is in the future"),
+        ({"since": "2999-01-01T00:00:00Z"}, "since: 2999-01-01T00:00:00Z is in the future"),
         ({"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "must be after since"),
         ({"priority": "urgent"}, "'urgent' is not declared"),
         ({"offsets": {"9": [0, 5]}}, "no such partition of events: give 0 to 3"),

@@ -246,6 +246,14 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert tail.wait(20) == 0
     assert len(first) == 2
     with subprocess.Popen(
+        [*words, "--type", "ordr.*"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=env,
+    ) as silent:  # fmt: skip
+        assert silent.stderr is not None
+        assert "waiting for the next such event" in silent.stderr.readline()
+        silent.send_signal(signal.SIGINT)
+        assert silent.wait(20) == 0
+    with subprocess.Popen(
         ["/bin/sh", "-c", f"{' '.join(words)} --type 'order.*' | head -n 1"],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as piped:  # fmt: skip

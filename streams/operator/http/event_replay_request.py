@@ -70,7 +70,8 @@ class ReplayEventsRequest(Body):
         """
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
         if since is not None and since > now:
-            raise invalid([("since", "is in the future: no event came since")])
+            came = f"{self.since} is in the future: no event came since"
+            raise invalid([("since", came)])
         if since is not None and until is not None and until <= since:
             raise invalid([("until", "must be after since")])
         ranges = tuple(sorted(

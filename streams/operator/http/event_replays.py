@@ -44,12 +44,10 @@ async def begin(request: web.Request) -> web.Response:
     if asked.tenant_id is not None:
         await enabled_tenant(state, asked.tenant_id)
     if wanted.dry_run:
-        return web.json_response(await _previewed(state, asked))
+        found = await _previewed(state, asked)
+        return web.json_response(found | {"warning": await _doubt(state, asked.job)})
     known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked)
-    doubt = None
-    if asked.job is not None:
-        job = asked.job
-        doubt = await state.query(lambda db: known_types.doubt_about(db, state.topology, job))
+    doubt = await _doubt(state, asked.job)
     return web.json_response(_json(known) | {"warning": doubt}, status=202)
 
 
@@ -78,6 +76,13 @@ async def stop(request: web.Request) -> web.Response:
     if (known := await _known(request)).ended or known.stopped is not None:
         return web.json_response(_json(known))
     return await _changed(request, ReplayStopped(wanted.note))
+
+
+async def _doubt(state: AppState, job: str | None) -> str | None:
+    """Return why no worker may handle the type of job that is asked for."""
+    if job is None:
+        return None
+    return await state.query(lambda db: known_types.doubt_about(db, state.topology, job))
 
 
 async def _previewed(state: AppState, asked: ReplayAsked) -> Json:

@@ -11,12 +11,15 @@ from support.operator_cluster import make_event
 from typer.testing import CliRunner
 
 from streams.cli import event_count, event_export
+from streams.cli.cluster import addressed
 from streams.cli.event_selection import ranges, time_of
 from streams.cli.events import events
+from streams.errors import KafkaUnavailable
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import MOST_TYPES, Found, Progress
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, purged_of
+from streams.settings import Settings
 
 HOSTILE = "order[/b]\x1b]0;owned\x07\u202epaid"
 
@@ -104,3 +107,30 @@ def test_a_key_needs_times_that_mean_the_same_whenever_it_is_sent() -> None:
     result = CliRunner().invoke(events, words)
     assert result.exit_code == 2
     assert "with --key give times" in result.output
+
+
+def test_a_replay_says_once_what_each_event_gets() -> None:
+    for also in ([], ["--route", "--job", "x"]):
+        result = CliRunner().invoke(events, ["replay", "--tenant", "acme", "--note", "n", *also])
+        assert result.exit_code == 2
+        assert "--job TYPE, or --route" in result.output
+
+
+def test_a_tenant_of_whom_no_event_was_read_is_named() -> None:
+    seen = Progress(5, 5)
+    [note] = notes(seen, {}, Selection(tenant_id="ghost"))
+    assert "'ghost'" in note
+    seen.types.add("order")
+    assert list(notes(seen, {}, Selection(tenant_id="acme"))) == []
+
+
+def test_an_error_names_how_to_find_a_dev_elsewhere_unless_brokers_were_named(
+    tmp_path: Path,
+) -> None:
+    for settings, told in (
+        (Settings(data_dir=tmp_path), True),
+        (Settings(data_dir=tmp_path, bootstrap="127.0.0.1:9092"), False),
+    ):
+        with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
+            raise KafkaUnavailable("no broker answers")
+        assert ("TIDEGATE_DATA_DIR" in str(caught.value)) == told
