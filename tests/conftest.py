@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.collection import collect
 from support.kafka_under_test import KafkaUnderTest
 from support.single_tests import SingleTests
 
@@ -45,8 +46,8 @@ _TESTS = count(1)
 def pytest_configure() -> None:
     """Set what all processes under test get from this one.
 
-    Ctrl-C reaches them, also where a background job's shell ignores it. Only this thread collects
-    garbage: a thread of librdkafka that collects its own client aborts the process.
+    Ctrl-C reaches them, also where a background job's shell ignores it. Garbage is collected in
+    `collect` alone: a thread of librdkafka that collects its own client aborts the process.
     """
     gc.disable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,7 +59,7 @@ def pytest_configure() -> None:
 def pytest_runtest_teardown() -> None:
     """Collect garbage now and then."""
     if next(_TESTS) % _TESTS_BETWEEN_COLLECTIONS == 0:
-        gc.collect()
+        collect()
 
 
 @pytest.hookimpl(optionalhook=True)

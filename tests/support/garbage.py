@@ -14,6 +14,7 @@ KEPT = 20_000
 def left_behind() -> Iterator[list[object]]:
     """At its end the cyclic garbage that came up within."""
     found: list[object] = []
+    enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
@@ -24,7 +25,8 @@ def left_behind() -> Iterator[list[object]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.enable()
+        if enabled:
+            gc.enable()
 
 
 def large(garbage: list[object]) -> list[int]:

@@ -1,0 +1,22 @@
+"""Collects the garbage of the tests, some of which is clients of brokers that are gone."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from threading import Thread
+
+_SECONDS = 60.0
+
+
+def collect() -> None:
+    """Collect all garbage, in a thread of its own that is left behind if it stands still.
+
+    To destroy a client whose broker died, librdkafka may wait for its session's end, and in rare
+    cases for ever (librdkafka#4674 and #5476).
+    """
+    thread = Thread(target=gc.collect, name="garbage", daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    if thread.is_alive():
+        warnings.warn(f"garbage is not collected after {_SECONDS} s: going on", stacklevel=2)
