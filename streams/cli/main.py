@@ -163,11 +163,14 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
         application = {name: flags.pop(name) for name in ("app", "pool") if name in flags}
         settings, topology = _prepare(stage.name, **flags)
         from streams.kafka.rights import rights_watched
+        from streams.process.shutdown import end_at_once
         from streams.tracing.process import recorded
 
         process = "-".join(filter(None, (stage.name, application.get("pool"))))
         with recorded(stage.name, settings), rights_watched(process, settings, topology):
             _run(stage, settings, topology, **application)
+        if stage.kind != "worker":  # an application may have registered something with `atexit`
+            end_at_once()
 
     return with_options(command, OF_STAGES[stage.kind])
 

@@ -20,6 +20,24 @@ end_within(0.1, 70)
 """
 
 
+STAGE = """
+import atexit, os, sys
+from streams.stages import StageProcess
+from streams.cli.main import main
+StageProcess.run = lambda *_: print("done") or atexit.register(os.abort)
+sys.argv = ["tidegate", "dedup"]
+main()
+"""
+
+
+def test_a_stage_that_is_done_ends_without_the_interpreters_own_end() -> None:
+    """In which librdkafka's threads may meet objects that are gone already."""
+    ended = subprocess.run(
+        [sys.executable, "-c", STAGE], timeout=60, check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+
+
 @pytest.mark.parametrize("whose", HANGING)
 def test_a_thread_that_hangs_keeps_no_process_from_ending(whose: str) -> None:
     program = ENDS.format(hanging=HANGING[whose])
