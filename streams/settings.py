@@ -156,7 +156,10 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
         ConfigError: names the setting and where it came from.
     """
     environ = os.environ if environ is None else environ
-    merged = {**_from_file(environ), **_from_environment(environ)}
+    file, given = _from_file(environ), _from_environment(environ)
+    merged = {**file, **given}
+    if "kafka" in given and isinstance(file.get("kafka"), dict):
+        merged["kafka"] = {**file["kafka"], **given["kafka"]}
     merged |= {name: value for name, value in flags.items() if value is not None}
     try:
         return Settings(**merged)

@@ -26,10 +26,14 @@ CLOCK = (TOPIC, 0)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The broker's time is between these, by what a stage has kept; they part by 500 ppm."""
+    """The broker's time is between these, by what a stage has kept; they part by 500 ppm.
+
+    `age_ms` is how long ago the stage read it, and believed it.
+    """
 
     earliest: float
     latest: float
+    age_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +78,5 @@ def recalled(
 
 
 def _kept(estimate: Estimate, boot_ms: float) -> Kept:
-    drift = (boot_ms - estimate.at) * DRIFT
-    return Kept(boot_ms + estimate.low - drift, boot_ms + estimate.high + drift)
+    age = boot_ms - estimate.at
+    return Kept(boot_ms + estimate.low - age * DRIFT, boot_ms + estimate.high + age * DRIFT, age)

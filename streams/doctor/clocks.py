@@ -46,9 +46,16 @@ def _beside_kept(wall: float, kept: Kept) -> Finding:
 
 
 def _beside_record(age_ms: float) -> Finding:
-    """The newest record is no later than the broker's present time, which bounds one side."""
+    """The newest record is no later than the broker's present time, which bounds one side.
+
+    It is later if the broker's clock was ahead then, and was mended since.
+    """
     if age_ms < -STEP_MS:
-        return _wrong(age_ms)
+        return HERE.warn(
+            f"this machine's clock is {-age_ms / 1000:.0f} s behind the broker's, or the broker's "
+            "was ahead when it last told the time",
+            f"{_SYNC}; if it is right, mend that of the broker",
+        )
     if age_ms > _FRESH_MS:
         return HERE.skipped(
             Unseen(
@@ -86,13 +93,24 @@ def broker(seen: ClocksSeen) -> Iterator[Finding]:
     ahead = {name: newest - each.latest for name, each in seen.kept.items()}
     moved = {name: ms for name, ms in ahead.items() if ms > STEP_MS}
     for name, ms in sorted(moved.items()):
-        yield BROKER.fail(
-            f"the broker's clock moved ahead by {ms / 1000:.1f} s or more since {name} read it, so "
-            "that stage does not start",
-            "see docs/operating.md, The broker's clock moved",
-        )
+        yield _moved(name, ms / 1000, seen.kept[name].age_ms)
     if not moved:
         yield BROKER.ok("it has not moved ahead since the stages of this machine read it")
+
+
+def _moved(name: str, seconds: float, age_ms: float) -> Finding:
+    """A stage that runs has believed the time since, so the record is from before a repair."""
+    if age_ms < _FRESH_MS:
+        return BROKER.warn(
+            f"`clock` has a time {seconds:.1f} s ahead of the one that {name} read "
+            f"{age_ms / 1000:.0f} s ago: the broker's clock was ahead, or moved this moment",
+            "look again in a minute; while that stage runs, there is nothing to do",
+        )
+    return BROKER.fail(
+        f"the broker's clock moved ahead by {seconds:.1f} s or more since {name} read it, so that "
+        "stage does not start",
+        "see docs/operating.md, The broker's clock moved",
+    )
 
 
 def among(seen: ClocksSeen, leaders: Mapping[Place, int]) -> Iterator[Finding]:
@@ -102,8 +120,11 @@ def among(seen: ClocksSeen, leaders: Mapping[Place, int]) -> Iterator[Finding]:
     for place, at in seen.appended.items():
         if at - now > STEP_MS and place in leaders:
             ahead[leaders[place]] = max(ahead.get(leaders[place], 0.0), at - now)
+    verdict = (
+        AMONG.fail if seen.kept else AMONG.warn
+    )  # else this machine's clock may be the wrong one
     for id_, ms in sorted(ahead.items()):
-        yield AMONG.fail(
+        yield verdict(
             f"broker {id_} leads a partition with a record {ms / 1000:.1f} s in the future: its "
             "clock is ahead, or was",
             _SYNC_BROKERS,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from streams.event_export import manifest as manifests
 from streams.event_export.formats import encoder
-from streams.event_export.manifest import Manifest
+from streams.event_export.manifest import ExportRefused, Manifest
 from streams.event_reader.counts import utc
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Batch, Found, Scan
@@ -81,13 +81,21 @@ class Export:
 
 
 def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
-    """What is still to be read of spans."""
-    return {
-        number: replace(
-            span, first=min(max(span.first, written.next.get(str(number), 0)), span.end)
-        )
-        for number, span in spans.items()
-    }
+    """What is still to be read of spans.
+
+    Raises:
+        ExportRefused: a partition ends before what is written: others have its offsets since.
+    """
+    found = {}
+    for number, span in spans.items():
+        reached = written.next.get(str(number), 0)
+        if span.end < reached:
+            raise ExportRefused(
+                f"partition {number} ends at offset {span.end}, and this export has read on to "
+                f"{reached}: if that stays so, Kafka has lost events; export into another directory"
+            )
+        found[number] = replace(span, first=max(span.first, reached))
+    return found
 
 
 def purged(spans: Mapping[int, Span], written: Manifest) -> Iterator[str]:

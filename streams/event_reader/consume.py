@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from streams.settings import Settings, load_settings
 log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
+_ANSWER_SECONDS = 30.0
 _OURS = (
     "dedup",
     "scheduler",
@@ -73,8 +75,8 @@ def consume(
     must select the same events.
 
     `tenant`, `source` and `types` (a glob, or several) select events. It runs until `stop` is set,
-    or with `until_end` until all that was there is handled. Settings come from the environment, as
-    `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
+    or with `until_end` until all that was there at its start is handled. Settings come from the
+    environment, as `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
 
     Raises:
         ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async.
@@ -130,6 +132,7 @@ class _Reader:
         )  # fmt: skip
         self._stored: dict[int, int | None] = {}
         self._at_end: set[int] = set()
+        self._ends: dict[int, float] = {}
         self._assigned = False
         self._handled = 0
 
@@ -139,15 +142,35 @@ class _Reader:
             consumer.subscribe([self._topic], on_assign=self._begin, on_revoke=self._end)
             while not stop.is_set():
                 self._take(consumer.consume(_BATCH, _WAIT_SECONDS), handle)
-                if until_end and self._assigned and self._at_end >= self._stored.keys():
+                if until_end and self._assigned and all(map(self._is_done, self._stored)):
                     break
         return self._handled
+
+    def _is_done(self, number: int) -> bool:
+        """Whether what a partition had when it was first assigned is handled.
+
+        A partition to which events keep coming has no end at which it stands still.
+        """
+        stored = self._stored[number]
+        return number in self._at_end or (stored is not None and stored >= self._ends[number])
 
     def _begin(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
         """Read each partition from where the sink ends."""
         self._stored = self._into.stored(consumer, [p.partition for p in places])
         self._at_end, self._assigned = set(), True
+        for number, stored in self._stored.items():
+            self._ends.setdefault(number, self._end_of(number, stored or 0))
         consumer.assign([_from(self._topic, *place) for place in self._stored.items()])
+
+    def _end_of(self, number: int, stored: int) -> float:
+        """Where a partition ends now; infinity if that is before the stored offset.
+
+        Then only Kafka's own word counts, for which `_require_behind` looks.
+        """
+        place = TopicPartition(self._topic, number)
+        found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
+        end = -1 if found is None else found[1]
+        return end if end >= stored else math.inf
 
     def _end(self, consumer: Consumer, _: Sequence[TopicPartition]) -> None:
         self._stored, self._assigned = {}, False

@@ -43,6 +43,9 @@ class KafkaSink:
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
         places = [TopicPartition(self._topic, number) for number in partitions]
         found = consumer.committed(places, _TIMEOUT_SECONDS)
+        for place in found:
+            if place.error is not None:  # no offset then means that it is not known
+                raise KafkaException(place.error)
         return {p.partition: None if p.offset < 0 else p.offset for p in found}
 
     def write(

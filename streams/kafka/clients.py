@@ -76,15 +76,20 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
         KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
     """
     reasons: list[str] = []
-    heard = {"error_cb": lambda error: reasons.append(error.str()), "socket.timeout.ms": 3_000}
-    admin = AdminClient(settings.client(**heard))
+
+    def hear(error: KafkaError) -> None:
+        if not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says not why
+            reasons.append(error.str())
+
+    admin = AdminClient(settings.client(**{"error_cb": hear, "socket.timeout.ms": 3_000}))
     started, said = time.monotonic(), False
     while True:
         try:
             admin.list_topics(timeout=2)
         except KafkaException as error:
+            admin.poll(0)  # hands over the reasons
+            reason = reasons[0] if reasons else error.args[0].str()
             if not said:
-                reason = reasons[0] if reasons else str(error.args[0])
                 log.warning(
                     "kafka does not answer: waiting", bootstrap=settings.bootstrap, reason=reason
                 )
@@ -92,7 +97,7 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
             waited = time.monotonic() - started
             if deadline_seconds is not None and waited > deadline_seconds:
                 raise KafkaUnavailable(
-                    f"no Kafka broker answers at {settings.bootstrap} ({error.args[0]}): "
+                    f"no Kafka broker answers at {settings.bootstrap} ({reason}): "
                     "start one with `tidegate broker start`, or name another with --bootstrap"
                 ) from error
             continue

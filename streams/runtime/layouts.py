@@ -96,7 +96,8 @@ def carry_over(
 
     This waits for processes that have just ended: while their group knows them, the other layout
     cannot start. A group is deleted once its positions are copied, so an interrupted call can
-    simply be repeated. Without positions to move it changes nothing.
+    simply be repeated. Without positions to move it changes nothing. Where both layouts have a
+    position, the higher one stays: what lies before it was processed.
 
     Raises:
         ConfigError: something of either layout still runs, or has positions that this topology does
@@ -125,7 +126,7 @@ def _carry_over(
     if not any(_positions(group, settings) for group in sources):
         return {}
     _await_end(targets, settings, admin)
-    for group in sources:
+    for group in (*sources, *targets):
         _refuse_loss(group, topology, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}
     moved = {group.name: _commit(group, found, settings) for group in targets}
@@ -177,7 +178,7 @@ def _await_end(groups: Sequence[Group], settings: Settings, admin: AdminClient) 
 
 
 def _refuse_loss(group: Group, topology: Topology, settings: Settings, admin: AdminClient) -> None:
-    """Check that deleting a group would lose no positions."""
+    """Check that the group has no position which this topology cannot move or use."""
     prefix = settings.topic_prefix
     asked = [ConsumerGroupTopicPartitions(prefix + group.name)]
     answer = admin.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT)
@@ -220,10 +221,11 @@ def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
 
 
 def _commit(group: Group, found: dict[tuple[str, int], int], settings: Settings) -> int:
+    has = _positions(group, settings)
     offsets = [
         TopicPartition(settings.topic_prefix + topic, p, found[topic, p])
         for topic, p in group.places
-        if (topic, p) in found
+        if found.get((topic, p), -1) > has.get((topic, p), -1)
     ]
     if offsets:
         name = settings.topic_prefix + group.name

@@ -139,9 +139,10 @@ def _uses(topology: Topology) -> dict[str, _Use]:
 def _stage(topology: Topology, stage: StageDeclaration) -> _Use:
     if stage.name == _COUNTS:
         return _Use(reads=frozenset(stage.reads), joins=_names(stage.name))
-    # It refuses to start while the fused stage runs in its place, or has positions of its inputs.
+    # It refuses to start while the fused stage runs in its place, or has positions of its inputs,
+    # perhaps from when the topology fused it.
     fused = {topic for name in topology.fused for topic in topology.stages[name].reads}
-    asks = stage.name in topology.fused or (topology.fused and set(stage.reads) - fused)
+    asks = stage.name in topology.fused or set(stage.reads) - fused
     asked = frozenset({FUSED} if asks else ())
     own = _Use(joins=_names(stage.name), writes_as=_names(f"{stage.name}-"), asks=asked)
     return own | _flow(topology, stage)

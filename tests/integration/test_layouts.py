@@ -48,9 +48,9 @@ class Positions:
         file.write_text(WIDTH.format(partitions))
         return load(file)
 
-    def commit(self, group: str, places: Iterable[tuple[str, int]]) -> None:
+    def commit(self, group: str, places: Iterable[tuple[str, int]], offset: int = 7) -> None:
         with self._client(group) as client:
-            client.commit(offsets=self._all(places, 7), asynchronous=False)
+            client.commit(offsets=self._all(places, offset), asynchronous=False)
 
     def of(self, group: str, places: Iterable[tuple[str, int]]) -> set[int]:
         with self._client(group) as client:
@@ -104,6 +104,33 @@ def test_a_stage_that_is_fused_no_longer_neither_starts_anew_nor_loses_its_posit
     assert positions.of(fused.name, fused.places) == {7}
     positions.carry_over("apart", positions.topology)
     positions.refuse_left("dispatcher", less)
+
+
+def test_a_position_never_goes_back_to_one_that_a_change_of_layout_has_left_behind(
+    positions: Positions,
+) -> None:
+    """A stage may have started again between the copy of its positions and their deletion."""
+    fused, (dedup, *_) = group_fused(positions.topology), groups_apart(positions.topology)
+    positions.commit(fused.name, fused.places, 5)
+    positions.commit(dedup.name, dedup.places, 9)
+    positions.carry_over("apart", positions.topology)
+    assert positions.of(dedup.name, dedup.places) == {9}
+
+
+def test_other_stages_than_before_cannot_take_over_the_fused_positions(
+    positions: Positions,
+) -> None:
+    """What one of them leaves would be the position of another one that reads the same topic."""
+    before = replace(positions.topology, fused=("dedup", "scheduler", "dispatcher"))
+    fused = group_fused(before)
+    positions.commit(fused.name, fused.places)
+    after = replace(positions.topology, fused=("dedup", "scheduler", "delivery"))
+    delivery = groups_apart(after)[-1]
+    positions.commit(delivery.name, delivery.places, 5)
+    with pytest.raises(ConfigError, match=r"pipeline has a position of .*-\d, which this topology"):
+        positions.carry_over("fused", after)
+    assert positions.of(fused.name, fused.places) == {7}
+    assert positions.of(delivery.name, delivery.places) == {5}
 
 
 def test_without_fused_stages_there_is_no_other_layout(positions: Positions) -> None:

@@ -22,6 +22,19 @@ def test_passwords_do_not_stand_in_the_settings_text() -> None:
     assert "hunter2" not in repr(settings) + str(settings)
 
 
+def test_the_environment_adds_to_the_clients_settings_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('[kafka]\n"security.protocol" = "SASL_SSL"\n"sasl.username" = "file"\n')
+    named = {"TIDEGATE_CONFIG": str(path)}
+    password = {"TIDEGATE_KAFKA_SASL_PASSWORD": "x"}
+    assert load_settings(named | password).kafka == {
+        "security.protocol": "SASL_SSL", "sasl.username": "file", "sasl.password": "x",
+    }  # fmt: skip
+    assert load_settings(named | {"TIDEGATE_KAFKA_SASL_USERNAME": "env"}).kafka == {
+        "security.protocol": "SASL_SSL", "sasl.username": "env",
+    }  # fmt: skip
+
+
 def test_a_password_of_the_wrong_kind_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     path.write_text('[kafka]\n"sasl.password" = 77123\n')

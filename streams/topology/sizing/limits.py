@@ -17,7 +17,9 @@ _MEASURED_KEYS = 20_000_000
 _REPLICAS_A_BROKER = 4_000
 """A guideline of Kafka's operators, not measured here."""
 _CLEANER_BUFFER = 128 * MIB
-"""`log.cleaner.dedupe.buffer.size` by default."""
+"""`log.cleaner.dedupe.buffer.size` by default: of all cleaner threads, on the broker's heap."""
+_CLEANER_MOST = 2_048 * MIB
+"""Kafka gives a cleaner thread no more, whatever the setting says (LogCleaner)."""
 _CLEANER_BYTES = 24 / 0.9
 """Of that buffer for each key: 24 bytes, and a tenth stays free."""
 _ENTRIES = {"dispatcher.jobs.changelog": ENTRIES["jobs"], "jobs": 1, "ledger": 1, "deliveries": 1}
@@ -92,17 +94,29 @@ def _stores(sized: Size, declared: Topology) -> Iterator[str]:
     needed = (
         dirty * fullest(sized.topology.partitions, sized.demand.largest_tenant) * _CLEANER_BYTES
     )
-    if needed > _CLEANER_BUFFER:
+    yield from _cleaner(name, needed)
+
+
+def _cleaner(topic: str, needed: float) -> Iterator[str]:
+    what = f"the map of the new keys in the fullest partition of {topic}"
+    if needed > _CLEANER_MOST:
+        times = math.ceil(needed / _CLEANER_MOST)
         yield (
-            f"set the brokers' log.cleaner.dedupe.buffer.size (128 MiB) to {size(needed)} or more: "
-            f"so much takes the map of the new keys in the fullest partition of {name}. With less, "
-            "each cleaning reads and rewrites that partition several times"
+            f"{what} takes {size(needed)}, and Kafka gives a cleaner thread 2 GiB at most, so each "
+            f"cleaning reads and rewrites that partition {times} times: more partitions, or a "
+            "shorter retention, make it smaller"
+        )
+    elif needed > _CLEANER_BUFFER:
+        yield (
+            f"set the brokers' log.cleaner.dedupe.buffer.size (128 MiB) to {size(needed)} or more "
+            f"for each cleaner thread, and their heap higher by as much: so much takes {what}. "
+            "With less, each cleaning reads and rewrites that partition several times"
         )
 
 
 def _partitions(sized: Size, declared: Topology) -> Iterator[str]:
     partitions = sized.topology.partitions
-    if declared.partitions != partitions:
+    if declared.partitions < partitions:
         yield (
             f"the topology declares {declared.partitions} partitions, and this load wants "
             f"{partitions}: set `partitions` before the first event, because it can never change"

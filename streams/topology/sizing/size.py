@@ -77,12 +77,12 @@ def size(demand: Demand, topology: Topology, stages: Sequence[str] = FUSED) -> S
     check(demand)
     found, kept = rates(demand), _kept(topology)
     wanted = {name: _processes(name, found, kept, demand) for name in stages}
-    partitions = partitions_for(max(wanted.values()))
+    partitions = max(topology.partitions, partitions_for(max(wanted.values())))
     least = math.ceil(partitions / value("most", "dedup", "partitions"))
     processes = {name: max(number, least) for name, number in wanted.items()}
     processes = {"ingress": sharing(busy("ingress", found), HEAD_ROOM, 0.0), **processes}
     workers = {pool: worker_size(pool, demand.effects) for pool in pools(demand) if pool.jobs}
-    work = {pool.name: partitions_for(w.processes, least=16) for pool, w in workers.items()}
+    work = {pool.name: _work(topology, pool, w.processes) for pool, w in workers.items()}
     sized = _partitioned(topology, partitions, work)
     sizes = [stage_size(name, n, found, kept, demand) for name, n in processes.items()]
     operator = operator_size(found, _rows_kept(sized, demand.listed_hours), demand)
@@ -107,6 +107,12 @@ def _processes(stage: str, rates: Mapping[str, float], kept: Kept, demand: Deman
     load = sharing(busy(stage, rates), HEAD_ROOM, largest)
     lost = restore_seconds(stage, rates, kept)
     return max(load, sharing(lost, demand.restore_minutes * 60, largest))
+
+
+def _work(topology: Topology, pool: Pool, workers: int) -> int:
+    """The partitions of a pool's work topic: those that it has, if they are enough."""
+    topic = topology.topics.get(f"jobs.work.{pool.name}")
+    return max(topic.partitions if topic else 0, partitions_for(workers, least=16))
 
 
 def partitions_for(processes: int, least: int = 4) -> int:

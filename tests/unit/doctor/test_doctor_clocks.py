@@ -62,8 +62,11 @@ def test_a_broker_whose_clock_moved_since_a_stage_read_it_is_told(tmp_path: Path
     seen = ClocksSeen(BROKER_MS, known, {CLOCK: BROKER_MS})
     assert [each.status for each in clocks.broker(seen)] == ["ok"]
     broker.ahead_ms += 3_600_000
-    moved = ClocksSeen(BROKER_MS, known, {CLOCK: int(broker.now)})
-    (found,) = clocks.broker(moved)
+    (found,) = clocks.broker(ClocksSeen(BROKER_MS, known, {CLOCK: int(broker.now)}))
+    assert (found.status, "or moved this moment" in found.text) == ("warn", True)
+    broker.passes(60_000)
+    known = recalled(files, broker.boot, tmp_path / "dedup" / "boot_id")
+    (found,) = clocks.broker(ClocksSeen(BROKER_MS, known, {CLOCK: int(broker.now)}))
     assert found.status == "fail"
     assert "moved ahead by 3600.0 s or more since dedup/0 read it" in found.text
 
@@ -92,6 +95,20 @@ def test_a_broker_that_appends_in_the_future_is_named() -> None:
     assert found.status == "fail"
     assert "broker 3" in found.text
     assert "90.0 s in the future" in found.text
+
+
+def test_a_clock_that_was_ahead_and_was_mended_stops_no_stage() -> None:
+    """Its record stays the newest for as long as it was ahead; a running stage knows better."""
+    newest_ms = {CLOCK: int(NOW + 3_600_000)}
+    (found,) = clocks.broker(ClocksSeen(NOW, {"pipeline/0": KNOWN}, newest_ms))
+    assert (found.status, "does not start" in found.text) == ("warn", False)
+    (found,) = clocks.this_machine(ClocksSeen(NOW, {}, newest_ms))
+    assert (found.status, "or the broker's was ahead" in found.text) == ("warn", True)
+
+
+def test_a_machine_whose_clock_is_late_condemns_no_broker() -> None:
+    (found,) = clocks.among(ClocksSeen(NOW - 60_000, {}, newest()), {CLOCK: 1})
+    assert found.status == "warn"
 
 
 def test_brokers_that_agree_are_ok() -> None:

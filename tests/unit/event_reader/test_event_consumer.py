@@ -90,6 +90,36 @@ def test_a_process_to_which_the_group_gives_nothing_ends_too(
     assert read(file) == 0
 
 
+def test_a_topic_to_which_events_keep_coming_has_an_end_too(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka tells the end of a partition only once nothing has come for half a second."""
+    polls: list[int] = []
+
+    class Busy(PlayedConsumer):
+        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+            polls.append(1)
+            assert len(polls) < 10, "it does not end"
+            found = [each for each in super().consume(most, wait) if each.error() is None]
+            for number, log in enumerate(logs):
+                log += [ENVELOPE.encode(make_event(f"n{number}{len(polls)}{i}")) for i in range(3)]
+            return found
+
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Busy(logs))
+    assert read(file) >= 6
+    assert set(ALL) <= set(seen(file))
+
+
+def test_an_offset_that_kafka_does_not_know_yet_is_not_taken_for_none() -> None:
+    """Otherwise the reader would begin with the oldest event, and send all its results again."""
+    unstable = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)
+    place = SimpleNamespace(partition=0, offset=-1001, error=unstable)
+    sink = KafkaSink("x")
+    sink._topic = "events"
+    with pytest.raises(KafkaException):
+        sink.stored(SimpleNamespace(committed=lambda *_: [place]), [0])  # type: ignore[arg-type]
+
+
 def test_only_selected_events_are_handled(file: Path, logs: list[list[bytes]]) -> None:
     assert read(file, types=["tick*"]) == 2
     assert seen(file) == ["evt_b0", "evt_b1"]

@@ -56,9 +56,16 @@ def test_files_of_parts_that_do_not_count_are_deleted_and_no_others(tmp_path: Pa
 
 
 def test_a_run_goes_on_behind_what_is_written() -> None:
-    written = Manifest({}, None, None, next={"0": 20, "1": 90})
+    written = Manifest({}, None, None, next={"0": 20, "1": 40})
     spans = {0: Span(0, 10, 50), 1: Span(0, 0, 40), 2: Span(5, 5, 9)}
     assert left(spans, written) == {0: Span(0, 20, 50), 1: Span(0, 40, 40), 2: Span(5, 5, 9)}
+
+
+def test_a_partition_that_ends_before_what_is_written_is_refused() -> None:
+    """Events that came since have the offsets of lost ones, and would be passed over."""
+    written = Manifest({}, None, None, next={"1": 90})
+    with pytest.raises(ExportRefused, match="partition 1 ends at offset 40, .* on to 90"):
+        left({1: Span(0, 0, 40)}, written)
 
 
 def test_what_was_purged_since_the_last_run_is_told() -> None:

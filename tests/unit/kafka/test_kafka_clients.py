@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from opentelemetry import trace
+from structlog.testing import capture_logs
 from support.garbage import large, left_behind
 from support.recorded_spans import recording
 
 from streams.errors import KafkaUnavailable
-from streams.kafka.clients import AwaitedProducer
+from streams.kafka.clients import AwaitedProducer, wait_for_broker
 from streams.settings import Settings
 from streams.tracing import spans
 
@@ -89,3 +90,9 @@ async def test_what_all_requests_share_is_in_the_span_of_none() -> None:
         producer._poller.cancel()
     assert polled.spans
     assert not any(polled.spans)
+
+
+def test_who_waits_for_a_broker_is_told_why_none_answers() -> None:
+    with pytest.raises(KafkaUnavailable, match="refused"), capture_logs() as lines:
+        wait_for_broker(Settings(bootstrap="127.0.0.1:1"), deadline_seconds=0)
+    assert "refused" in lines[0]["reason"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from streams.analytics.partitions import TOPICS as COUNTED
 from streams.errors import ConfigError
 from streams.operator.resources import TABLES
+from streams.runtime import layouts
 from streams.stages import STAGES
 from streams.topology.load import load
 from streams.topology.model import LayoutName, Topology
@@ -74,6 +76,14 @@ def test_a_layout_leaves_the_processes_of_the_other_out(
 ) -> None:
     every = {user.process for user in users(TOPOLOGY)}
     assert every - {user.process for user in users(TOPOLOGY, layout=layout)} == left_out
+
+
+def test_a_stage_may_ask_whether_the_pipeline_has_positions_of_its_inputs() -> None:
+    """Also if the topology fuses no stage any more: it asks before it starts."""
+    for topology in (TOPOLOGY, replace(TOPOLOGY, fused=())):
+        for stage in topology.stages:
+            if stage != "analytics" and layouts._fused_before(stage, topology):
+                assert Right("group", "pipeline", "Describe") in rights_of(stage, topology)
 
 
 def test_a_pool_has_a_user_of_its_own_and_globs_become_the_topics_that_they_name(

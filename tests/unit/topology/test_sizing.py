@@ -129,6 +129,27 @@ def test_the_operators_limits_are_told() -> None:
     assert "the operator's file has" in told()
 
 
+def test_more_partitions_than_the_load_wants_are_no_fault_and_are_counted() -> None:
+    usual = load()
+    topics = {
+        name: replace(each, partitions=24) if each.partitions == usual.partitions else each
+        for name, each in usual.topics.items()
+    }
+    declared = replace(usual, partitions=24, topics=topics)
+    found = size(Demand(events=20, jobs=5), declared)
+    assert found.topology.partitions == 24
+    assert "the topology declares" not in "\n".join(warnings(found, declared))
+    fewer = size(Demand(events=20, jobs=5), usual)
+    assert found.brokers.replicas > fewer.brokers.replicas
+
+
+def test_no_cleaner_is_told_to_take_more_than_kafka_gives_it() -> None:
+    assert "dedupe.buffer.size (128 MiB) to" in told()
+    most = told(events=1e6, jobs=1e5)
+    assert "dedupe.buffer.size" not in most
+    assert "2 GiB at most" in most
+
+
 def test_the_declared_partitions_are_compared_with_the_wanted_ones() -> None:
     assert "the topology declares 4 partitions" in told()
     assert "the topology declares" not in told(events=1, jobs=1)
