@@ -18,7 +18,8 @@ from streams.cli.cells import cell, console_of_any_width
 from streams.cli.cluster import BootstrapOption, FileOption, found_settings
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, DevDir
-from streams.doctor.finding import Check, Finding, Report
+from streams.doctor.finding import Check, Finding, Report, Unseen
+from streams.doctor.looking import Look
 from streams.doctor.run import examine
 from streams.doctor.subject import subject
 from streams.errors import ConfigError
@@ -28,6 +29,7 @@ _SETTINGS = Check("settings", "settings")
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 _COUNTED = {"ok": "ok", "warn": "with a warning", "fail": "failed", "skipped": "skipped"}
 
+_MOST_SECONDS = 20.0
 _CHECK_WIDTH = 20
 _LEAST = 24
 """The least width of a sentence, however narrow the terminal is."""
@@ -64,16 +66,29 @@ def doctor(
     """
     if stage is not None and stage not in STAGES:
         raise typer.BadParameter(f"name one of {', '.join(STAGES)}", param_hint="--stage")
-    try:
-        settings = found_settings(topology, bootstrap, data_dir)
-    except ConfigError as error:
-        told = _SETTINGS.fail(str(error), "correct it, then look again")
-        _print(Report((told,), reached=False), as_json)
-        raise typer.Exit(2) from None
+
+    def look() -> Report | ConfigError:
+        try:
+            settings = found_settings(topology, bootstrap, data_dir)
+        except ConfigError as error:
+            return error
+        return examine(subject(settings, stage, url))
+
     with _busy():
-        found = examine(subject(settings, stage, url))
-    _print(found, as_json)
-    raise typer.Exit(found.exit_code)
+        found = Look("the doctor", look, seconds=_MOST_SECONDS).seen()
+    if isinstance(found, ConfigError):
+        told = _SETTINGS.fail(str(found), "correct it, then look again")
+        _print(Report((told,), reached=False), as_json)
+        raise typer.Exit(2)
+    _print(_held_up(found) if isinstance(found, Unseen) else found, as_json)
+    raise typer.Exit(1 if isinstance(found, Unseen) else found.exit_code)
+
+
+def _held_up(why: Unseen) -> Report:
+    """What is read before and between the looks, which have limits of their own."""
+    text = f"{why.why}: a disk with a setting, a key, a certificate or the data directory hangs"
+    hangs = text, "see which of them does not answer (ls), then look again"
+    return Report((_SETTINGS.fail(*((why.why, why.remedy) if why.remedy else hangs)),), False)
 
 
 def _busy() -> AbstractContextManager[object]:

@@ -64,7 +64,7 @@ def test_a_run_goes_on_behind_what_is_written() -> None:
 def test_a_partition_that_ends_before_what_is_written_is_refused() -> None:
     """Events that came since have the offsets of lost ones, and would be passed over."""
     written = Manifest({}, None, None, next={"1": 90})
-    with pytest.raises(ExportRefused, match="partition 1 ends at offset 40, .* on to 90"):
+    with pytest.raises(ExportRefused, match=r"partition 1 ends at offset 40, .* on to 90"):
         left({1: Span(0, 0, 40)}, written)
 
 
