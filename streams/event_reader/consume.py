@@ -33,7 +33,7 @@ from streams.settings import Settings, load_settings
 log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
-_ANSWER_SECONDS = 30.0
+_ANSWER_SECONDS = 10.0
 _OURS = (
     "dedup",
     "scheduler",
@@ -92,8 +92,8 @@ def consume(
         raise ConfigError(f"{handle!r} is an `async def`, which nothing awaits: make it a `def`")
     globs = (types,) if types and isinstance(types, str) else tuple(types)
     selection = Selection(tenant_id=tenant, source=source, types=globs)
-    reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable)
-    return reader.run(handle, stop or threading.Event(), until_end=until_end)
+    reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable, until_end)
+    return reader.run(handle, stop or threading.Event())
 
 
 def require_own_group(group: str) -> None:
@@ -117,12 +117,14 @@ class _Reader:
         selection: Selection,
         skip_purged: bool,
         skip_unreadable: bool,
+        until_end: bool,
     ) -> None:
         self._topic = settings.topic_prefix + EVENTS
         self._group = group
         self._into = into
         self._selection = selection
         self._skip_unreadable = skip_unreadable
+        self._until_end = until_end
         self._client = settings.client()
         reset = "earliest" if skip_purged else "error"
         self._consumer = Consumer(
@@ -136,13 +138,13 @@ class _Reader:
         self._assigned = False
         self._handled = 0
 
-    def run(self, handle: Handle, stop: threading.Event, *, until_end: bool) -> int:
+    def run(self, handle: Handle, stop: threading.Event) -> int:
         self._into.open(self._group, self._topic, self._client)
         with closing(self._into), closing(self._consumer) as consumer:
             consumer.subscribe([self._topic], on_assign=self._begin, on_revoke=self._end)
             while not stop.is_set():
                 self._take(consumer.consume(_BATCH, _WAIT_SECONDS), handle)
-                if until_end and self._assigned and all(map(self._is_done, self._stored)):
+                if self._until_end and self._assigned and all(map(self._is_done, self._stored)):
                     break
         return self._handled
 
@@ -158,19 +160,20 @@ class _Reader:
         """Read each partition from where the sink ends."""
         self._stored = self._into.stored(consumer, [p.partition for p in places])
         self._at_end, self._assigned = set(), True
-        for number, stored in self._stored.items():
-            self._ends.setdefault(number, self._end_of(number, stored or 0))
+        if self._until_end:
+            for number, stored in self._stored.items():
+                self._ends.setdefault(number, self._end_of(number, stored or 0))
         consumer.assign([_from(self._topic, *place) for place in self._stored.items()])
 
     def _end_of(self, number: int, stored: int) -> float:
-        """Where a partition ends now; infinity if that is before the stored offset.
-
-        Then only Kafka's own word counts, for which `_require_behind` looks.
-        """
+        """Where a partition ends now; infinity if Kafka does not tell, or if it ends before the
+        stored offset: then it is done when Kafka says so, for which `_require_behind` looks."""
         place = TopicPartition(self._topic, number)
-        found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
-        end = -1 if found is None else found[1]
-        return end if end >= stored else math.inf
+        try:
+            found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
+        except KafkaException:
+            return math.inf
+        return found[1] if found is not None and found[1] >= stored else math.inf
 
     def _end(self, consumer: Consumer, _: Sequence[TopicPartition]) -> None:
         self._stored, self._assigned = {}, False

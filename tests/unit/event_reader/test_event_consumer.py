@@ -110,6 +110,17 @@ def test_a_topic_to_which_events_keep_coming_has_an_end_too(
     assert set(ALL) <= set(seen(file))
 
 
+def test_a_partition_whose_end_kafka_does_not_tell_is_done_when_it_says_so(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Leaderless(PlayedConsumer):
+        def get_watermark_offsets(self, place: TopicPartition, wait: float) -> tuple[int, int]:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Leaderless(logs))
+    assert read(file) == 6
+
+
 def test_an_offset_that_kafka_does_not_know_yet_is_not_taken_for_none() -> None:
     """Otherwise the reader would begin with the oldest event, and send all its results again."""
     unstable = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)
