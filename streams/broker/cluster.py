@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -31,6 +31,7 @@ from streams.broker.status import read_status
 from streams.errors import BrokerError
 
 _FENCE_SECONDS = 60.0
+_BETWEEN_KILLS_SECONDS = 0.1
 
 Ports = Mapping[int, NodePorts]
 
@@ -100,13 +101,11 @@ class EmbeddedCluster:
     def stop(self) -> None:
         """Stop every node of the directory, whoever started it; returns when all are gone."""
         stop_cluster(self._root)
-        for node in self.nodes.values():
-            node.kill()  # they are gone: it lets go of their processes
+        _kill(self.nodes.values())  # they are gone: it lets go of their processes
 
     def kill(self) -> None:
         """SIGKILL all nodes, as a crash of the machine's user space would end them."""
-        for node in self.nodes.values():
-            node.kill()
+        _kill(self.nodes.values())
 
     def release(self) -> None:
         """Let detached nodes stay when this process ends."""
@@ -154,10 +153,19 @@ def _fence_former(nodes: Iterable[EmbeddedKafka]) -> None:
 
 def _start_all(nodes: list[EmbeddedKafka], timeout: float) -> None:
     """Start them at once: none is ready before a majority of the cluster is."""
-    with ThreadPoolExecutor(len(nodes)) as pool:
-        starts = [pool.submit(node.start, timeout) for node in nodes]
-    failed = [error for start in starts if (error := start.exception())]
-    if failed:
-        for node in nodes:
-            node.kill()
-        raise failed[0]
+    pool = ThreadPoolExecutor(len(nodes))
+    starts = [pool.submit(node.start, timeout) for node in nodes]
+    try:
+        for start in starts:
+            start.result()
+    except BaseException:
+        # Also those that begin only now: nobody else would end them.
+        while wait(starts, _BETWEEN_KILLS_SECONDS).not_done:
+            _kill(nodes)
+        _kill(nodes)
+        raise
+
+
+def _kill(nodes: Iterable[EmbeddedKafka]) -> None:
+    for node in nodes:
+        node.kill()

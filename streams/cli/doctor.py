@@ -29,7 +29,7 @@ _SETTINGS = Check("settings", "settings")
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 _COUNTED = {"ok": "ok", "warn": "with a warning", "fail": "failed", "skipped": "skipped"}
 
-_MOST_SECONDS = 20.0
+_MOST_SECONDS = 30.0
 _CHECK_WIDTH = 20
 _LEAST = 24
 """The least width of a sentence, however narrow the terminal is."""
@@ -86,9 +86,11 @@ def doctor(
 
 def _held_up(why: Unseen) -> Report:
     """What is read before and between the looks, which have limits of their own."""
-    text = f"{why.why}: a disk with a setting, a key, a certificate or the data directory hangs"
-    hangs = text, "see which of them does not answer (ls), then look again"
-    return Report((_SETTINGS.fail(*((why.why, why.remedy) if why.remedy else hangs)),), False)
+    hangs = (
+        "if nothing answered, a disk hangs that has a setting, a key, a certificate or the data "
+        "directory: see which one does (ls), then look again"
+    )
+    return Report((_SETTINGS.fail(why.why, why.remedy or hangs),), reached=False)
 
 
 def _busy() -> AbstractContextManager[object]:

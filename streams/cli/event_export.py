@@ -111,8 +111,8 @@ def _exported(
     where = left(whole, start)
     scan = Scan(settings, where, selection, told)
     written = Export(to, start.asked["format"], start).run(scan)
-    # A later run reads new events alone, so it knows only some of the types.
-    named = selection if not start.next else replace(selection, types=())
+    # A later run reads new events alone, so it knows only some of the types, and few tenants.
+    named = selection if not start.next else replace(selection, types=(), tenant_id=None)
     return {
         "events": written.events - start.events,
         "events_in_all": written.events,

@@ -59,7 +59,7 @@ def main() -> None:
 
     Should a library end the process by SIGSEGV or SIGABRT, the stacks of all threads are printed.
     """
-    with suppress(ValueError, OSError):  # a standard error that is no file
+    with suppress(ValueError, OSError, RuntimeError):  # a standard error that is no file, or closed
         faulthandler.enable()
     try:
         application(sys.argv[1:])()

@@ -15,7 +15,6 @@ from streams.delivery.kafka_history import KafkaHistory
 from streams.delivery.requests import Requests
 from streams.delivery.sender import Fault, HttpSender
 from streams.errors import PoisonRecord
-from streams.kafka.clients import wait_for_broker
 from streams.runtime.runner import run_stage
 from streams.settings import Settings
 from streams.tenants.follower import TenantsFollower
@@ -37,7 +36,6 @@ def run(settings: Settings, topology: Topology) -> None:
         StageFailed: the stage cannot go on, or its copy of `tenants` is no longer updated.
     """
     vault = open_vault(settings)
-    wait_for_broker(settings)
     with _sending(settings, topology, vault) as (sender, history):
         made = processor.stage(topology, sender, history)
         run_stage(made, topology, settings, sender.drained)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartitionInfo
+from confluent_kafka import KafkaException, TopicCollection, TopicPartitionInfo
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
 from streams.doctor.looking import ANSWER_SECONDS
 from streams.errors import KafkaUnavailable
+from streams.kafka.clients import note_reason
 from streams.kafka.failures import DENIED, MISSING
 from streams.settings import Settings
 from streams.topology.cluster import Cluster, cluster_of
@@ -57,13 +58,8 @@ def patient_client(settings: Settings, reasons: list[str] | None = None) -> Admi
     """A client that waits no longer for anything than a look lasts; `reasons` gets its errors."""
     heard: dict[str, Any] = {"socket.timeout.ms": round(ANSWER_SECONDS * 1000)}
     if reasons is not None:
-        heard["error_cb"] = partial(_note, reasons)
+        heard["error_cb"] = partial(note_reason, reasons)
     return AdminClient(settings.client(**heard))
-
-
-def _note(reasons: list[str], error: KafkaError) -> None:
-    if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it says nothing about why
-        reasons.append(error.str())
 
 
 def read_metadata(settings: Settings) -> ClusterMetadata:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ from streams.settings import Settings, load_settings
 log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 2.0
 _OURS = (
     "dedup",
     "scheduler",
@@ -134,7 +133,7 @@ class _Reader:
         )  # fmt: skip
         self._stored: dict[int, int | None] = {}
         self._at_end: set[int] = set()
-        self._ends: dict[int, float] = {}
+        self._ends: dict[int, int] = {}
         self._assigned = False
         self._handled = 0
 
@@ -149,31 +148,36 @@ class _Reader:
         return self._handled
 
     def _is_done(self, number: int) -> bool:
-        """Whether what a partition had when it was first assigned is handled.
+        """Whether what a partition had at the start is handled.
 
         A partition to which events keep coming has no end at which it stands still.
         """
-        stored = self._stored[number]
-        return number in self._at_end or (stored is not None and stored >= self._ends[number])
+        if number in self._at_end:
+            return True
+        stored, end = self._stored[number], self._end_of(number)
+        return stored is not None and end is not None and stored >= end
 
     def _begin(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
         """Read each partition from where the sink ends."""
         self._stored = self._into.stored(consumer, [p.partition for p in places])
         self._at_end, self._assigned = set(), True
-        if self._until_end:
-            for number, stored in self._stored.items():
-                self._ends.setdefault(number, self._end_of(number, stored or 0))
         consumer.assign([_from(self._topic, *place) for place in self._stored.items()])
 
-    def _end_of(self, number: int, stored: int) -> float:
-        """Where a partition ends now; infinity if Kafka does not tell, or if it ends before the
-        stored offset: then it is done when Kafka says so, for which `_require_behind` looks."""
-        place = TopicPartition(self._topic, number)
-        try:
-            found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
-        except KafkaException:
-            return math.inf
-        return found[1] if found is not None and found[1] >= stored else math.inf
+    def _end_of(self, number: int) -> int | None:
+        """Where a partition ended when this was first asked.
+
+        None, and asked again, if Kafka does not tell, or tells an end before the stored offset: a
+        new leader may not know better yet, or the topic was made again (`_require_behind`).
+        """
+        if number not in self._ends:
+            place = TopicPartition(self._topic, number)
+            try:
+                found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
+            except KafkaException:
+                return None
+            if found is not None and found[1] >= (self._stored[number] or 0):
+                self._ends[number] = found[1]
+        return self._ends.get(number)
 
     def _end(self, consumer: Consumer, _: Sequence[TopicPartition]) -> None:
         self._stored, self._assigned = {}, False

@@ -52,7 +52,7 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
             "the topic does not go back that far: the oldest record that it still has is of "
             f"{utc(seen.oldest_at).isoformat(timespec='seconds')}"
         )
-    if selection.tenant_id is not None and not seen.types:
+    if selection.tenant_id is not None and not seen.types and seen.oldest_at is not None:
         yield f"no event that was read is of a tenant {selection.tenant_id!r}"
     all_are_known = 0 < len(seen.types) < MOST_TYPES
     for glob in selection.types:

@@ -15,6 +15,7 @@ from streams.serde.records import Envelope
 
 _TIMEOUT_SECONDS, _ROOM_SECONDS = 30.0, 0.1
 _TRANSACTION_SECONDS = 10.0
+_LOOKS, _BETWEEN_LOOKS_SECONDS = 3, 0.5
 """As long as a session: the heir of a killed process waits for the end of its transaction."""
 
 Send = Callable[..., None]
@@ -88,11 +89,17 @@ class KafkaSink:
         self._producer.poll(0)
 
     def _require(self, topic: str) -> None:
-        # librdkafka holds a record of an unknown topic until the transaction's time is over.
-        error = self._producer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].error
-        if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise ConfigError(f"there is no topic {topic!r}: make it, then start the reader again")
-        self._known.add(topic)
+        """Check that there is a topic; a broker may make it because it is asked for.
+
+        librdkafka would hold a record of an unknown topic until the transaction's time is over.
+        """
+        for _ in range(_LOOKS):
+            error = self._producer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].error
+            if error is None or error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self._known.add(topic)
+                return
+            time.sleep(_BETWEEN_LOOKS_SECONDS)
+        raise ConfigError(f"there is no topic {topic!r}: make it, then start the reader again")
 
 
 _NOT_OURS = frozenset({

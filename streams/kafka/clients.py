@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 _RETRY_BACKOFF_MS = 2
 """How soon librdkafka retries to begin a transaction while the broker still closes the last one.
 The default is 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
+_TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+"""Errors of brokers that are there, and refuse; another one may be away at the same time."""
 _FETCH_MS = 2_000
 """The least that a consumer needs; the broker itself waits up to 500 ms for records."""
 
@@ -69,6 +71,12 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
     )
 
 
+def note_reason(reasons: list[str], error: KafkaError) -> None:
+    """Keep the one error of a client that tells most about why no broker answers."""
+    if error.code() in _TELLING or (not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN):
+        reasons[:] = [error.str()]
+
+
 def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -> None:
     """Return once a broker answers; log once that none does, and once that one came back.
 
@@ -76,12 +84,8 @@ def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -
         KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
     """
     reasons: list[str] = []
-
-    def hear(error: KafkaError) -> None:
-        if not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says not why
-            reasons.append(error.str())
-
-    admin = AdminClient(settings.client(**{"error_cb": hear, "socket.timeout.ms": 3_000}))
+    heard = {"error_cb": partial(note_reason, reasons), "socket.timeout.ms": 3_000}
+    admin = AdminClient(settings.client(**heard))
     started, said = time.monotonic(), False
     while True:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
@@ -48,7 +49,6 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
     vault = open_vault(settings)
     cluster_key = read_cluster_key(settings)
-    wait_for_broker(settings)
     place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
@@ -93,12 +93,26 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     types = sorted(app.jobs)
     log.info("worker starts", worker_id=worker.id, app=app.name, types=types, probe_port=port)
+    if not await _broker_answers(settings, stop):
+        return
     follower.start()
     try:
         await worker.serve(stop)
     finally:
         await in_daemon_thread(follower.stop)
     log.info("worker ended", worker_id=worker.id)
+
+
+async def _broker_answers(settings: Settings, stop: asyncio.Event) -> bool:
+    """Wait until a broker answers, or until `stop` is set; whether one answers."""
+    stopped = asyncio.create_task(stop.wait())
+    answered = asyncio.create_task(in_daemon_thread(partial(wait_for_broker, settings)))
+    done, waiting = await asyncio.wait({stopped, answered}, return_when="FIRST_COMPLETED")
+    for task in waiting:
+        task.cancel()
+    if answered in done:
+        answered.result()
+    return answered in done
 
 
 def _refuse(message: Message, error: PoisonRecord) -> None:

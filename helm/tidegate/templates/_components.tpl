@@ -24,7 +24,10 @@ The components that run, by name, as YAML. Of each:
 {{- end }}
 
 {{- define "tidegate.stages" -}}
-{{- $together := default (list "dedup" "scheduler" "dispatcher") .Values.topology.overlay.fused -}}
+{{- $together := list "dedup" "scheduler" "dispatcher" -}}
+{{- if hasKey .Values.topology.overlay "fused" -}}
+{{- $together = .Values.topology.overlay.fused -}}
+{{- end -}}
 {{- $fused := ternary $together list (eq .Values.layout "fused") -}}
 {{- if .Values.ingress.enabled }}
 ingress: {command: [ingress], stateful: false, serves: http, needs: [vault]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from support import chart, chart_readme, helm_tools
@@ -72,6 +73,14 @@ def test_no_setting_is_a_variable_that_the_chart_sets_itself() -> None:
         if variable["name"].startswith("TIDEGATE_") and "_KAFKA_" not in variable["name"]
     }
     assert ours - {"session_seconds"} <= refused <= set(Settings.model_fields)
+
+
+def test_a_topology_that_fuses_nothing_has_its_stages_apart(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("topology: {overlay: {fused: []}}")
+    pods = chart.pods(chart.resources(chart.output(values)))
+    assert "tide-tidegate-pipeline" not in pods
+    assert {f"tide-tidegate-{name}" for name in ("dedup", "scheduler", "dispatcher")} <= pods.keys()
 
 
 def test_autoscaling_beyond_the_partitions_is_refused() -> None:

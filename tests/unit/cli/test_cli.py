@@ -173,6 +173,14 @@ def test_a_stage_that_applies_limits_logs_what_is_doubtful_in_the_topology(
     assert all("limits[cap].match: 'draft' matches no type" in detail for detail in details)
 
 
+def test_a_command_runs_also_if_standard_error_is_closed() -> None:
+    command = 'exec "$0" -m streams.cli --version 2>&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable], stdout=subprocess.PIPE, check=False, timeout=60
+    )
+    assert (done.returncode, bool(done.stdout.strip())) == (0, True)
+
+
 def test_a_library_that_ends_the_process_leaves_the_stacks_of_its_threads() -> None:
     """A signal such as SIGSEGV says nothing of where it came from."""
     code = (

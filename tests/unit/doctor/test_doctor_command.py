@@ -20,4 +20,4 @@ def test_a_disk_that_hangs_is_told_in_time(tmp_path: Path, monkeypatch: pytest.M
     told = CliRunner().invoke(application(words), words)
     os.close(os.open(tmp_path / "dev.json", os.O_WRONLY))  # the thread goes on
     assert told.exit_code == 1
-    assert "no answer came within 0.2 s: a disk" in " ".join(told.stdout.split())
+    assert "no answer came within 0.2 s" in " ".join(told.stdout.split())

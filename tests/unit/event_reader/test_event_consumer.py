@@ -90,35 +90,46 @@ def test_a_process_to_which_the_group_gives_nothing_ends_too(
     assert read(file) == 0
 
 
+class Busy(PlayedConsumer):
+    """More comes with each poll, so that Kafka never says that a partition ends."""
+
+    def __init__(self, logs: list[list[bytes]]) -> None:
+        super().__init__(logs)
+        self._all, self._polls = logs, 0
+
+    def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+        self._polls += 1
+        assert self._polls < 20, "the reader does not end"
+        found = [each for each in super().consume(most, wait) if each.error() is None]
+        for number, log in enumerate(self._all):
+            more = [make_event(f"n{number}-{self._polls}-{i}") for i in range(3)]
+            log += [ENVELOPE.encode(event) for event in more]
+        return found
+
+
 def test_a_topic_to_which_events_keep_coming_has_an_end_too(
     file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka tells the end of a partition only once nothing has come for half a second."""
-    polls: list[int] = []
-
-    class Busy(PlayedConsumer):
-        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
-            polls.append(1)
-            assert len(polls) < 10, "it does not end"
-            found = [each for each in super().consume(most, wait) if each.error() is None]
-            for number, log in enumerate(logs):
-                log += [ENVELOPE.encode(make_event(f"n{number}{len(polls)}{i}")) for i in range(3)]
-            return found
-
     monkeypatch.setattr(consuming, "Consumer", lambda _: Busy(logs))
     assert read(file) >= 6
     assert set(ALL) <= set(seen(file))
 
 
-def test_a_partition_whose_end_kafka_does_not_tell_is_done_when_it_says_so(
+def test_an_end_that_kafka_does_not_tell_at_first_is_asked_for_again(
     file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Leaderless(PlayedConsumer):
+    """A partition may have no leader when the reader starts."""
+    refused = iter([KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))] * 3)
+
+    class Leaderless(Busy):
         def get_watermark_offsets(self, place: TopicPartition, wait: float) -> tuple[int, int]:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            if error := next(refused, None):
+                raise error
+            return super().get_watermark_offsets(place, wait)
 
     monkeypatch.setattr(consuming, "Consumer", lambda _: Leaderless(logs))
-    assert read(file) == 6
+    assert read(file) >= 6
 
 
 def test_an_offset_that_kafka_does_not_know_yet_is_not_taken_for_none() -> None:

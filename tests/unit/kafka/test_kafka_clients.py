@@ -16,7 +16,7 @@ from support.garbage import large, left_behind
 from support.recorded_spans import recording
 
 from streams.errors import KafkaUnavailable
-from streams.kafka.clients import AwaitedProducer, wait_for_broker
+from streams.kafka.clients import AwaitedProducer, note_reason, wait_for_broker
 from streams.settings import Settings
 from streams.tracing import spans
 
@@ -96,3 +96,11 @@ def test_who_waits_for_a_broker_is_told_why_none_answers() -> None:
     with pytest.raises(KafkaUnavailable, match="refused"), capture_logs() as lines:
         wait_for_broker(Settings(bootstrap="127.0.0.1:1"), deadline_seconds=0)
     assert "refused" in lines[0]["reason"]
+
+
+def test_a_broker_that_refuses_says_more_than_one_that_is_away() -> None:
+    reasons: list[str] = []
+    for code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._AUTHENTICATION,
+                 KafkaError._TRANSPORT):  # fmt: skip
+        note_reason(reasons, KafkaError(code, str(code)))
+    assert reasons == [str(KafkaError._AUTHENTICATION)]

@@ -1,0 +1,55 @@
+"""A process without Kafka lives and waits: whoever looks at its probes has no reason to end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from support.conditions import eventually
+
+from streams.broker.ports import pick_free
+from streams.dev.credentials import credentials
+from streams.settings import Settings
+
+APP = """
+from streams import App
+app = App("app")
+@app.job("a")
+async def a(ctx): ...
+"""
+STAGES = {"pipeline": (), "delivery": (), "worker": ("--app", "app:app")}
+
+
+def status(port: int, path: str) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_it_is_alive_and_not_ready_and_ends_when_it_is_told(stage: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    port = pick_free()
+    env = {
+        **os.environ, **credentials(Settings(data_dir=tmp_path)).environment(),
+        "TIDEGATE_BOOTSTRAP": f"127.0.0.1:{pick_free()}", "TIDEGATE_DATA_DIR": str(tmp_path),
+    }  # fmt: skip
+    words = [sys.executable, "-m", "streams.cli", stage, "--probe-port", str(port), *STAGES[stage]]
+    with subprocess.Popen(words, cwd=tmp_path, env=env, stderr=subprocess.STDOUT) as process:
+        try:
+            eventually(lambda: status(port, "/healthz") == 200, what="it says that it lives")
+            assert status(port, "/readyz") == 503
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
