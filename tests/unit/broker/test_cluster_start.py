@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -40,16 +41,16 @@ def test_an_interrupted_start_leaves_no_node(monkeypatch: pytest.MonkeyPatch) ->
     """Nobody would end a detached one: it waits for no command."""
     nodes: list[Any] = [Node(), Node(), Node()]
 
-    class Interrupted(cluster.ThreadPoolExecutor):
+    class Interrupted(ThreadPoolExecutor):
         def submit(self, *arguments: Any, **named: Any) -> Any:
             found = super().submit(*arguments, **named)
 
-            def interrupted() -> None:
+            def interrupted(_: float | None = None) -> Any:
                 for node in nodes:
                     node.begun.wait()
                 raise KeyboardInterrupt
 
-            found.result = interrupted  # type: ignore[method-assign,assignment]
+            found.result = interrupted  # type: ignore[method-assign]
             return found
 
     monkeypatch.setattr(cluster, "ThreadPoolExecutor", Interrupted)
