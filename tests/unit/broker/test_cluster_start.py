@@ -50,7 +50,7 @@ def test_an_interrupted_start_leaves_no_node(monkeypatch: pytest.MonkeyPatch) ->
                     node.begun.wait()
                 raise KeyboardInterrupt
 
-            found.result = interrupted  # type: ignore[method-assign]
+            found.result = interrupted  # type: ignore[method-assign,assignment]
             return found
 
     monkeypatch.setattr(cluster, "ThreadPoolExecutor", Interrupted)
