@@ -90,14 +90,12 @@ def addressed(settings: Settings) -> Iterator[None]:
     Raises:
         KafkaUnavailable: as before, or in place of an exception of the client.
     """
-    remedy = (
-        ""
-        if "bootstrap" in settings.model_fields_set
-        else (
+    remedy = ""
+    if "bootstrap" not in settings.model_fields_set:
+        remedy = (
             f". No `tidegate dev` runs on {settings.data_dir}: name its directory with "
             "TIDEGATE_DATA_DIR, or brokers with --bootstrap"
         )
-    )
     try:
         yield
     except KafkaException as error:

@@ -29,7 +29,7 @@ _SETTINGS = Check("settings", "settings")
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 _COUNTED = {"ok": "ok", "warn": "with a warning", "fail": "failed", "skipped": "skipped"}
 
-_MOST_SECONDS = 30.0
+_MOST_SECONDS = 20.0
 _CHECK_WIDTH = 20
 _LEAST = 24
 """The least width of a sentence, however narrow the terminal is."""

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from support.conditions import eventually
+from support.dev_process import get
 
 from streams.broker.ports import pick_free
 from streams.dev.credentials import credentials
@@ -27,13 +27,9 @@ STAGES = {"pipeline": (), "delivery": (), "worker": ("--app", "app:app")}
 
 
 def status(port: int, path: str) -> int | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return None
+    with suppress(OSError):  # it does not listen yet
+        return get(f"http://127.0.0.1:{port}{path}")[0]
+    return None
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -13,7 +13,7 @@ from streams.cli.main import application
 
 
 def test_a_disk_that_hangs_is_told_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever opens a pipe that nobody writes to waits for ever, as on a mount that is gone."""
+    """A process that opens a pipe waits for ever for a writer, as for a mount that is gone."""
     os.mkfifo(tmp_path / "dev.json")
     monkeypatch.setattr(doctor, "_MOST_SECONDS", 0.2)
     words = ["doctor", "--data-dir", str(tmp_path)]
