@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.conditions import eventually
 from support.own_users import OVERLAY, OwnUsers, own_users
+from support.positions import set_positions
 from support.stage_process import StageProcess
 
 from streams.serde.codec import DEAD_LETTER
@@ -180,7 +181,7 @@ def commit_positions(processes: OwnUsers, group: str) -> None:
     topics = {topic for name in stages for topic in TOPOLOGY.stages[name].reads}
     places = [TopicPartition(PREFIX + topic, 0, 0) for topic in sorted(topics)]
     consumer = Consumer({**processes.kafka.client(), "group.id": PREFIX + group})
-    consumer.commit(offsets=places, asynchronous=False)
+    set_positions(consumer, places)
     consumer.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
+from support.positions import set_positions
 from typer.testing import CliRunner
 
 from streams.cli.main import application
@@ -57,7 +58,7 @@ def _fail_on(settings: Settings, told: list[str]) -> None:
 
 def _commit(config: dict[str, Any], topic: str) -> None:
     consumer = Consumer(config)
-    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    set_positions(consumer, [TopicPartition(topic, 0, 0)])
     consumer.close()
 
 

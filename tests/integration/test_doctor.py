@@ -8,9 +8,9 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -21,7 +21,9 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
 )
+from support.conditions import eventually
 from support.open_transactions import open_transactions
+from support.positions import set_positions
 
 from streams.broker.ports import pick_free
 from streams.doctor import clock_view, cluster_view, group_view
@@ -50,6 +52,8 @@ SMALL = (
 PREFIX = "doctor."
 PASSWORD = "hunter2-hunter2"
 HOUR_MS = 3_600_000
+DOCTOR_SECONDS = 20.0
+"""It ends within them, whatever does not answer."""
 FINE = (
     "cluster: reach", "topics: as declared", "topics: partitions", "topics: replicas",
     "stages: transactions", "clocks: broker", "clocks: this machine", "clocks: brokers",
@@ -75,20 +79,28 @@ class Installation:
         broker_clock(self.settings, "dedup").read()
         group = consumer_config(self.settings, "pipeline")
         with Consumer(group) as ran:
-            ran.commit(offsets=[TopicPartition(f"{PREFIX}jobs", 0, 0)], asynchronous=False)
+            set_positions(ran, [TopicPartition(f"{PREFIX}jobs", 0, 0)])
 
     def doctor(self, *flags: str, **environ: str) -> tuple[int, Findings, str]:
         """Its exit code, its findings by area and check, and all that it printed."""
         command = [sys.executable, "-m", "streams.cli", "doctor", "--json", *flags]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=25, check=False,
+        with TemporaryFile("w+") as out, TemporaryFile("w+") as err, subprocess.Popen(
+            command, stdout=out, stderr=err,
             env={**kept, **self.environ, **environ}, cwd=self.settings.data_dir.parent,
-        )  # fmt: skip
+        ) as process:  # fmt: skip
+            try:
+                eventually(
+                    lambda: process.poll() is not None, DOCTOR_SECONDS, what="the doctor has ended"
+                )
+            finally:
+                process.kill()
+            out.seek(0), err.seek(0)
+            printed, told = out.read(), err.read()
         found: Findings = {}
-        for each in json.loads(ended.stdout)["findings"]:
+        for each in json.loads(printed)["findings"]:
             found.setdefault(f"{each['area']}: {each['check']}", []).append(each)
-        return ended.returncode, found, ended.stdout + ended.stderr
+        return process.returncode, found, printed + told
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +219,6 @@ def test_a_broker_that_accepts_and_never_answers_ends_in_time_and_no_secret_is_t
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        began = time.monotonic()
         code, found, printed = installation.doctor(
             "--bootstrap", address, "--url", f"http://me:{PASSWORD}@{address}",
             TIDEGATE_ADMIN_TOKEN=PASSWORD, TIDEGATE_KAFKA_SASL_PASSWORD=PASSWORD,
@@ -215,7 +226,6 @@ def test_a_broker_that_accepts_and_never_answers_ends_in_time_and_no_secret_is_t
             TIDEGATE_KAFKA_SASL_MECHANISM="PLAIN", TIDEGATE_KAFKA_SASL_USERNAME="me",
         )  # fmt: skip
     assert code == 1
-    assert time.monotonic() - began < 20
     assert "no answer came within 5 s" in texts(found, "cluster: reach")
     assert status(found, "operator: ready") == ["skipped"]
     assert PASSWORD not in printed

@@ -27,6 +27,7 @@ from support.open_transactions import (
     open_partitions,
     open_transactions,
 )
+from support.positions import set_positions
 from typer.testing import CliRunner
 
 from streams.broker.cluster import EmbeddedCluster
@@ -103,17 +104,9 @@ def consume(bootstrap: str, topic: str, number: int) -> list[bytes | None]:
         return len(found) >= number
 
     eventually(complete, what=f"{number} records in {topic}")
-    eventually(lambda: _committed(reader, topic, number), what="the positions are committed")
+    set_positions(reader, [TopicPartition(topic, 0, number)])
     reader.close()
     return found
-
-
-def _committed(reader: Consumer, topic: str, offset: int) -> bool:
-    try:
-        reader.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    except KafkaException:
-        return False
-    return True
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, replicas: int = -1) -> AdminClient:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
+from support.positions import set_positions
 from typer.testing import CliRunner, Result
 
 from streams.cli.events import events
@@ -51,7 +52,7 @@ def reader(cluster: Cluster) -> Iterator[Consumer]:
     group = f"{cluster.settings.topic_prefix}reader"
     made = Consumer(cluster.settings.client(**{"group.id": group, "auto.offset.reset": "earliest"}))
     place = TopicPartition(cluster.settings.topic_prefix + "events", cluster.home("acme"), 2)
-    made.commit(offsets=[place], asynchronous=False)
+    set_positions(made, [place])
     yield made
     made.close()
 

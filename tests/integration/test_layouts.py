@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from support.positions import set_positions
 from support.stage_process import Cluster
 
 from streams.errors import ConfigError
@@ -50,7 +51,7 @@ class Positions:
 
     def commit(self, group: str, places: Iterable[tuple[str, int]], offset: int = 7) -> None:
         with self._client(group) as client:
-            client.commit(offsets=self._all(places, offset), asynchronous=False)
+            set_positions(client, self._all(places, offset))
 
     def of(self, group: str, places: Iterable[tuple[str, int]]) -> set[int]:
         with self._client(group) as client:

@@ -196,6 +196,24 @@ def test_one_live_job_shares_a_scope(cluster: Cluster, operator: RunningOperator
     assert (status, name, answer["job_id"]) == (409, "scope-in-use", "job_live")
 
 
+def test_a_job_does_not_pass_for_purged_while_its_letter_alone_is_shown(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    def made(command: Command, _: Message) -> list[Any]:
+        return [make_job(command.job_id, replay_of="job_dead0", replay_note=NOTE["incident_note"])]
+
+    with obeying(cluster, made):
+        for n in range(5):
+            dead = make_job(f"job_dead{n}", status="dead", end_reason="attempts_exhausted")
+            cluster.write(make_letter(dead))
+            operator.shows(f"/v1/dlq/{dead.job_id}", kind="job")
+            cluster.write(dead)
+            assert asked(operator, f"/v1/dlq/{dead.job_id}/replay", NOTE)[:2] == (202, "")
+    cluster.write(make_letter(make_job("job_gone", status="dead")))
+    operator.shows("/v1/dlq/job_gone", kind="job")
+    assert asked(operator, "/v1/dlq/job_gone/replay", NOTE)[:2] == (409, "job-purged")
+
+
 def test_a_replay_can_be_of_another_type(cluster: Cluster, operator: RunningOperator) -> None:
     cluster.write(DEAD, make_letter(DEAD))
     operator.shows("/v1/dlq/job_dead", kind="job")

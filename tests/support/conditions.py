@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,14 +17,16 @@ _LONGEST_GAP_SECONDS = 0.5
 class Waited:
     """How much of `timeout` seconds a wait has used up.
 
-    Between two looks the machine may stand still, and nothing that is waited for can happen: such a
-    gap counts for at most half a second. Nor does what the host kept from the cores count.
+    A second counts as far as a core was to be had in it: a fifth of it where ten processes want to
+    run on two cores. What the host kept from the cores does not count at all. Between two looks
+    the machine may stand still, and nothing that is waited for can happen: such a gap counts for at
+    most half a second.
     """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._counted = 0.0
-        self._at, self._stolen = time.monotonic(), stolen_seconds()
+        self._at, self._stolen = time.monotonic(), _cores().stolen
 
     @property
     def over(self) -> bool:
@@ -40,17 +43,37 @@ class Waited:
         return AssertionError(f"not within {self._timeout:g} s: {what}")
 
     def _ran(self) -> float:
-        at, stolen = time.monotonic(), stolen_seconds()
-        ran = at - self._at - (stolen - self._stolen)
-        self._at, self._stolen = at, stolen
-        return max(ran, 0.0)
+        at, cores = time.monotonic(), _cores()
+        ran = at - self._at - (cores.stolen - self._stolen)
+        self._at, self._stolen = at, cores.stolen
+        return max(ran, 0.0) * cores.share
+
+
+@dataclass(frozen=True)
+class _Cores:
+    """What this machine's cores do: what the host has kept from each so far, on average, in
+    seconds; and how much of one a process has that wants to run now."""
+
+    stolen: float = 0.0
+    share: float = 1.0
+
+
+def _cores() -> _Cores:
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()  # proc(5)
+    except OSError:
+        return _Cores()
+    count = os.cpu_count() or 1
+    steal = int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK") / count
+    running = next(int(line.split()[1]) for line in lines if line.startswith("procs_running "))
+    return _Cores(steal, min(1.0, count / max(running, 1)))
 
 
 def eventually(predicate: Callable[[], T | None], timeout: float = 30.0, *, what: str) -> T:
     """The predicate's first true value; AssertionError naming `what` after `timeout` seconds.
 
-    Time in which this machine stood still does not count (see `Waited`), and the last look begins
-    when the time is over.
+    Time in which this machine stood still or was busy counts less (see `Waited`), and the last look
+    begins when the time is over.
     """
     waited = Waited(timeout)
     while True:
@@ -63,12 +86,3 @@ def eventually(predicate: Callable[[], T | None], timeout: float = 30.0, *, what
             raise waited.failure(f"{what} (last: {value!r})")
         time.sleep(POLL_SECONDS)
         waited.slept()
-
-
-def stolen_seconds() -> float:
-    """What the host has kept from each core so far, on average; 0 where Linux does not tell."""
-    try:
-        ticks = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])  # proc(5): steal
-    except OSError:
-        return 0.0
-    return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)

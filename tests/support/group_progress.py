@@ -43,12 +43,17 @@ class GroupProgress:
     def await_recovery(self, seconds: float = RECOVERY_SECONDS) -> float:
         """Wait until every partition has moved on from where it is now; the seconds it took."""
         began = time.monotonic()
-        before = eventually(self.committed, seconds, what="the broker tells the group's offsets")
-        eventually(
-            lambda: _all_beyond(self.committed(), before),
-            began + seconds - time.monotonic(),
-            what=f"every partition moves on from {before}",
-        )
+        before: dict[int, int] = {}
+
+        def moved_on() -> bool:
+            now = self.committed()
+            before.update({} if before else now)
+            return _all_beyond(now, before)
+
+        try:
+            eventually(moved_on, seconds, what="every partition moves on")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; from {before} to {self.committed()}") from None
         return time.monotonic() - began
 
     def await_end(self, seconds: float) -> dict[int, int]:

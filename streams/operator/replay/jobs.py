@@ -148,6 +148,10 @@ async def _known(state: AppState, id_: str) -> Job:
         return dead_letters.dead_letter(connection, id_), jobs.job(connection, id_)
 
     letter, job = await state.query(found)
+    if letter is not None and job is None:
+        # The two stand on two topics, and the read model may be behind on that of the jobs.
+        await state.read_barrier(("jobs", state.home(letter.tenant_id)))
+        _, job = await state.query(found)
     if letter is None and job is None:
         raise unknown_letter(id_)
     if job is None:
