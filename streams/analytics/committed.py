@@ -18,9 +18,13 @@ import aiokafka
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
+from mode import Service
 
 Positions = Callable[[Iterable[TP]], Mapping[TP, int]]
 """Answers with the next offset to count of each partition that is now this process's."""
+
+
+_LOOKS, _BETWEEN_LOOKS_SECONDS = 100, 0.1
 
 
 class _Fetched(NamedTuple):
@@ -119,6 +123,20 @@ class CommittedTransport(Transport):
     """Faust's transport with `CommittedConsumer`."""
 
     Consumer = CommittedConsumer
+
+    async def _create_topic(
+        self, owner: Service, client: aiokafka.AIOKafkaClient, topic: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Return once the brokers tell of the topic, or after 10 s.
+
+        Before, Faust would leave a table's new changelog out of its assignment, and the first
+        change of the table would crash its agent with `PartitionsMismatch`.
+        """
+        await super()._create_topic(owner, client, topic, *args, **kwargs)
+        for _ in range(_LOOKS):
+            if (await client.fetch_all_metadata()).partitions_for_topic(topic):
+                return
+            await owner.sleep(_BETWEEN_LOOKS_SECONDS)
 
 
 class CountingTransport(Transport):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
@@ -21,6 +21,13 @@ from streams.topology.model import Topology
 
 BROKER_SECONDS = 5.0
 """How long a broker may take to answer at all."""
+
+_SOON_OVER = frozenset({
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+})  # fmt: skip
+"""Codes of a cluster in which a leader or a coordinator is about to move."""
 
 FileOption = Annotated[
     Path | None,
@@ -99,7 +106,9 @@ def addressed(settings: Settings) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise KafkaUnavailable(f"{settings.bootstrap}: {error.args[0].str()}") from error
+        told = error.args[0]
+        again = ": run the command again" if told.code() in _SOON_OVER else ""
+        raise KafkaUnavailable(f"{settings.bootstrap}: {told.str()}{again}") from error
     except KafkaUnavailable as error:
         raise KafkaUnavailable(f"{settings.bootstrap}: {error}{remedy}") from error
 

@@ -200,7 +200,9 @@ def test_a_job_does_not_pass_for_purged_while_its_letter_alone_is_shown(
     cluster: Cluster, operator: RunningOperator
 ) -> None:
     def made(command: Command, _: Message) -> list[Any]:
-        return [make_job(command.job_id, replay_of="job_dead0", replay_note=NOTE["incident_note"])]
+        assert isinstance(command.body, Replay)
+        return [make_job(command.job_id, scope=f"{command.body.replay_of}.1",
+                         replay_note=command.body.note)]  # fmt: skip
 
     with obeying(cluster, made):
         for n in range(5):

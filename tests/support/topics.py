@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from streams.kafka.offsets import Place, latest, read_offsets
+from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 
 _made: list[tuple[str, str]] = []
@@ -14,11 +17,21 @@ _made: list[tuple[str, str]] = []
 
 
 def create_topics(bootstrap: str, admin: AdminClient, topics: Iterable[NewTopic]) -> None:
-    """Create topics of the present test; returns once the broker has all of them."""
-    asked = admin.create_topics(list(topics))
+    """Create topics of the present test; returns once every partition has its leader."""
+    wanted = list(topics)
+    asked = admin.create_topics(wanted)
     _made.extend((bootstrap, name) for name in asked)
     for future in asked.values():
         future.result(30)
+    places = [(topic.topic, number) for topic in wanted for number in range(topic.num_partitions)]
+    eventually(lambda: _led(admin, places), what="each partition has a leader")
+
+
+def _led(admin: AdminClient, places: Iterable[Place]) -> bool:
+    try:
+        return bool(read_offsets(admin, "", places, latest(), 10))
+    except KafkaException:
+        return False
 
 
 def delete_created(kafka: KafkaUnderTest) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
+from faust.transport.drivers.aiokafka import Transport
 
 from streams.analytics.app import credentials, faust_app
 from streams.analytics.committed import CommittedConsumer
@@ -26,6 +27,22 @@ def test_the_application_has_tidegates_address_prefix_and_group(tmp_path: Path) 
     assert (app.conf.id, app.conf.broker_session_timeout) == ("t.mine", 7)
     assert app.conf.table_standby_replicas == 0
     assert app.Transport.Consumer is CommittedConsumer
+
+
+async def test_a_table_is_used_once_the_brokers_tell_of_its_changelog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = faust_app("mine", load_settings({}, data_dir=tmp_path))
+    told = iter([None, set[int](), {0, 1}])
+    client, owner = AsyncMock(), AsyncMock()
+    client.fetch_all_metadata.return_value = Mock(
+        partitions_for_topic=lambda topic: next(told) if topic == "changelog" else None
+    )
+    monkeypatch.setattr(Transport, "_create_topic", created := AsyncMock())
+    await app.transport._create_topic(owner, client, "changelog", 2, 1, compacting=True)
+    created.assert_awaited_once_with(owner, client, "changelog", 2, 1, compacting=True)
+    assert client.fetch_all_metadata.await_count == 3
+    assert list(told) == []
 
 
 def test_sasl_reaches_faust() -> None:

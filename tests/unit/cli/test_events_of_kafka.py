@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from confluent_kafka import KafkaError, KafkaException
 from support.operator_cluster import make_event
 from typer.testing import CliRunner
 
@@ -136,3 +137,13 @@ def test_an_error_names_how_to_find_a_dev_elsewhere_unless_brokers_were_named(
         with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
             raise KafkaUnavailable("no broker answers")
         assert ("TIDEGATE_DATA_DIR" in str(caught.value)) == told
+
+
+def test_an_error_of_a_leader_that_moves_asks_for_another_try(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, bootstrap="127.0.0.1:9092")
+    for code, again in (
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True), (KafkaError.INVALID_CONFIG, False),
+    ):  # fmt: skip
+        with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
+            raise KafkaException(KafkaError(code))
+        assert ("run the command again" in str(caught.value)) == again
