@@ -50,7 +50,7 @@ def names(topology: Topology) -> list[str]:
     return list(dict.fromkeys(both))
 
 
-def stages(topology: Topology, seen: GroupsSeen) -> Iterator[Finding]:
+def stages(topology: Topology, seen: GroupsSeen, prefix: str) -> Iterator[Finding]:
     """The layout that runs, then each of its groups."""
     layout = "apart"
     if topology.fused:
@@ -59,7 +59,7 @@ def stages(topology: Topology, seen: GroupsSeen) -> Iterator[Finding]:
     for each in expected(topology, layout):
         check = Check("stages", each.name)
         if each.name in seen.hidden:
-            right = f"Describe on the group {each.name}"
+            right = f"Describe on the group {prefix}{each.name}"
             yield check.skipped(Unseen(f"the user on Kafka lacks the right {right}", "grant it"))
         else:
             yield _group(check, each, seen)
@@ -155,7 +155,7 @@ def _stuck(each: Expected, group: GroupSeen, seen: GroupsSeen) -> list[Place]:
     ]
 
 
-def transactions(seen: GroupsSeen, bootstrap: str) -> Iterator[Finding]:
+def transactions(seen: GroupsSeen, bootstrap: str, prefix: str) -> Iterator[Finding]:
     """Inputs that stood behind an open transaction at both looks."""
     held = {
         place: stable
@@ -172,7 +172,8 @@ def transactions(seen: GroupsSeen, bootstrap: str) -> Iterator[Finding]:
             f"readers of {topic}-{partition} wait at offset {offset}, where a transaction has been "
             f"open for {lasted}",
             f"if it stays: kafka-transactions.sh --bootstrap-server {bootstrap} find-hanging "
-            f"--topic {topic}; see docs/operating.md, An input is blocked",
+            f"--max-transaction-timeout 0 --topic {prefix}{topic}; "
+            "see docs/operating.md, An input is blocked",
         )
     if not held:
         yield BLOCKED.ok(f"no open transaction holds up {len(seen.after.last)} inputs")

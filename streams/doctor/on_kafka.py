@@ -132,7 +132,7 @@ def _with_topology(
     apply = _apply(subject, len(metadata.brokers))
     yield from judged(_TOPICS, partial(_of_topics, topology, prefix, apply), seen.topics)
     yield from _of_rights(subject, topology, seen)
-    yield from judged(_STAGES, partial(_of_groups, topology, address), seen.groups)
+    yield from judged(_STAGES, partial(_of_groups, topology, address, prefix), seen.groups)
     yield from judged(_CLOCKS, partial(_of_clocks, seen.leaders), seen.clocks)
 
 
@@ -163,9 +163,11 @@ def _of_topics(topology: Topology, prefix: str, apply: str, seen: TopicsSeen) ->
     yield from topics.replicas(seen)
 
 
-def _of_groups(topology: Topology, address: str, seen: GroupsSeen) -> Iterator[Finding]:
-    yield from groups.stages(topology, seen)
-    yield from groups.transactions(seen, address)
+def _of_groups(
+    topology: Topology, address: str, prefix: str, seen: GroupsSeen
+) -> Iterator[Finding]:
+    yield from groups.stages(topology, seen, prefix)
+    yield from groups.transactions(seen, address, prefix)
 
 
 def _of_clocks(leaders: Mapping[Place, int], seen: ClocksSeen) -> Iterator[Finding]:

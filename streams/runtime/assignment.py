@@ -68,7 +68,7 @@ class Assignment:
         self._caught_up_to = caught_up_to
         self._set_aside = set_aside
         self._opened: dict[int, dict[str, Backend]] = {}
-        self._positions: dict[tuple[str, int], int] = {}
+        self._positions: dict[Place, int] = {}
         self._restore: Restore | None = None
         self._building: list[tuple[PartitionTask, Generator[None]]] = []
 
@@ -105,6 +105,17 @@ class Assignment:
         now = self._clock.now()
         self._restore = Restore(stores, self._admin, self._prefix, self._config, now)
         log.info("assigned", partitions=new, to_restore=self._restore.left)
+
+    @property
+    def inputs(self) -> list[Place]:
+        """All that is processed here, or will be once its stores are restored."""
+        running = [(topic, p) for p in sorted(self.tasks) for topic in self._stage.inputs]
+        return running + [place for place in self._positions if place[1] not in self.tasks]
+
+    def position(self, topic: str, partition: int) -> int:
+        """The next offset to process of an input, also before its stores are restored."""
+        waits = None if partition in self.tasks else self._positions.get((topic, partition))
+        return self._source.position(topic, partition) if waits is None else waits
 
     @property
     def restoring(self) -> bool:
@@ -156,7 +167,7 @@ class Assignment:
         for task, parts in self._building:
             parts.close()
             task.close()
-        self._building = []
+        self._building, self._positions = [], {}
 
     def _show_left(self, records: int, seconds: float) -> None:
         metrics.RESTORE_LEFT.labels(self._stage.name).set(records)
@@ -169,7 +180,7 @@ class Assignment:
             self._set_aside,
         )  # fmt: skip
 
-    def _committed(self, partitions: Sequence[int]) -> dict[tuple[str, int], int]:
+    def _committed(self, partitions: Sequence[int]) -> dict[Place, int]:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
         found = self._source.committed(partitions, _TIMEOUT)
         places = [(topic, p) for topic in self._stage.inputs for p in partitions]

@@ -20,11 +20,13 @@ _SILENCE_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Progress:
-    """One input: all that was there at `reached_at` is processed; `goal` is an earlier end of it.
+    """One input, seen first at `since`: all that was there at `reached_at` is processed.
 
-    The goal stays until it is reached: under steady load the position never reaches the newest end.
+    `goal` is an earlier end of it. The goal stays until it is reached: under steady load the
+    position never reaches the newest end.
     """
 
+    since: float
     goal_asked_at: float
     goal: int
     reached_at: float | None = None
@@ -48,7 +50,8 @@ class _Measured:
 class Lag:
     """Measures from time to time, from end offsets that are read without waiting.
 
-    Times are on the boot clock. `tidegate_stage_lag_seconds` is computed when it is scraped, so it
+    Inputs whose stores are being restored count as well: nobody else processes them. Times are on
+    the boot clock. `tidegate_stage_lag_seconds` is computed when it is scraped, so it
     also grows while the stage's thread hangs, or while no broker answers.
     """
 
@@ -66,7 +69,6 @@ class Lag:
         self._due = float("-inf")
         self._newest: int | None = None
         self._inputs: list[Place] = []
-        self._assigned_at = boot()
         self._progress: dict[Place, _Progress] = {}
         self._measured = _Measured(0.0, boot())
         metrics.LAG_SECONDS.labels(stage).set_function(self._seconds)
@@ -88,31 +90,31 @@ class Lag:
             self._compare(answered)
 
     def _follow_assignment(self) -> None:
-        """Forget what was known of other inputs: new ones may be far behind."""
+        """Forget what was known of inputs that were taken away."""
         if self._ends.inputs is not self._inputs:
-            self._inputs = self._ends.inputs
-            self._assigned_at, self._progress = self._boot(), {}
+            self._inputs, known = self._ends.inputs, self._progress
+            self._progress = {place: known[place] for place in self._inputs if place in known}
 
     def _compare(self, answered: Ends) -> None:
         at, left, seconds = answered.asked_at, 0, 0.0
         for place, end in answered.offsets.items():
             position = self._ends.position(*place)
-            progress = self._progress.setdefault(place, _Progress(at, end))
+            progress = self._progress.setdefault(place, _Progress(at, at, end))
             progress.note(at, end, position)
             if position < end:
                 left += end - position
-                seconds = max(seconds, self._waited(progress.reached_at))
+                seconds = max(seconds, self._waited(progress))
         self._show(left, _Measured(seconds, at))
 
-    def _waited(self, reached_at: float | None) -> float:
+    def _waited(self, progress: _Progress) -> float:
         """For how long the oldest unread record of an input has waited, at most.
 
         Before the stage reached any end of that input, the age of what it processes says so.
         """
-        if reached_at is not None:
-            return self._boot() - reached_at
+        if progress.reached_at is not None:
+            return self._boot() - progress.reached_at
         age = 0.0 if self._newest is None else time.time() - self._newest / 1000
-        return max(age, self._boot() - self._assigned_at)
+        return max(age, self._boot() - progress.since)
 
     def _show(self, left: int, measured: _Measured) -> None:
         metrics.LAG_RECORDS.labels(self._stage).set(left)

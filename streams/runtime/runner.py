@@ -188,8 +188,8 @@ class StageLoop:
         directory = StateDirectory(settings, stage.name, width, len(stage.stores))
         self._source = Source(stage.name, stage.inputs, settings, self._outage)
         idle = (stage.inputs[0], 0)
-        self._ends = EndOffsets(self._admin, prefix, self._source.position, self._outage, idle)
-        blocked = BlockedInputs(stage.name, self._admin, prefix, self._source.position)
+        self._ends = EndOffsets(self._admin, prefix, self._position, self._outage, idle)
+        blocked = BlockedInputs(stage.name, self._admin, prefix, self._position)
         self._lag = Lag(stage.name, self._ends, blocked)
         self._transactions = KafkaTransactions(
             stage.name,
@@ -264,12 +264,14 @@ class StageLoop:
         self._restored = False
         if self._assignment.keep(self._source.delivering):
             self._running()
+        self._ends.assign(self._assignment.inputs)
         try:
             refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
             self._transactions.settle()
             if self._source.partitions - self._assignment.tasks.keys():
                 self._refuse_other_layout()
             self._assignment.begin(self._source.partitions)
+            self._ends.assign(self._assignment.inputs)
         except KafkaException as error:
             self._outage.failed(error)
             self._pause()
@@ -288,9 +290,10 @@ class StageLoop:
         self._restored = not (waits or self._source.joining)
 
     def _running(self) -> None:
-        partitions = sorted(self._assignment.tasks)
-        self._ends.assign([(topic, p) for p in partitions for topic in self._stage.inputs])
-        log.info("running", partitions=partitions)
+        log.info("running", partitions=sorted(self._assignment.tasks))
+
+    def _position(self, topic: str, partition: int) -> int:
+        return self._assignment.position(topic, partition)
 
     def _work(self, records: list[Record]) -> None:
         tasks = self._assignment.tasks

@@ -109,20 +109,19 @@ class BlockedInputs:
         for place, seconds in blocked.items():
             if seconds >= self._tell_seconds and place not in self._told:
                 self._told.add(place)
-                _tell(place, found[place].offset, seconds)
+                self._tell(place, found[place].offset, seconds)
 
     def _say_released(self, found: dict[Place, _Block]) -> None:
         for place in sorted(self._told):
             if found.get(place) != self._blocks[place]:
                 self._told.discard(place)
-                log.info("input goes on", topic=place[0], partition=place[1])
+                log.info("input goes on", topic=self._prefix + place[0], partition=place[1])
 
-
-def _tell(place: Place, offset: int, seconds: float) -> None:
-    since = datetime.now(UTC) - timedelta(seconds=seconds)
-    log.warning(
-        "input is blocked by an open transaction: end its producer, or abort it "
-        "(`kafka-transactions.sh`)",
-        topic=place[0], partition=place[1], offset=offset,
-        since=since.isoformat(timespec="seconds"),
-    )  # fmt: skip
+    def _tell(self, place: Place, offset: int, seconds: float) -> None:
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
+        log.warning(
+            "input is blocked by an open transaction: end its producer, or abort it "
+            "(`kafka-transactions.sh`)",
+            topic=self._prefix + place[0], partition=place[1], offset=offset,
+            since=since.isoformat(timespec="seconds"),
+        )  # fmt: skip

@@ -44,7 +44,8 @@ from support.stage_process import QUIET, Cluster
 EVENTS = 300
 REDELIVERIES = 3
 _PACE_SECONDS = 0.2
-"""Between two volleys, until the fault is over: so the load lasts for two and a half minutes."""
+"""Between two volleys of the first half, until the fault is over: so this half lasts for more than
+a minute. Those of the other half come ever more slowly, so that some are left to a slow fault."""
 MOVES_SECONDS = 60.0
 _FLOWS_SECONDS = 60.0
 
@@ -67,12 +68,14 @@ class SteadyVendor(Vendor):
         self._hurry = hurry
 
     async def deliver(self, volleys: Iterable[tuple[Ticket, ...]]) -> None:
+        all_of_them = list(volleys)
         async with asyncio.TaskGroup() as group:
-            for volley in volleys:
+            for left, volley in zip(range(len(all_of_them), 0, -1), all_of_them, strict=True):
                 await self._slots.acquire()
                 group.create_task(self._volley(volley))
+                pace = _PACE_SECONDS * max(1, len(all_of_them) / (2 * left))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), _PACE_SECONDS)
+                    await asyncio.wait_for(self._hurry.wait(), pace)
             assert self._hurry.is_set(), "the load ended before the fault: give it more events"
 
 

@@ -25,6 +25,7 @@ from streams.serde.records import (
     Reply,
     ReplyKind,
 )
+from streams.testing.plain_logs import plain_logs
 from streams.topology.model import LeasePolicy, Priority, Topology
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault
@@ -205,8 +206,9 @@ async def bench(
     made.worker.start()
     made.transport.assign(3)
     made.worker.heartbeater.beat()
-    yield made
-    await made.worker.drain(0)
+    with plain_logs():
+        yield made
+        await made.worker.drain(0)
     made.transport.on_send = None  # A thread may still have a last word; the loop ends now.
 
 

@@ -47,7 +47,7 @@ def seen(*found: GroupSeen, hidden: frozenset[str] = frozenset()) -> GroupsSeen:
 
 
 def told(found: GroupsSeen) -> dict[str, Finding]:
-    return {each.check: each for each in groups.stages(TOPOLOGY, found)}
+    return {each.check: each for each in groups.stages(TOPOLOGY, found, "t.")}
 
 
 def test_a_fused_pipeline_and_a_worker_are_ok_and_the_others_never_ran() -> None:
@@ -120,7 +120,7 @@ def test_a_lag_that_grows_is_told_with_both_figures() -> None:
 def test_a_group_that_may_not_be_described_is_skipped_with_the_right() -> None:
     found = told(seen(PIPELINE, hidden=frozenset({"worker-default"})))["worker-default"]
     assert found.status == "skipped"
-    assert "Describe on the group worker-default" in found.text
+    assert "Describe on the group t.worker-default" in found.text
 
 
 def open_at(before: int, after: int, *, old: bool = False) -> GroupsSeen:
@@ -131,17 +131,18 @@ def open_at(before: int, after: int, *, old: bool = False) -> GroupsSeen:
 
 
 def test_a_transaction_that_stays_open_warns_and_one_that_is_old_fails() -> None:
-    (found,) = groups.transactions(open_at(40, 40), "k:1")
+    (found,) = groups.transactions(open_at(40, 40), "k:1", "t.")
     assert found.status == "warn"
     assert "events.received-0 wait at offset 40" in found.text
-    (found,) = groups.transactions(open_at(40, 40, old=True), "k:1")
+    assert "--max-transaction-timeout 0 --topic t.events.received;" in (found.remedy or "")
+    (found,) = groups.transactions(open_at(40, 40, old=True), "k:1", "t.")
     assert found.status == "fail"
 
 
 def test_transactions_that_end_are_the_usual_business() -> None:
-    (found,) = groups.transactions(open_at(40, 60), "k:1")
+    (found,) = groups.transactions(open_at(40, 60), "k:1", "t.")
     assert found.status == "ok"
-    (found,) = groups.transactions(seen(), "k:1")
+    (found,) = groups.transactions(seen(), "k:1", "t.")
     assert found.status == "ok"
 
 

@@ -103,6 +103,7 @@ def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     loop: Any = StageLoop(counting_stage(), counting_topology(), settings, threading.Event())
     loop._source, loop._topics, loop._admin = source, None, None
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
+    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._assignment = Assignment(
         counting_stage(), source, None, "", StateDirectory(settings, "counting", 2),  # type: ignore[arg-type]
         {CHANGELOG.topic: CHANGELOG}, {}, SystemClock(), lambda *_: True,
@@ -125,6 +126,25 @@ def test_open_transactions_are_settled_then_offsets_then_ends(
         pass
     assert ready[0].positions == {"in": 7}
     loop._assignment.close()
+
+
+def test_what_is_restored_counts_as_not_processed(asked: list[str], tmp_path: Path) -> None:
+    """Nobody else processes it: without it a stage that restores for an hour is never behind."""
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    measured: list[list[Place]] = []
+    loop._ends = SimpleNamespace(assign=measured.append)
+    loop._change()
+    assert measured[-1] == [("in", 0)]
+    assert loop._position("in", 0) == 7
+    while not loop._assignment.advance():
+        pass
+    source.position = lambda topic, partition: 9  # type: ignore[attr-defined]
+    assert loop._position("in", 0) == 9
+    assert loop._assignment.inputs == [("in", 0)]
+    source.partitions, source.changed = frozenset(), True
+    loop._change()
+    assert measured[-1] == []
 
 
 class Building(Counting):
@@ -155,7 +175,6 @@ def building_loop(
     loop = loop_with(Source(asked), asked, tmp_path)
     stage = counting_stage()
     loop._assignment._stage = Stage(stage.name, stage.inputs, stage.stores, Building)
-    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     return loop
 
 
@@ -215,7 +234,6 @@ def test_what_is_taken_away_is_closed_even_where_kafka_does_not_answer(
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     loop._transactions.settle = silent
-    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._change()
     assert loop._assignment.tasks == {}
 
@@ -232,7 +250,6 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     source.joining = False
     source.read = lambda patience: [stale]  # type: ignore[attr-defined]
     source.start = started.append  # type: ignore[attr-defined]
-    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._lag = SimpleNamespace(measure=lambda records: None)
     loop._executor = SimpleNamespace(step=lambda batch, due: worked.extend(batch))
     counted = processed()
@@ -272,7 +289,6 @@ def test_what_was_taken_away_while_it_was_restored_is_not_started(
     started: list[dict[Place, int]] = []
     source.joining = False
     source.start = started.append  # type: ignore[attr-defined]
-    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._change()
     source.partitions, source.changed = frozenset(), True  # heard of while reading ahead
     loop._restore()
@@ -312,7 +328,6 @@ def test_it_is_ready_once_it_was_assigned_and_has_restored(
     source = Source(asked)
     loop = loop_with(source, asked, tmp_path)
     source.start = lambda positions: None  # type: ignore[attr-defined]
-    loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._outage.answered()
     told = []
     for source.joining, source.changed in ((True, False), (False, True), (False, False)):

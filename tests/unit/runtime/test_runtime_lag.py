@@ -130,6 +130,15 @@ def test_a_partition_that_was_taken_over_is_judged_anew(world: World) -> None:
     assert world.shown(6)[1] == pytest.approx(900, abs=60)
 
 
+def test_what_waits_grows_older_though_other_partitions_come_and_go(world: World) -> None:
+    for _ in range(3):
+        world.assign(one=(0, 500))
+        world.shown(60)
+        world.assign(one=(0, 500), two=(7, 7))
+        world.shown(60)
+    assert 350 <= world.shown()[1] <= 360
+
+
 def test_a_process_without_partitions_is_behind_with_nothing(world: World) -> None:
     world.assign(one=(0, 1_000))
     assert world.shown(30)[0] == 1_000

@@ -48,7 +48,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def inputs(world: World) -> BlockedInputs:
-    return BlockedInputs("blocked", None, "", lambda *_: world.position)  # type: ignore[arg-type]
+    return BlockedInputs("blocked", None, "t.", lambda *_: world.position)  # type: ignore[arg-type]
 
 
 def seconds(world: World, inputs: BlockedInputs, after: float = 0.0, places: Any = (PLACE,)) -> Any:
@@ -149,6 +149,6 @@ def test_it_is_told_once_for_each_transaction_and_that_it_ended(
         ("warning", 10), ("info", None), ("warning", 11), ("info", None),
     ]  # fmt: skip
     first = logged[0]
-    assert (first["topic"], first["partition"]) == PLACE
+    assert (first["topic"], first["partition"]) == (f"t.{PLACE[0]}", PLACE[1])
     assert "kafka-transactions.sh" in first["event"]
     assert first["since"]
