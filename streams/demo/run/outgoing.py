@@ -20,7 +20,7 @@ from streams.demo.world.subscribers import CALLBACKS, RESTARTED, SWITCHED_OFF, S
 _TAKEN_FIRST = 2
 """How many messages an endpoint takes before it is disturbed, so that more are still to come."""
 _NOTICED_SECONDS = 120.0
-"""How long an endpoint may take to get its messages, or to fail; a busy machine is slow to begin."""
+"""How long an endpoint may take to get its messages, or to fail; a busy machine begins late."""
 _STALLED_SECONDS = 45.0
 """How long nothing may move; a circuit that opened by accident closes within it."""
 
