@@ -53,6 +53,12 @@ UnsafeOption = Annotated[
 PartitionsOption = Annotated[
     bool, typer.Option("--allow-partition-change", help="Add partitions although keys move.")
 ]
+RetentionOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-shorter-retention", help="Delete records earlier, or compact what was not."
+    ),
+]
 DeleteOption = Annotated[
     list[str] | None,
     typer.Option(help="Delete this undeclared topic; may be repeated.", metavar="TOPIC"),
@@ -85,12 +91,15 @@ def _compare(
     bootstrap: BootstrapOption = None,
     allow_unsafe: UnsafeOption = False,
     allow_partition_change: PartitionsOption = False,
+    allow_shorter_retention: RetentionOption = False,
     delete: DeleteOption = None,
     as_json: AsJson = False,
 ) -> None:
     with errors_told(as_json):
         settings, loaded = read_settings(topology, bootstrap)
-        consent = Consent(allow_unsafe, allow_partition_change, tuple(delete or ()))
+        consent = Consent(
+            allow_unsafe, allow_partition_change, tuple(delete or ()), allow_shorter_retention
+        )
         with addressed(settings):
             admin = admin_client(settings)
             planned = make_plan(loaded, admin, settings.topic_prefix, consent)

@@ -144,6 +144,7 @@ class Pipeline:
             topology,
             self.settings,
             allow_unsafe=self._allow_unsafe or self.broker is not None,
+            shorter_retention=self.broker is not None,
         )
 
     async def _carry_over(self) -> None:

@@ -57,6 +57,7 @@ def apply(
     allow_unsafe: bool,
     allow_partition_change: bool = False,
     delete: Iterable[str] = (),
+    shorter_retention: bool = False,
 ) -> Plan:
     """Carry the plan out, wait until the cluster shows it, and return the plan.
 
@@ -65,7 +66,7 @@ def apply(
         KafkaUnavailable: no broker answers.
     """
     admin = admin_client(settings)
-    consent = Consent(allow_unsafe, allow_partition_change, tuple(delete))
+    consent = Consent(allow_unsafe, allow_partition_change, tuple(delete), shorter_retention)
     planned = plan(topology, admin, settings.topic_prefix, consent)
     execute(planned, admin)
     return planned

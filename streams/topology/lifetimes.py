@@ -121,6 +121,27 @@ def retention(topology: Topology) -> Found:
             )  # fmt: skip
 
 
+_STATES = ("deliveries", "deliveries.endpoints", "jobs", "jobs.held", "replays", "tenants")
+_LOGS = (
+    "deliveries.attempts", "deliveries.commands", "dlq", "events", "events.received",
+    "jobs.commands", "rejections", "schedule",
+)  # fmt: skip
+
+
+def cleanups(topology: Topology) -> Found:
+    """States stay for ever, and of records that share a key each one stays for its time."""
+    for names, wanted, why in (
+        (_STATES, "compact", "holds the newest state of each key, which no time may delete"),
+        (_LOGS, "delete", "holds many records of a key, which compaction would delete"),
+    ):
+        for topic in filter(None, map(topology.topics.get, names)):
+            if topic.cleanup != wanted:
+                yield problem(
+                    f"{topic.name} {why}; set cleanup to {wanted!r}",
+                    ("topics", topic.name, "cleanup"),
+                )
+
+
 def clocks(topology: Topology) -> Found:
     """Every decision by the time of a record must use the broker's clock."""
     changelogs = {s.changelog for stage in topology.stages.values() for s in stage.stores}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION, Cluster, ClusterTopic, topic_config
@@ -15,13 +16,15 @@ from streams.topology.pools import pool_notes
 class Consent:
     """What the operator explicitly allows; the default allows nothing that can lose or move data.
 
-    `unsafe` accepts fewer than three replicas, `partition_change` accepts more partitions, and
-    `delete` names topics to delete (without the prefix).
+    `unsafe` accepts fewer than three replicas, `partition_change` accepts more partitions, `delete`
+    names topics to delete (without the prefix), and `shorter_retention` accepts settings by which
+    Kafka deletes records that it keeps now.
     """
 
     unsafe: bool = False
     partition_change: bool = False
     delete: tuple[str, ...] = ()
+    shorter_retention: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +152,29 @@ def _differences(
         )
     for setting, wanted in topic_config(topic, replicated).items():
         actual = existing.config.get(setting)
-        if not same_setting(actual, wanted):
+        if same_setting(actual, wanted):
+            continue
+        if _deletes(setting, actual, wanted) and not consent.shorter_retention:
+            yield Refusal(
+                name,
+                f"has {setting} {actual}, the file says {wanted}: Kafka would delete records that "
+                "it keeps now; allow it with --allow-shorter-retention",
+            )
+        else:
             yield ChangeConfig(name, setting, actual, wanted)
+
+
+def _deletes(setting: str, actual: str | None, wanted: str) -> bool:
+    """Whether records that are kept under the actual value may be deleted under the wanted one."""
+    if actual is None:
+        return False
+    if setting == "cleanup.policy":
+        return not set(wanted.split(",")) <= set(actual.split(","))
+    return setting == "retention.ms" and _kept_ms(wanted) < _kept_ms(actual)
+
+
+def _kept_ms(retention: str) -> float:
+    return inf if retention == "-1" else float(retention)
 
 
 def _partitions(

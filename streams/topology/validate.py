@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from streams.topology.lifetimes import clocks, days, lifetimes, outlives, retention
+from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
 from streams.topology.model import FUSED, StageDeclaration, StoreDeclaration, Topic, Topology
 from streams.topology.problems import Problem, near, problem
 from streams.topology.sizes import LEAST_KIB, too_small
@@ -221,6 +221,6 @@ def _leases(topology: Topology) -> Found:
 
 
 _RULES = (
-    lifetimes, retention, clocks, _sizes, _partitions, _names, _stages, _fused, _jobs, _limits,
-    _leases,
+    lifetimes, retention, cleanups, clocks, _sizes, _partitions, _names, _stages, _fused, _jobs,
+    _limits, _leases,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from streams.topology.plan import (
 )
 
 UNSAFE = Consent(unsafe=True)
+DAY = 86_400_000
 
 
 def as_declared(
@@ -40,6 +41,11 @@ def cluster(changed: Mapping[str, ClusterTopic] | None = None, brokers: int = 3)
 
 def altered(name: str, **changes: Any) -> dict[str, ClusterTopic]:
     return {name: replace(as_declared(load())[name], **changes)}
+
+
+def with_setting(name: str, setting: str, value: str) -> dict[str, ClusterTopic]:
+    config = as_declared(load())[name].config
+    return altered(name, config={**config, setting: value})
 
 
 def test_an_empty_cluster_gets_every_topic_on_three_replicas() -> None:
@@ -89,6 +95,33 @@ def test_a_changed_setting_is_changed_back_and_others_are_left_alone() -> None:
     config = {**as_declared(load())["events"].config, "retention.ms": "5", "flush.ms": "1"}
     planned = compare(load(), cluster(altered("events", config=config)), "", Consent())
     assert planned.steps == (ChangeConfig("events", "retention.ms", "5", "1814400000"),)
+
+
+@pytest.mark.parametrize(
+    ("topic", "setting", "kept"),
+    [
+        ("dlq", "retention.ms", str(90 * DAY)),
+        ("dlq", "retention.ms", "-1"),
+        ("jobs", "cleanup.policy", "delete"),
+        ("events", "cleanup.policy", "compact"),
+    ],
+)
+def test_what_would_delete_records_that_are_kept_is_refused(
+    topic: str, setting: str, kept: str
+) -> None:
+    there = cluster(with_setting(topic, setting, kept))
+    planned = compare(load(), there, "", Consent())
+    assert planned.steps == ()
+    assert "--allow-shorter-retention" in planned.refusals[0].why
+    allowed = compare(load(), there, "", Consent(shorter_retention=True))
+    assert [step.setting for step in allowed.of(ChangeConfig)] == [setting]
+    assert allowed.refusals == ()
+
+
+def test_a_longer_retention_needs_no_consent() -> None:
+    there = cluster(with_setting("dlq", "retention.ms", str(DAY)))
+    change = ChangeConfig("dlq", "retention.ms", str(DAY), str(30 * DAY))
+    assert compare(load(), there, "", Consent()).steps == (change,)
 
 
 def test_settings_are_compared_by_meaning() -> None:

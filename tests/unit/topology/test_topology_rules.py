@@ -245,6 +245,16 @@ BROKEN = {
         "topics.ledger.cleanup",
         "needs cleanup 'compact', not 'delete'",
     ),
+    "states that time deletes": (
+        with_topic("replays", cleanup="delete", retention_ms=DAY),
+        "topics.replays.cleanup",
+        "holds the newest state of each key, which no time may delete; set cleanup to 'compact'",
+    ),
+    "events of which one a tenant is kept": (
+        with_topic("events.received", cleanup="compact", retention_ms=None),
+        "topics.events.received.cleanup",
+        "holds many records of a key, which compaction would delete; set cleanup to 'delete'",
+    ),
     "a window's changelog that forgets within it": (
         with_topic("dedup.seen.changelog", retention_ms=20 * DAY),
         "topics.dedup.seen.changelog.retention_days",
