@@ -35,6 +35,7 @@ def test_the_chart_has_no_lint() -> None:
         ("settings.instance=a", "invalid propertyName 'instance'"),
         ("ingress.settings.admin_token=s3cret", "invalid propertyName 'admin_token'"),
         ("delivery.stopSeconds=5", "at '/delivery/stopSeconds': minimum"),
+        ("autoscaling.stageScaleUpSeconds=3601", "at '/autoscaling/stageScaleUpSeconds': maximum"),
         ("kafka.bootstrap=", "kafka.bootstrap is empty"),
         ("keys.vault.secretName=", "keys.vault.secretName is empty"),
         ("keys.adminToken.secretName=", "keys.adminToken.secretName is empty"),
