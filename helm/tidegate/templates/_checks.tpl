@@ -25,6 +25,12 @@
 {{- if and $kafka.clientCertificate.secretName (ne $kafka.securityProtocol "SSL") -}}
 {{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, which shows no client certificate: use SSL" $kafka.securityProtocol) -}}
 {{- end -}}
+{{- range $name, $value := $kafka.settings -}}
+{{- $variable := include "tidegate.kafkaVariable" $name -}}
+{{- if regexMatch "PASSWORD|PASSPHRASE|SECRET|JAAS|KEY_PEM|OAUTHBEARER_CONFIG" $variable -}}
+{{- fail (printf "kafka.settings.%s holds a secret, which everybody who may see a pod could read: use kafka.sasl.secretName, kafka.clientCertificate.secretName, or pod.extraEnv with the variable %s from a Secret" $name $variable) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "tidegate.checkComponents" -}}
