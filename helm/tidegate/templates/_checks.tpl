@@ -10,6 +10,7 @@
 {{- end -}}
 {{- include "tidegate.checkKafka" . -}}
 {{- include "tidegate.checkComponents" . -}}
+{{- include "tidegate.checkPools" . -}}
 {{- include "tidegate.checkPublic" . -}}
 {{- end }}
 
@@ -54,6 +55,24 @@
 {{- end -}}
 {{- if and $scaled.enabled $most (gt (int $scaled.maxReplicas) (int $most)) -}}
 {{- fail (printf "%s.autoscaling.maxReplicas is %d, but only %s pods would have a partition" $where (int $scaled.maxReplicas) $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Workers of one pool share its partitions, whatever entries of `workers` they belong to. */}}
+{{- define "tidegate.checkPools" -}}
+{{- $names := dict -}}{{- $pods := dict -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
+{{- if $facts.pool -}}
+{{- $scaled := $facts.values.autoscaling -}}
+{{- $most := int (include "tidegate.mostPods" (dict "root" $ "facts" $facts)) -}}
+{{- $own := ternary (default $most (int $scaled.maxReplicas)) (int $facts.values.replicas) $scaled.enabled -}}
+{{- $together := add $own (default 0 (get $pods $facts.pool)) -}}
+{{- $of := append (default list (get $names $facts.pool)) (trimPrefix "worker-" $name) -}}
+{{- if gt $together $most -}}
+{{- fail (printf "workers %s of the pool %s have %d pods together, but only %d would have a partition: use fewer (replicas, or autoscaling.maxReplicas), or more partitions (topology.overlay)" (join " and " $of) $facts.pool $together $most) -}}
+{{- end -}}
+{{- $_ := set $pods $facts.pool $together -}}{{- $_ := set $names $facts.pool $of -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -108,6 +108,35 @@ def test_autoscaling_beyond_the_partitions_is_refused() -> None:
     assert "delivery.autoscaling.maxReplicas is 9, but only 4 pods" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("replicas: 9", "have 18 pods together"),
+        ("autoscaling: {enabled: true, maxReplicas: 10}", "have 20 pods together"),
+        ("autoscaling: {enabled: true}", "have 32 pods together"),
+    ],
+)
+def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "autoscaling: {prometheus: 'http://prometheus:9090'}\n"
+        f"worker: {{{given}}}\n"
+        "workers: {imports: {app: 'a:b'}, slow: {app: 'a:b', pool: slow}}"
+    )
+    done = chart.run("template", "--values", chart.BASE, "--values", values)
+    assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr
+    done = chart.run(
+        "template",
+        "--values",
+        chart.BASE,
+        "--values",
+        values,
+        "--set",
+        "workers.imports.pool=other",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_readme_has_all_values_as_they_are() -> None:
     """`make chart` writes the table anew."""
     assert (chart.CHART / "README.md").read_text() == chart_readme.filled()
