@@ -10,6 +10,7 @@
 {{- end -}}
 {{- include "tidegate.checkKafka" . -}}
 {{- include "tidegate.checkComponents" . -}}
+{{- include "tidegate.checkPools" . -}}
 {{- include "tidegate.checkPublic" . -}}
 {{- end }}
 
@@ -24,6 +25,12 @@
 {{- end -}}
 {{- if and $kafka.clientCertificate.secretName (ne $kafka.securityProtocol "SSL") -}}
 {{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, which shows no client certificate: use SSL" $kafka.securityProtocol) -}}
+{{- end -}}
+{{- range $name, $value := $kafka.settings -}}
+{{- $variable := include "tidegate.kafkaVariable" $name -}}
+{{- if regexMatch "PASSWORD|PASSPHRASE|SECRET|JAAS|KEY_PEM|OAUTHBEARER_CONFIG" $variable -}}
+{{- fail (printf "kafka.settings.%s holds a secret, which everybody who may see a pod could read: use kafka.sasl.secretName, kafka.clientCertificate.secretName, or pod.extraEnv with the variable %s from a Secret" $name $variable) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -48,6 +55,24 @@
 {{- end -}}
 {{- if and $scaled.enabled $most (gt (int $scaled.maxReplicas) (int $most)) -}}
 {{- fail (printf "%s.autoscaling.maxReplicas is %d, but only %s pods would have a partition" $where (int $scaled.maxReplicas) $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Workers of one pool share its partitions, whatever entries of `workers` they belong to. */}}
+{{- define "tidegate.checkPools" -}}
+{{- $names := dict -}}{{- $pods := dict -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
+{{- if $facts.pool -}}
+{{- $scaled := $facts.values.autoscaling -}}
+{{- $most := int (include "tidegate.mostPods" (dict "root" $ "facts" $facts)) -}}
+{{- $own := ternary (default $most (int $scaled.maxReplicas)) (int $facts.values.replicas) $scaled.enabled -}}
+{{- $together := add $own (default 0 (get $pods $facts.pool)) -}}
+{{- $of := append (default list (get $names $facts.pool)) (trimPrefix "worker-" $name) -}}
+{{- if gt $together $most -}}
+{{- fail (printf "workers %s of the pool %s have %d pods together, but only %d would have a partition: use fewer (replicas, or autoscaling.maxReplicas), or more partitions (topology.overlay)" (join " and " $of) $facts.pool $together $most) -}}
+{{- end -}}
+{{- $_ := set $pods $facts.pool $together -}}{{- $_ := set $names $facts.pool $of -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -54,8 +54,13 @@
 - {name: TIDEGATE_KAFKA_SSL_KEY_LOCATION, value: /etc/tidegate/kafka/user.key}
 {{- end }}
 {{- range $name, $value := $kafka.settings }}
-- {name: TIDEGATE_KAFKA_{{ $name | replace "." "_" | upper }}, value: {{ include "tidegate.text" $value | quote }}}
+- {name: {{ include "tidegate.kafkaVariable" $name }}, value: {{ include "tidegate.text" $value | quote }}}
 {{- end }}
+{{- end }}
+
+{{/* The variable of a setting of librdkafka. */}}
+{{- define "tidegate.kafkaVariable" -}}
+TIDEGATE_KAFKA_{{ . | replace "." "_" | upper }}
 {{- end }}
 
 {{- define "tidegate.saslEnvironment" -}}

@@ -3,21 +3,13 @@
 {{- $values := .root.Values -}}
 {{- $own := .facts.values -}}
 {{- $pod := mergeOverwrite (deepCopy $values.pod) $own.pod -}}
-metadata:
-  labels:
-    {{- include "tidegate.labels" . | nindent 4 }}
-    {{- with $pod.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-  annotations:
-    checksum/topology: {{ toYaml $values.topology.overlay | sha256sum }}
-    {{- with $pod.annotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+{{- $checksum := dict "checksum/topology" (toYaml $values.topology.overlay | sha256sum) -}}
+metadata: {{- include "tidegate.podMetadata" (merge (dict "pod" $pod "annotations" $checksum) .) | nindent 2 }}
 spec:
   {{- include "tidegate.podSecurity" .root | nindent 2 }}
   terminationGracePeriodSeconds: {{ int $own.stopSeconds }}
-  {{- include "tidegate.placement" (merge (dict "pod" $pod) .) | nindent 2 }}
+  {{- include "tidegate.spread" . | nindent 2 }}
+  {{- include "tidegate.nodes" $pod | nindent 2 }}
   {{- if $own.wheel }}
   initContainers:
     - name: application
@@ -45,7 +37,19 @@ spec:
   volumes: {{- include "tidegate.volumes" (merge (dict "pod" $pod) .) | nindent 4 }}
 {{- end }}
 
-{{/* What every pod has, the topology's Job too. */}}
+{{/* The labels and annotations of a pod. Takes {root, name, pod, annotations}. */}}
+{{- define "tidegate.podMetadata" -}}
+labels:
+  {{- include "tidegate.labels" . | nindent 2 }}
+  {{- with .pod.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (default dict .annotations) .pod.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What every pod has, a Job's too. */}}
 {{- define "tidegate.podSecurity" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -95,8 +99,8 @@ lifecycle: {preStop: {sleep: {seconds: 5}}}
 {{- end }}
 {{- end }}
 
-{{/* On which nodes pods run: spread over zones, then over nodes. Takes {root, name, pod}. */}}
-{{- define "tidegate.placement" -}}
+{{/* Spreads pods over zones, then over nodes. Takes {root, name}. */}}
+{{- define "tidegate.spread" -}}
 {{- $root := .root -}}{{- $name := .name -}}
 topologySpreadConstraints:
   {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
@@ -106,16 +110,20 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels: {{- include "tidegate.selector" (dict "root" $root "name" $name) | nindent 8 }}
   {{- end }}
-{{- with .pod.nodeSelector }}
+{{- end }}
+
+{{/* On which nodes pods run. Takes what the values say of the pod. */}}
+{{- define "tidegate.nodes" -}}
+{{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .pod.tolerations }}
+{{- with .tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .pod.affinity }}
+{{- with .affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .pod.priorityClassName }}
+{{- with .priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- end }}

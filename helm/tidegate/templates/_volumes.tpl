@@ -1,24 +1,24 @@
 {{/* Where a component's container mounts its volumes. Takes {root, facts, pod}. */}}
 {{- define "tidegate.mounts" -}}
 - {name: state, mountPath: /var/lib/tidegate}
-{{ include "tidegate.clientMounts" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
+{{ include "tidegate.clientMounts" (dict "root" .root "kafkaUser" .facts.values.kafkaUser "pod" .pod) }}
 {{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
 - {name: keys, mountPath: /etc/tidegate/keys, readOnly: true}
 {{- end }}
 {{- if .facts.values.wheel }}
 - {name: application, mountPath: /opt/application, readOnly: true}
 {{- end }}
-{{- with .pod.extraVolumeMounts }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
-{{/* What any command that speaks to Kafka mounts. Takes {root, kafkaUser}. */}}
+{{/* What any command that speaks to Kafka mounts. Takes {root, kafkaUser, pod}. */}}
 {{- define "tidegate.clientMounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: topology, mountPath: /etc/tidegate/topology, readOnly: true}
 {{- if include "tidegate.kafkaFiles" . }}
 - {name: kafka, mountPath: /etc/tidegate/kafka, readOnly: true}
+{{- end }}
+{{- with .pod.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -29,7 +29,7 @@
 - name: state
   emptyDir: {sizeLimit: {{ $own.scratchSize | default (default dict $own.persistence).size | default "1Gi" }}}
 {{- end }}
-{{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology") }}
+{{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology" "pod" .pod) }}
 {{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
 - name: keys
   projected:
@@ -53,12 +53,9 @@
   {{- toYaml $own.wheel.volume | nindent 2 }}
 - {name: application, emptyDir: {}}
 {{- end }}
-{{- with .pod.extraVolumes }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
-{{/* The volumes of any command that speaks to Kafka. Takes {root, kafkaUser, topology}. */}}
+{{/* The volumes of any command that speaks to Kafka. Takes {root, kafkaUser, topology, pod}. */}}
 {{- define "tidegate.clientVolumes" -}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
 - {name: topology, configMap: {name: {{ include "tidegate.fullname" .root }}-{{ .topology }}}}
@@ -67,6 +64,9 @@
   projected:
     defaultMode: 0440
     sources: {{- . | nindent 6 }}
+{{- end }}
+{{- with .pod.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 

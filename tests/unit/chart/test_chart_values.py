@@ -34,13 +34,32 @@ def test_the_chart_has_no_lint() -> None:
         ("settings.inFlight=1", "'inFlight' does not match"),
         ("settings.instance=a", "invalid propertyName 'instance'"),
         ("ingress.settings.admin_token=s3cret", "invalid propertyName 'admin_token'"),
+        ("settings.kafka_sasl_password=s3cret", "invalid propertyName 'kafka_sasl_password'"),
         ("delivery.stopSeconds=5", "at '/delivery/stopSeconds': minimum"),
+        ("autoscaling.stageScaleUpSeconds=3601", "at '/autoscaling/stageScaleUpSeconds': maximum"),
         ("kafka.bootstrap=", "kafka.bootstrap is empty"),
         ("keys.vault.secretName=", "keys.vault.secretName is empty"),
         ("keys.adminToken.secretName=", "keys.adminToken.secretName is empty"),
         ("kafka.securityProtocol=SASL_SSL", "kafka.sasl.secretName is empty"),
         ("kafka.sasl.secretName=user", "kafka.sasl.secretName is set, but"),
         ("kafka.clientCertificate.secretName=user", "shows no client certificate: use SSL"),
+        ("kafka.settings.sasl\\.password=s3cret", "kafka.settings.sasl.password holds a secret"),
+        ("kafka.settings.SASL_PASSWORD=s3cret", "use kafka.sasl.secretName"),
+        ("kafka.settings.sasl\\.jaas\\.config=s3cret", "sasl.jaas.config holds a secret"),
+        ("kafka.settings.ssl\\.key\\.pem=s3cret", "kafka.clientCertificate.secretName, or"),
+        ("kafka.settings.ssl\\.keystore\\.password=s3cret", "ssl.keystore.password holds a secret"),
+        (
+            "kafka.settings.sasl\\.oauthbearer\\.config=s3cret",
+            "or pod.extraEnv with the variable TIDEGATE_KAFKA_SASL_OAUTHBEARER_CONFIG",
+        ),
+        (
+            "kafka.settings.sasl\\.oauthbearer\\.client\\.secret=s3cret",
+            "sasl.oauthbearer.client.secret holds a secret",
+        ),
+        (
+            "kafka.settings.sasl\\.oauthbearer\\.assertion\\.private\\.key\\.passphrase=s3cret",
+            "passphrase holds a secret",
+        ),
         ("pipeline.replicas=5", "pipeline.replicas is 5, but only 4 pods would have a partition"),
         ("workers.answers.replicas=17", "workers.answers.replicas is 17, but only 16"),
         ("workers.answers.autoscaling.enabled=true", "needs autoscaling.prometheus"),
@@ -65,7 +84,7 @@ def test_a_value_that_cannot_work_is_named(given: str, says: str) -> None:
 def test_no_setting_is_a_variable_that_the_chart_sets_itself() -> None:
     """It would come twice; a common `instance` would make all pods of a component one instance."""
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
-    refused = set(schema["$defs"]["settings"]["propertyNames"]["not"]["enum"])
+    refused = set(schema["$defs"]["settings"]["propertyNames"]["not"]["anyOf"][0]["enum"])
     ours = {
         variable["name"].removeprefix("TIDEGATE_").lower()
         for pod in chart.pods(chart.resources(chart.rendered())).values()
@@ -87,6 +106,35 @@ def test_autoscaling_beyond_the_partitions_is_refused() -> None:
     wanted = "delivery.autoscaling.enabled=true,delivery.autoscaling.maxReplicas=9"
     done = chart.run("template", "--values", chart.BASE, "--set", wanted)
     assert "delivery.autoscaling.maxReplicas is 9, but only 4 pods" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("replicas: 9", "have 18 pods together"),
+        ("autoscaling: {enabled: true, maxReplicas: 10}", "have 20 pods together"),
+        ("autoscaling: {enabled: true}", "have 32 pods together"),
+    ],
+)
+def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "autoscaling: {prometheus: 'http://prometheus:9090'}\n"
+        f"worker: {{{given}}}\n"
+        "workers: {imports: {app: 'a:b'}, slow: {app: 'a:b', pool: slow}}"
+    )
+    done = chart.run("template", "--values", chart.BASE, "--values", values)
+    assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr
+    done = chart.run(
+        "template",
+        "--values",
+        chart.BASE,
+        "--values",
+        values,
+        "--set",
+        "workers.imports.pool=other",
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_has_all_values_as_they_are() -> None:
