@@ -37,7 +37,9 @@ OLDEST = Gauge(
 )
 RUNNING = Gauge("tidegate_dispatcher_running_jobs", "Living leases", ["partition"])
 POOL = Gauge(
-    "tidegate_dispatcher_pool_jobs", "Jobs of a pool that wait or run", ["partition", "pool"]
+    "tidegate_dispatcher_pool_jobs",
+    "Jobs of a pool that run, or wait for nothing but a worker",
+    ["partition", "pool"],
 )
 HELD = Gauge(
     "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for",

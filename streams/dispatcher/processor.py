@@ -38,6 +38,7 @@ _ENDED_AT_ONCE = 200
 """Jobs are ended in parts of this size: a transaction of thousands would not end in time."""
 _LEASED_AT_ONCE = 500
 """Leases are sent in parts, too; the rest follows with the next records or punctuation."""
+_POOLS_EVERY_MS = 500
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -60,6 +61,7 @@ class Dispatcher:
         self._cache = DecodedCache(JOB)
         self._parked: set[str] = set()  # jobs for which a command waits
         self._purged = self._purged_for_good = b""
+        self._pools_due = 0
         self._expiry = Expiry(topology.leases, self._registry, _ENDED_AT_ONCE)
         self._poisoned = False
         self._unheard_since = 0.0
@@ -211,8 +213,10 @@ class Dispatcher:
         metrics.READY.labels(partition).set(self._run_queue.depth())
         metrics.RUNNING.labels(partition).set(len(self._registry.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
-        for pool in self._topology.pools:
-            metrics.POOL.labels(partition, pool).set(self._run_queue.jobs_of(pool))
+        if now >= self._pools_due:  # not each time: it costs work for each waiting tenant
+            self._pools_due = now + _POOLS_EVERY_MS
+            for pool in self._topology.pools:
+                metrics.POOL.labels(partition, pool).set(self._run_queue.jobs_of(pool))
 
     def _store(self, ctx: Context) -> JobStore:
         return JobStore(ctx, self._topology.finished_jobs_ms, self._cache)

@@ -198,8 +198,21 @@ class RunQueue:
         return sum(map(len, self.queues.values()))
 
     def jobs_of(self, pool: str) -> int:
-        """How many jobs of a pool wait or run."""
-        return len(self.queues.get(pool, ())) + self.registry.leases.running_in(pool)
+        """How many jobs of a pool run, or would run if there were workers enough.
+
+        Those that a cap or a closed tenant holds back are left out: more workers would not help.
+        """
+        running = self.registry.leases.running_in(pool)
+        queue = self.queues.get(pool)
+        if not queue:
+            return running
+        startable = min(
+            sum(min(jobs, self._room(tenant_id)) for tenant_id, jobs in queue.by_tenant()),
+            sum(min(jobs, self._caps.room("job_type", type_))
+                for type_, jobs in queue.by_type().items()),
+            self._caps.room("global"),
+        )  # fmt: skip
+        return running + int(startable)
 
     def oldest(self) -> int | None:
         """When the longest waiting job of any pool became ready, in milliseconds."""
@@ -224,7 +237,11 @@ class RunQueue:
                 queue.capped(tenant_id)
 
     def _is_free(self, tenant_id: str) -> bool:
-        return tenant_id not in self._blocked and self._caps.tenant_free(tenant_id)
+        return self._room(tenant_id) > 0
+
+    def _room(self, tenant_id: str) -> float:
+        """How many more of a tenant's jobs may start."""
+        return 0 if tenant_id in self._blocked else self._caps.room("tenant", tenant_id)
 
     def _queue(self, pool: str) -> ReadyQueue:
         if pool not in self.queues:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fnmatch import translate
+from math import inf
 
 from streams.topology.model import Limit, LimitScope
 
@@ -26,13 +27,9 @@ class Concurrency:
             self._limits[limit.scope].append((limit, re.compile(translate(limit.match)).match))
         self._running: dict[tuple[str, str], int] = {}
 
-    def tenant_free(self, tenant_id: str) -> bool:
-        """Whether the caps of scope `tenant` let one more job of a tenant start."""
-        return self._room("tenant", tenant_id)
-
     def type_free(self, job_type: str) -> bool:
         """Whether the caps of scope `job_type` and `global` let one more job of a type start."""
-        return self._room("job_type", job_type) and self._room("global", "")
+        return self.room("job_type", job_type) > 0 and self.room("global") > 0
 
     def started(self, tenant_id: str, job_type: str) -> None:
         for limit, value in self.binding(tenant_id, job_type):
@@ -51,11 +48,13 @@ class Concurrency:
         for scope, value in values:
             yield from ((limit, value) for limit in self._of(scope, value))
 
-    def _room(self, scope: LimitScope, value: str) -> bool:
-        return all(
-            self._running.get((limit.name, value), 0) < (limit.concurrency or 0)
+    def room(self, scope: LimitScope, value: str = "") -> float:
+        """How many more jobs of a value the caps of this scope let start; infinite without one."""
+        free = (
+            (limit.concurrency or 0) - self._running.get((limit.name, value), 0)
             for limit in self._of(scope, value)
         )
+        return min(free, default=inf)
 
     def _of(self, scope: LimitScope, value: str) -> Iterator[Limit]:
         for limit, matches in self._limits.get(scope, ()):

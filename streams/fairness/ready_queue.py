@@ -13,7 +13,7 @@ also costs work for each lane of the types that change, and `take` for each type
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from streams.fairness.aging import Rises
@@ -73,6 +73,7 @@ class ReadyQueue:
         lane = known or self._new_lane(tenant_id, type_, priority)
         entry = self._members[job_id] = (ready_at, job_id, lane.number)
         lanes.jobs += 1
+        lane.tenant.jobs += 1
         if lane.push(entry):
             self._oldest.older(lane)
             if lanes.handled:
@@ -161,6 +162,10 @@ class ReadyQueue:
         """Tenants that have waiting or running jobs, or had some recently."""
         return self._passes.tenants.keys()
 
+    def by_tenant(self) -> Iterator[tuple[str, int]]:
+        """Each tenant that has waiting jobs, with their number."""
+        return ((tenant.id, tenant.jobs) for tenant in self._passes.tenants.values() if tenant.jobs)
+
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """The number of one tenant's waiting jobs of each type."""
         found = {type_: lanes.jobs_of(tenant_id) for type_, lanes in self._types.items()}
@@ -197,6 +202,7 @@ class ReadyQueue:
     def _drop(self, lane: Lane) -> None:
         """Update a lane after one of its jobs left the members."""
         self._types[lane.type].jobs -= 1
+        lane.tenant.jobs -= 1
         lane.drop(self._members)
         if lane.waiting:
             self._moved[lane.number] = lane

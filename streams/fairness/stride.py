@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 class Tenant:
     """One tenant's pass, lanes and running jobs in one queue.
 
-    `waiting` counts its lanes, and `lanes` are those of types that a worker handles. `ordered` is
-    True while the tenant is in the order.
+    `waiting` counts its lanes and `jobs` the jobs in them; `lanes` are those of types that a worker
+    handles. `ordered` is True while the tenant is in the order.
     """
 
-    __slots__ = ("departing", "id", "lanes", "ordered", "passes", "running", "waiting")
+    __slots__ = ("departing", "id", "jobs", "lanes", "ordered", "passes", "running", "waiting")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.passes = 0
         self.running = 0
         self.waiting = 0
+        self.jobs = 0
         self.lanes: list[Lane] = []
         self.ordered = False
         self.departing = False

@@ -7,6 +7,7 @@ from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
+from streams.topology.model import Limit
 
 
 @pytest.fixture
@@ -22,13 +23,15 @@ def test_gauges_of_a_partition_that_was_taken_away_are_gone(desk: Desk) -> None:
     assert REGISTRY.get_sample_value(name, labels) is None
 
 
+def jobs(pool: str = "default") -> float | None:
+    """The gauge by which workers are scaled."""
+    labels = {"partition": "0", "pool": pool}
+    return REGISTRY.get_sample_value("tidegate_dispatcher_pool_jobs", labels)
+
+
 def test_jobs_of_a_pool_are_counted_while_they_wait_and_run_until_the_partition_moves(
     desk: Desk,
 ) -> None:
-    def jobs() -> float | None:
-        labels = {"partition": "0", "pool": "default"}
-        return REGISTRY.get_sample_value("tidegate_dispatcher_pool_jobs", labels)
-
     worker = ScriptedWorker(desk)
     waiting, running = desk.event("t1"), desk.event("t2")
     desk.driver.advance(1)
@@ -39,6 +42,38 @@ def test_jobs_of_a_pool_are_counted_while_they_wait_and_run_until_the_partition_
     assert jobs() == 2
     desk.driver.close()
     assert jobs() is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted"),
+    [
+        (Limit("per_tenant", "tenant", match="*", concurrency=2), 4),
+        (Limit("drafts", "job_type", match="draft_*", concurrency=3), 3),
+        (Limit("all", "global", concurrency=1), 1),
+    ],
+)
+def test_jobs_that_a_cap_holds_back_need_no_worker(limit: Limit, counted: int) -> None:
+    desk = Desk(limit)
+    for tenant in ("acme", "bolt"):
+        for number in range(5):
+            desk.event(f"{tenant}{number}", tenant)
+    desk.driver.advance(1)
+    assert jobs() == counted
+    worker = ScriptedWorker(desk)
+    worker.heartbeat(free=10)
+    desk.driver.advance(1)
+    assert jobs() == counted
+
+
+def test_jobs_of_a_disabled_tenant_need_no_worker(desk: Desk) -> None:
+    desk.tenant(disabled=True)
+    desk.event("t1")
+    desk.event("t2", "bolt")
+    desk.driver.advance(1)
+    assert jobs() == 1
+    desk.tenant()
+    desk.driver.advance(1)
+    assert jobs() == 2
 
 
 def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:

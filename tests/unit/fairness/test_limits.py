@@ -11,7 +11,7 @@ from streams.topology.model import Limit, LimitScope
 
 
 def allows(caps: Concurrency, tenant_id: str, job_type: str) -> bool:
-    return caps.tenant_free(tenant_id) and caps.type_free(job_type)
+    return caps.room("tenant", tenant_id) > 0 and caps.type_free(job_type)
 
 
 @pytest.mark.parametrize("scope", get_args(LimitScope))
