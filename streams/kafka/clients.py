@@ -50,25 +50,29 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
 def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:
     """A read_committed consumer that never commits by itself and never skips old records.
 
+    The operator's settings of Kafka's clients change its pace alone: guarantees rest on the others.
+
     librdkafka asks for the coordinator of `group` even if the consumer never joins it, for which
     the user needs a right. So every reader of a process names the group that the process is in, or
     is named after.
     """
-    return settings.client(
+    defaults = settings.client(
         **{
-            "group.id": f"{settings.topic_prefix}{group}",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
             "check.crcs": True,
             "fetch.queue.backoff.ms": 5,
             "fetch.wait.max.ms": 500,
             "socket.timeout.ms": min(max(settings.session_timeout_ms, _FETCH_MS), ANSWER_MS),
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 5,
-            **overrides,
         }
     )
+    return defaults | {
+        "group.id": f"{settings.topic_prefix}{group}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        **overrides,
+    }
 
 
 def note_reason(reasons: list[str], error: KafkaError) -> None:
