@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
 
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, partitions_of, spans, within
 from streams.serde.replay_records import ReplayAsked, ReplaySpan
+
+
+def bounded(asked: ReplayAsked, asked_at: int) -> ReplayAsked:
+    """What was asked, without events that came later: a replay may wait before it begins.
+
+    `asked_at`, in milliseconds, is a broker's time, as are the times by which events are selected.
+    """
+    until = asked_at if asked.until is None else min(asked.until, asked_at)
+    return replace(asked, until=until)
 
 
 def selection(asked: ReplayAsked) -> Selection:
