@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 
 from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord, TidegateError
+from streams.event_reader.group import require_own_group
 from streams.event_reader.selection import Selection
 from streams.event_reader.sinks import Moved, Part, Sink
 from streams.event_reader.span import EVENTS
@@ -33,17 +34,6 @@ log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
 _ANSWER_SECONDS = 2.0
-_OURS = (
-    "dedup",
-    "scheduler",
-    "dispatcher",
-    "pipeline",
-    "delivery",
-    "operator",
-    "replays",
-    "analytics",
-    "worker",
-)
 
 Handle = Callable[[Envelope, Any], object]
 
@@ -93,16 +83,6 @@ def consume(
     selection = Selection(tenant_id=tenant, source=source, types=globs)
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable, until_end)
     return reader.run(handle, stop or threading.Event())
-
-
-def require_own_group(group: str) -> None:
-    """Check that a consumer group, named without the topic prefix, is a reader's own.
-
-    Raises:
-        ConfigError: it is one of Tidegate's stages.
-    """
-    if group.split("-", maxsplit=1)[0] in _OURS:
-        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
 
 
 class _Reader:
