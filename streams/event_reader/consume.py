@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, cast
+from typing import cast
 
 import structlog
 from confluent_kafka import (
@@ -19,10 +18,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord, TidegateError
+from streams.errors import KafkaUnavailable, PoisonRecord, TidegateError
 from streams.event_reader.group import require_own_group
+from streams.event_reader.handling import Handle, Part, require_plain
 from streams.event_reader.selection import Selection
-from streams.event_reader.sinks import Moved, Part, Sink
+from streams.event_reader.sinks import Moved, Sink
 from streams.event_reader.span import EVENTS
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import DENIED, GONE, UNREADABLE
@@ -34,8 +34,6 @@ log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
 _ANSWER_SECONDS = 2.0
-
-Handle = Callable[[Envelope, Any], object]
 
 
 class EventsPurged(TidegateError):
@@ -68,7 +66,8 @@ def consume(
     environment, as `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
 
     Raises:
-        ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async.
+        ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async
+            or a generator, of which nothing would run.
         EventsPurged: events were purged before they were read; `skip_purged` goes on after them,
             unless the topic ends before them, as one does that was made again.
         PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
@@ -77,8 +76,7 @@ def consume(
     """
     settings = load_settings(bootstrap=bootstrap)
     require_own_group(group)
-    if inspect.iscoroutinefunction(handle):
-        raise ConfigError(f"{handle!r} is an `async def`, which nothing awaits: make it a `def`")
+    require_plain(handle)
     globs = (types,) if types and isinstance(types, str) else tuple(types)
     selection = Selection(tenant_id=tenant, source=source, types=globs)
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable, until_end)

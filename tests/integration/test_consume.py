@@ -218,7 +218,7 @@ def test_a_reader_that_has_read_everything_misses_nothing_when_it_is_purged(
 def test_a_reader_that_goes_back_within_what_it_has_fetched_still_comes_to_the_end(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr("streams.event_reader.sinks._LONGEST_SECONDS", seconds)
+    monkeypatch.setattr("streams.event_reader.handling._LONGEST_SECONDS", seconds)
     events = [make_event(f"k{n}", ("acme", "bolt")[n % 2]) for n in range(8)]
     written(cluster, *events)
     seen = Counter[str]()

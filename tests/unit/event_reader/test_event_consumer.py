@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -23,7 +26,8 @@ from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import topic_sink
 from streams.event_reader.consume import EventsPurged, consume
-from streams.event_reader.sinks import DatabaseSink, Moved, Part
+from streams.event_reader.handling import Part
+from streams.event_reader.sinks import DatabaseSink, Moved
 from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
@@ -167,6 +171,56 @@ def test_a_handler_that_nothing_would_await_is_refused(file: Path, logs: list[li
     assert read(file) == 6
 
 
+class Asynchronous:
+    async def __call__(self, event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+
+
+async def late(event: Envelope, cursor: sqlite3.Cursor) -> None:
+    insert(event, cursor)
+
+
+def begun_and_late(event: Envelope, cursor: sqlite3.Cursor) -> object:
+    insert(event, cursor)
+    return late(event, cursor)
+
+
+def yielding(event: Envelope, cursor: sqlite3.Cursor) -> Iterator[None]:
+    insert(event, cursor)
+    yield
+
+
+async def yielding_late(event: Envelope, cursor: sqlite3.Cursor) -> AsyncIterator[None]:
+    insert(event, cursor)
+    yield
+
+
+@pytest.mark.parametrize(
+    ("handle", "what"),
+    [
+        (Asynchronous(), "coroutine"),
+        (begun_and_late, "coroutine"),
+        (yielding, "generator"),
+        (yielding_late, "async_generator"),
+        (lambda *_: asyncio.Future(loop=Mock()), "Future"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_handler_whose_call_has_not_run_it_is_taken_back(
+    file: Path, logs: list[list[bytes]], handle: Any, what: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"returns a {what}, .* make it a plain `def`"):
+        read(file, handle)
+    assert seen(file) == []
+    assert read(file) == 6
+
+
+def test_a_handler_may_return_the_cursor_that_has_run(file: Path, logs: list[list[bytes]]) -> None:
+    sql = "INSERT INTO seen VALUES (?)"
+    assert read(file, lambda event, cursor: cursor.execute(sql, (event.event_id,))) == 6
+    assert seen(file) == ALL
+
+
 @pytest.mark.long
 def test_a_kill_at_any_line_neither_loses_nor_repeats(tmp_path: Path) -> None:
     tests = Path(killed_reader.__file__).parents[1]
@@ -275,7 +329,7 @@ def test_a_slow_handler_s_events_are_committed_while_it_goes_on(
 ) -> None:
     """Otherwise Kafka ends the transaction, or gives the partition to another one, for ever."""
     now, before = 0.0, list[int]()
-    monkeypatch.setattr("streams.event_reader.sinks.time.monotonic", lambda: now)
+    monkeypatch.setattr("streams.event_reader.handling.time.monotonic", lambda: now)
 
     def slow(event: Envelope, cursor: sqlite3.Cursor) -> None:
         nonlocal now
