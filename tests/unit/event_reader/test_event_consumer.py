@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 from support import killed_reader
 from support.killed_reader import ALL, LOGS, fresh, insert, read, seen
 from support.operator_cluster import make_event
@@ -31,6 +33,13 @@ from streams.event_reader.sinks import DatabaseSink, Moved
 from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
+from streams.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker answers."""
+    monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
 
 
 @pytest.fixture
@@ -134,6 +143,44 @@ def test_an_end_that_kafka_does_not_tell_at_first_is_asked_for_again(
 
     monkeypatch.setattr(consuming, "Consumer", lambda _: Leaderless(logs))
     assert read(file) >= 6
+
+
+def test_a_reader_that_is_told_to_stop_while_no_broker_answers_opens_nothing(
+    logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: Settings, *, stop: threading.Event, **__: Any) -> None:
+        stop.set()
+
+    monkeypatch.setattr(consuming, "wait_for_broker", stopped)
+    into: Any = None  # it would fail if it were used
+    assert consume(insert, group="orders", into=into) == 0
+
+
+def test_a_partition_that_only_answers_errors_is_told_once_for_each_of_them(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client tries again for ever, so without a word nobody would know why nothing comes."""
+    codes = [KafkaError._BAD_MSG, KafkaError._BAD_MSG, KafkaError.KAFKA_STORAGE_ERROR]
+    failures = [[PlayedMessage(1, -1, None, code)] for code in codes]
+
+    class Failing(PlayedConsumer):
+        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+            found = super().consume(most, wait)
+            return failures.pop() + found if failures else found
+
+        def get_watermark_offsets(self, place: TopicPartition, _: float) -> tuple[int, int]:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Failing(logs))
+    with capture_logs() as lines:
+        assert read(file) == 6
+    assert {line["topic"] for line in lines} == {"events"}
+    assert [(line["partition"], line["error"]) for line in lines if line["partition"]] == [
+        (1, KafkaError(code).str()) for code in (codes[2], codes[1])
+    ]
+    assert [line["error"] for line in lines if line["partition"] == 0] == [
+        KafkaError(KafkaError.LEADER_NOT_AVAILABLE).str()
+    ]
 
 
 def test_an_offset_that_kafka_does_not_know_yet_is_not_taken_for_none() -> None:
