@@ -16,6 +16,7 @@ from faust.types.codecs import CodecT
 
 from streams.analytics.committed import CommittedTransport
 from streams.errors import ConfigError
+from streams.event_reader.group import require_own_group
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY, Codec
 from streams.settings import Settings, load_settings
 
@@ -56,8 +57,10 @@ def faust_app(name: str, settings: Settings | None = None, **own: Any) -> Tidega
     `TIDEGATE_KAFKA_*`. Faust's tables are counted at least once (docs/analytics.md).
 
     Raises:
-        ConfigError: a security setting that Faust's client does not have.
+        ConfigError: a security setting that Faust's client does not have, or the group is one of
+            Tidegate's own, whose positions it would take over.
     """
+    require_own_group(name)
     settings = settings or load_settings()
     app = TidegateApp(f"{settings.topic_prefix}{name}", **{**faust_settings(name, settings), **own})
     app.tidegate = settings

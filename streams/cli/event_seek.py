@@ -23,8 +23,7 @@ from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
 from streams.errors import TidegateError
 from streams.event_reader import group as groups
-from streams.event_reader.consume import require_own_group
-from streams.event_reader.group import Ends, Move, Target
+from streams.event_reader.group import Ends, Move, Target, require_own_group
 from streams.event_reader.span import EVENTS
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms

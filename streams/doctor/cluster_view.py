@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartitionInfo
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartitionInfo
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
 from streams.doctor.looking import ANSWER_SECONDS
@@ -54,7 +54,7 @@ BrokerSettings = Mapping[int, Mapping[str, str | None]]
 """Each broker's settings by its id."""
 
 
-def patient_client(settings: Settings, reasons: list[str] | None = None) -> AdminClient:
+def patient_client(settings: Settings, reasons: list[KafkaError] | None = None) -> AdminClient:
     """A client that waits no longer for anything than a look lasts; `reasons` gets its errors."""
     heard: dict[str, Any] = {"socket.timeout.ms": round(ANSWER_SECONDS * 1000)}
     if reasons is not None:
@@ -68,7 +68,7 @@ def read_metadata(settings: Settings) -> ClusterMetadata:
     Raises:
         KafkaUnavailable: none answers, or none can be asked; the message says why.
     """
-    reasons: list[str] = []
+    reasons: list[KafkaError] = []
     try:
         admin = patient_client(settings, reasons)
     except KafkaException as error:
@@ -78,7 +78,7 @@ def read_metadata(settings: Settings) -> ClusterMetadata:
     except KafkaException as error:
         admin.poll(0)  # hands over the reasons
         silence = f"no answer came within {ANSWER_SECONDS:g} s"
-        raise KafkaUnavailable(reasons[0] if reasons else silence) from error
+        raise KafkaUnavailable(reasons[0].str() if reasons else silence) from error
 
 
 def brokers_in(metadata: ClusterMetadata) -> Brokers:

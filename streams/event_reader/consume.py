@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, cast
+from typing import cast
 
 import structlog
 from confluent_kafka import (
@@ -19,11 +18,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord, TidegateError
+from streams.errors import KafkaUnavailable, PoisonRecord, TidegateError
+from streams.event_reader.group import require_own_group
+from streams.event_reader.handling import Handle, Part, require_plain
 from streams.event_reader.selection import Selection
-from streams.event_reader.sinks import Moved, Part, Sink
+from streams.event_reader.sinks import Moved, Sink
 from streams.event_reader.span import EVENTS
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import consumer_config, wait_for_broker
 from streams.kafka.failures import DENIED, GONE, UNREADABLE
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
@@ -32,20 +33,7 @@ from streams.settings import Settings, load_settings
 log = structlog.get_logger(__name__)
 
 _BATCH, _WAIT_SECONDS = 500, 0.5
-_ANSWER_SECONDS = 2.0
-_OURS = (
-    "dedup",
-    "scheduler",
-    "dispatcher",
-    "pipeline",
-    "delivery",
-    "operator",
-    "replays",
-    "analytics",
-    "worker",
-)
-
-Handle = Callable[[Envelope, Any], object]
+_ANSWER_SECONDS, _REFUSED_SECONDS = 2.0, 5.0
 
 
 class EventsPurged(TidegateError):
@@ -74,35 +62,30 @@ def consume(
     must select the same events.
 
     `tenant`, `source` and `types` (a glob, or several) select events. It runs until `stop` is set,
-    or with `until_end` until all that was there at its start is handled. Settings come from the
-    environment, as `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
+    or with `until_end` until all that was there at its start is handled. It waits for brokers and
+    partitions that do not answer, and logs why. Settings come from the environment, as
+    `TIDEGATE_BOOTSTRAP` and `TIDEGATE_KAFKA_*`.
 
     Raises:
-        ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async.
+        ConfigError: a setting is wrong, the group is one of Tidegate's own, or `handle` is async
+            or a generator, of which nothing would run.
         EventsPurged: events were purged before they were read; `skip_purged` goes on after them,
             unless the topic ends before them, as one does that was made again.
         PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
-        KafkaUnavailable: Kafka refuses to be read.
+        KafkaUnavailable: Kafka refuses this client, or to be read.
         Exception: whatever `handle` or the sink raises; the transaction is rolled back.
     """
     settings = load_settings(bootstrap=bootstrap)
     require_own_group(group)
-    if inspect.iscoroutinefunction(handle):
-        raise ConfigError(f"{handle!r} is an `async def`, which nothing awaits: make it a `def`")
+    require_plain(handle)
     globs = (types,) if types and isinstance(types, str) else tuple(types)
     selection = Selection(tenant_id=tenant, source=source, types=globs)
+    stop = stop or threading.Event()
+    wait_for_broker(settings, refused_seconds=_REFUSED_SECONDS, stop=stop)
+    if stop.is_set():
+        return 0
     reader = _Reader(settings, group, into, selection, skip_purged, skip_unreadable, until_end)
-    return reader.run(handle, stop or threading.Event())
-
-
-def require_own_group(group: str) -> None:
-    """Check that a consumer group, named without the topic prefix, is a reader's own.
-
-    Raises:
-        ConfigError: it is one of Tidegate's stages.
-    """
-    if group.split("-", maxsplit=1)[0] in _OURS:
-        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
+    return reader.run(handle, stop)
 
 
 class _Reader:
@@ -136,6 +119,7 @@ class _Reader:
         self._ends: dict[int, int] = {}
         self._assigned = False
         self._handled = 0
+        self._told: set[int] = set()
 
     def run(self, handle: Handle, stop: threading.Event) -> int:
         self._into.open(self._group, self._topic, self._client)
@@ -173,7 +157,8 @@ class _Reader:
             place = TopicPartition(self._topic, number)
             try:
                 found = self._consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
-            except KafkaException:
+            except KafkaException as error:
+                self._tell(error.args[0], number)
                 return None
             if found is not None and found[1] >= (self._stored[number] or 0):
                 self._ends[number] = found[1]
@@ -188,7 +173,7 @@ class _Reader:
         for message in messages:
             number, error = message.partition() or 0, message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._refuse(error, number)
+                self._refuse(error, message.partition())
                 continue
             parts[number].append(message)
             if error is None:
@@ -264,9 +249,9 @@ class _Reader:
             return None
         return event if self._selection.has(event, message.timestamp()[1]) else None
 
-    def _refuse(self, error: KafkaError, number: int) -> None:
+    def _refuse(self, error: KafkaError, number: int | None) -> None:
         if error.code() in GONE:
-            stored = self._stored.get(number)
+            stored = self._stored.get(number or 0)
             raise EventsPurged(
                 f"{self._topic}, partition {number}: offset {stored}, from which group "
                 f"{self._group!r} goes on, is no longer there: the retention has passed. Go on "
@@ -274,6 +259,16 @@ class _Reader:
             )
         if error.fatal() or error.code() in UNREADABLE | DENIED:
             raise KafkaUnavailable(f"{self._topic}: {error.str()}")
+        self._tell(error, number)
+
+    def _tell(self, error: KafkaError, number: int | None) -> None:
+        """Log once what the client tries again by itself: while it lasts, nothing is read."""
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            log.warning(
+                "kafka does not give events: trying on",
+                topic=self._topic, partition=number, error=error.str(),
+            )  # fmt: skip
 
 
 def _behind(message: Message) -> int:

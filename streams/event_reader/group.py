@@ -18,12 +18,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from streams.errors import TidegateError
+from streams.errors import ConfigError, TidegateError
 from streams.event_reader.span import EVENTS
 from streams.kafka.groups import listed_groups
 from streams.kafka.offsets import earliest, latest, offset_in, offset_since, request_offsets, since
 
 _TIMEOUT = 10.0
+_OURS = (
+    "dedup", "scheduler", "dispatcher", "pipeline", "delivery", "operator", "replays", "analytics",
+    "worker",
+)  # fmt: skip
 
 
 class GroupRefused(TidegateError):
@@ -56,6 +60,16 @@ class Ends:
 
 Target = Callable[[int, Ends], int | None]
 """The offset that a partition gets, None if it keeps its own."""
+
+
+def require_own_group(group: str) -> None:
+    """Check that a consumer group, named without the topic prefix, is a reader's own.
+
+    Raises:
+        ConfigError: it is one of Tidegate's stages.
+    """
+    if group.split("-", maxsplit=1)[0] in _OURS:
+        raise ConfigError(f"the group {group!r} is one of Tidegate's own: choose another name")
 
 
 def require_at_rest(admin: AdminClient, group: str, *, may_be_new: bool) -> None:

@@ -8,10 +8,8 @@ its partition without knowing it writes nothing.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,14 +17,11 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams.errors import ConfigError
-from streams.serde.records import Envelope
+from streams.event_reader.handling import Handle, Part, handled
 
 log = structlog.get_logger(__name__)
 
 _LOCKED_SECONDS = 30.0
-_LONGEST_SECONDS = 2.0
-"""A transaction takes no further event after this time: others wait for it, and Kafka ends one that
-lasts too long. So a slow handler gets on, whatever its backlog is."""
 
 _NOWHERE = -1
 """A partition that no topic has."""
@@ -48,20 +43,6 @@ class Moved(Exception):
     """Another process has written further offsets of the partition; nothing was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one transaction takes of one partition.
-
-    `stored` is the offset that the sink has, or None; `next` is the one that it has afterwards if
-    all `events` are handled. Each event comes with the offset behind it.
-    """
-
-    partition: int
-    stored: int | None
-    next: int
-    events: Sequence[tuple[int, Envelope]]
-
-
 class Sink(Protocol):
     """Stores effects and offsets of one group of readers."""
 
@@ -71,9 +52,7 @@ class Sink(Protocol):
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
         """The next offset of each partition; None before the first transaction."""
 
-    def write(
-        self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> int:
+    def write(self, consumer: Consumer, part: Part, handle: Handle) -> int:
         """Handle events and store the next offset, in one transaction; return that offset.
 
         It lies before `part.next` if the time was up before all events were handled.
@@ -113,9 +92,7 @@ class DatabaseSink:
         self._connection.commit()
         return found
 
-    def write(
-        self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> int:
+    def write(self, consumer: Consumer, part: Part, handle: Handle) -> int:
         cursor = self._connection.cursor()
         try:
             # The row is taken first: whoever comes second waits for it, then finds another offset.
@@ -222,21 +199,3 @@ class SqliteSink(DatabaseSink):
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(lambda: sqlite3.connect(path, timeout=_LOCKED_SECONDS), "?")
-
-
-def handled(part: Part, handle: Callable[[Envelope, Any], object], to: Any) -> int:
-    """Handle events until the time is up; return the offset behind those that were handled.
-
-    An exception names its event.
-    """
-    latest = time.monotonic() + _LONGEST_SECONDS
-    for after, event in part.events:
-        try:
-            handle(event, to)
-        except Exception as error:
-            tenant = event.tenant_id
-            error.add_note(f"while event {event.event_id} of tenant {tenant!r} was handled")
-            raise
-        if time.monotonic() >= latest:
-            return after
-    return part.next

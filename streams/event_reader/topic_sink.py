@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from streams.errors import ConfigError
-from streams.event_reader.sinks import Moved, Part, handled
-from streams.serde.records import Envelope
+from streams.event_reader.handling import Handle, Part, handled
+from streams.event_reader.sinks import Moved
 
 _TIMEOUT_SECONDS, _ROOM_SECONDS = 30.0, 0.1
 _TRANSACTION_SECONDS = 10.0
@@ -49,9 +49,7 @@ class KafkaSink:
                 raise KafkaException(place.error)
         return {p.partition: None if p.offset < 0 else p.offset for p in found}
 
-    def write(
-        self, consumer: Consumer, part: Part, handle: Callable[[Envelope, Any], object]
-    ) -> int:
+    def write(self, consumer: Consumer, part: Part, handle: Handle) -> int:
         began = time.monotonic()
         self._producer.begin_transaction()
         try:

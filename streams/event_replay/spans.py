@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
 
+from streams.errors import KafkaUnavailable
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, partitions_of, spans, within
 from streams.serde.replay_records import ReplayAsked, ReplaySpan
+
+
+def bounded(asked: ReplayAsked, asked_at: int) -> ReplayAsked:
+    """What was asked, without events that came later: a replay may wait before it begins.
+
+    `asked_at`, in milliseconds, is a broker's time, as are the times by which events are selected.
+    """
+    until = asked_at if asked.until is None else min(asked.until, asked_at)
+    return replace(asked, until=until)
 
 
 def selection(asked: ReplayAsked) -> Selection:
@@ -39,16 +50,25 @@ def begun(asked: ReplayAsked, now: Mapping[int, Span]) -> tuple[ReplaySpan, ...]
     return tuple(ReplaySpan(p, firsts[p], firsts[p], span.end) for p, span in now.items())
 
 
-def left(saved: Sequence[ReplaySpan], oldest: Mapping[int, Span]) -> dict[int, Span]:
-    """What a replay still has to read."""
-    return {
-        each.partition: Span(
-            oldest[each.partition].oldest,
-            min(max(each.next, oldest[each.partition].oldest), each.end),
-            each.end,
-        )
-        for each in saved
-    }
+def left(saved: Sequence[ReplaySpan], now: Mapping[int, Span]) -> dict[int, Span]:
+    """What a replay still has to read.
+
+    Raises:
+        KafkaUnavailable: a partition ends before the end that was saved. A new leader may not know
+            better yet; else others get these offsets, in a topic that was made again for example.
+    """
+    found = {}
+    for each in saved:
+        span = now[each.partition]
+        if span.end < each.end:
+            raise KafkaUnavailable(
+                f"partition {each.partition} of events ends at offset {span.end}, and this replay "
+                f"reads on to {each.end}: if that stays so, Kafka has lost events: stop this "
+                "replay, and begin another"
+            )
+        first = min(max(each.next, span.oldest), each.end)
+        found[each.partition] = Span(span.oldest, first, each.end)
+    return found
 
 
 def purged(saved: Sequence[ReplaySpan], now: Mapping[int, Span]) -> Iterator[str]:

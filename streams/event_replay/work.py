@@ -20,7 +20,7 @@ from streams.event_replay import metrics
 from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.event_replay.pace import Pace
 from streams.event_replay.sink import Sink
-from streams.event_replay.spans import asked_spans, begun, left, purged, selection
+from streams.event_replay.spans import asked_spans, begun, bounded, left, purged, selection
 from streams.event_replay.verdicts import StillThere, Verdicts
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
@@ -57,7 +57,8 @@ class Work:
         author: str,
     ) -> None:
         assert known.asked is not None  # noqa: S101  nothing else is carried
-        self._known, self._asked, self._sink, asked = known, known.asked, sink, known.asked
+        asked = bounded(known.asked, known.asked_at)
+        self._known, self._asked, self._sink = known, asked, sink
         self._verdicts = Verdicts(topology, asked.job, there)
         self._partitions, self._author = topology.partitions, author
         now = asked_spans(admin, settings.topic_prefix, topology.partitions, asked)

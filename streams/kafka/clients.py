@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextvars import Context
@@ -50,64 +51,93 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
 def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:
     """A read_committed consumer that never commits by itself and never skips old records.
 
+    The operator's settings of Kafka's clients change its pace alone: guarantees rest on the others.
+
     librdkafka asks for the coordinator of `group` even if the consumer never joins it, for which
     the user needs a right. So every reader of a process names the group that the process is in, or
     is named after.
     """
-    return settings.client(
+    defaults = settings.client(
         **{
-            "group.id": f"{settings.topic_prefix}{group}",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
             "check.crcs": True,
             "fetch.queue.backoff.ms": 5,
             "fetch.wait.max.ms": 500,
             "socket.timeout.ms": min(max(settings.session_timeout_ms, _FETCH_MS), ANSWER_MS),
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 5,
-            **overrides,
         }
     )
+    return defaults | {
+        "group.id": f"{settings.topic_prefix}{group}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        **overrides,
+    }
 
 
-def note_reason(reasons: list[str], error: KafkaError) -> None:
+def note_reason(reasons: list[KafkaError], error: KafkaError) -> None:
     """Keep the one error of a client that tells most about why no broker answers."""
     if error.code() in _TELLING or (not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN):
-        reasons[:] = [error.str()]
+        reasons[:] = [error]
 
 
-def wait_for_broker(settings: Settings, deadline_seconds: float | None = None) -> None:
+def wait_for_broker(
+    settings: Settings,
+    deadline_seconds: float | None = None,
+    *,
+    refused_seconds: float | None = None,
+    stop: threading.Event | None = None,
+) -> None:
     """Return once a broker answers; log once that none does, and once that one came back.
 
+    It also returns, within 2 s, once `stop` is set.
+
     Raises:
-        KafkaUnavailable: after `deadline_seconds`; without a deadline it waits for ever.
+        KafkaUnavailable: none has answered after `deadline_seconds`, or one still refuses this
+            client's user or its TLS after `refused_seconds`. Without these it waits for ever.
     """
-    reasons: list[str] = []
+    reasons: list[KafkaError] = []
     heard = {"error_cb": partial(note_reason, reasons), "socket.timeout.ms": 3_000}
     admin = AdminClient(settings.client(**heard))
     started, said = time.monotonic(), False
-    while True:
-        try:
-            admin.list_topics(timeout=2)
-        except KafkaException as error:
-            admin.poll(0)  # hands over the reasons
-            reason = reasons[0] if reasons else error.args[0].str()
-            if not said:
-                log.warning(
-                    "kafka does not answer: waiting", bootstrap=settings.bootstrap, reason=reason
-                )
-                said = True
-            waited = time.monotonic() - started
-            if deadline_seconds is not None and waited > deadline_seconds:
-                raise KafkaUnavailable(
-                    f"no Kafka broker answers at {settings.bootstrap} ({reason}): "
-                    "start one with `tidegate broker start`, or name another with --bootstrap"
-                ) from error
-            continue
-        if said:
-            log.info("kafka answers", waited_seconds=round(time.monotonic() - started, 1))
-        return
+    while stop is None or not stop.is_set():
+        reason = _silence(admin, reasons)
+        waited = time.monotonic() - started
+        if reason is None:
+            if said:
+                log.info("kafka answers", waited_seconds=round(waited, 1))
+            return
+        if not said:
+            log.warning("kafka does not answer: waiting", bootstrap=settings.bootstrap,
+                        reason=reason.str())  # fmt: skip
+            said = True
+        refused = refused_seconds if reason.code() in _TELLING else None
+        if any(limit is not None and waited > limit for limit in (deadline_seconds, refused)):
+            raise _no_answer(settings.bootstrap, reason)
+
+
+def _silence(admin: AdminClient, reasons: list[KafkaError]) -> KafkaError | None:
+    """Why no broker answers within 2 s, or None if one does."""
+    try:
+        admin.list_topics(timeout=2)
+    except KafkaException as error:
+        admin.poll(0)  # hands over the reasons
+        cause: KafkaError = error.args[0]
+        return reasons[0] if reasons else cause
+    return None
+
+
+def _no_answer(bootstrap: str, reason: KafkaError) -> KafkaUnavailable:
+    if reason.code() in _TELLING:
+        return KafkaUnavailable(
+            f"Kafka at {bootstrap} refuses this client ({reason.str()}): see that the settings "
+            "TIDEGATE_KAFKA_SECURITY_PROTOCOL, ..._SASL_* and ..._SSL_* are those of the cluster"
+        )
+    return KafkaUnavailable(
+        f"no Kafka broker answers at {bootstrap} ({reason.str()}): "
+        "start one with `tidegate broker start`, or name another with --bootstrap"
+    )
 
 
 class AwaitedProducer:

@@ -127,6 +127,26 @@ def test_a_topic_that_is_not_there_is_named(cluster: Cluster) -> None:
     assert "transaction was open" not in str(caught.value.__notes__)
 
 
+def test_no_setting_of_the_environment_loses_the_event_of_a_failed_transaction(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that commits by itself would go on behind what was rolled back."""
+    for name, value in (("ENABLE_AUTO_COMMIT", "true"), ("AUTO_OFFSET_RESET", "latest")):
+        monkeypatch.setenv(f"TIDEGATE_KAFKA_{name}", value)
+    written(cluster, make_event("a1"), make_event("a2"))
+    seen = list[str]()
+
+    def failing(event: Envelope, _: Any) -> None:
+        raise ValueError(event.event_id)
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="evt_a1"):
+            consume(failing, group="kept", into=KafkaSink("kept-0"), until_end=True)
+    consume(lambda event, _: seen.append(event.event_id), group="kept", into=KafkaSink("kept-0"),
+            until_end=True)  # fmt: skip
+    assert seen == ["evt_a1", "evt_a2"]
+
+
 def end(cluster: Cluster, topic: str) -> int:
     """The end of a topic of one partition, with what is not committed."""
     reader = Consumer(cluster.settings.client(**{"group.id": "end"}))
@@ -198,7 +218,7 @@ def test_a_reader_that_has_read_everything_misses_nothing_when_it_is_purged(
 def test_a_reader_that_goes_back_within_what_it_has_fetched_still_comes_to_the_end(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr("streams.event_reader.sinks._LONGEST_SECONDS", seconds)
+    monkeypatch.setattr("streams.event_reader.handling._LONGEST_SECONDS", seconds)
     events = [make_event(f"k{n}", ("acme", "bolt")[n % 2]) for n in range(8)]
     written(cluster, *events)
     seen = Counter[str]()

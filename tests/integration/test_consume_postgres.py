@@ -16,7 +16,8 @@ from support.played_consumer import PlayedConsumer
 
 from streams import DatabaseSink, consume
 from streams.event_reader import consume as consuming
-from streams.event_reader.sinks import Moved, Part
+from streams.event_reader.handling import Part
+from streams.event_reader.sinks import Moved
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
 

@@ -128,6 +128,24 @@ def test_one_key_begins_one_replay_in_two_processes_at_once(
     assert len({command.job_id for command, _ in asked_for(cluster)}) == 20
 
 
+def test_a_replay_that_waits_gives_no_jobs_for_events_that_came_meanwhile(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    written(cluster, operator, make_event("before"))
+    others = [begun(operator, rate=0.1) for _ in range(4)]  # so many are carried at once
+    for each in others:
+        operator.shows(f"/v1/replays/{each['replay_id']}", status="running")
+    replay = begun(operator)
+    written(cluster, operator, make_event("meanwhile"))
+    assert operator.get(f"/v1/replays/{replay['replay_id']}")["status"] == "queued"
+    for each in others:
+        operator.send("DELETE", f"/v1/replays/{each['replay_id']}")
+    assert ended(operator, replay)["events"] == 1
+    assert {ENVELOPE.decode(body.event).event_id for _, body in asked_for(cluster)} == {
+        "evt_before"
+    }
+
+
 def test_records_that_cannot_be_read_are_counted_and_stop_nothing(
     cluster: Cluster, operator: RunningOperator
 ) -> None:

@@ -62,6 +62,25 @@ def test_one_setting_is_the_timeout_of_sessions_and_transactions() -> None:
             load_settings({"TIDEGATE_SESSION_SECONDS": wrong})
 
 
+def test_no_setting_of_kafkas_clients_makes_a_consumer_skip_records_or_read_aborted_ones() -> None:
+    given = {
+        "TIDEGATE_KAFKA_GROUP_ID": "theirs",
+        "TIDEGATE_KAFKA_AUTO_OFFSET_RESET": "latest",
+        "TIDEGATE_KAFKA_ENABLE_AUTO_COMMIT": "true",
+        "TIDEGATE_KAFKA_ISOLATION_LEVEL": "read_uncommitted",
+        "TIDEGATE_KAFKA_ENABLE_PARTITION_EOF": "false",
+        "TIDEGATE_KAFKA_FETCH_WAIT_MAX_MS": "50",
+    }
+    for more, reset in (({}, "earliest"), ({"auto.offset.reset": "error"}, "error")):
+        own = more | {"enable.partition.eof": True}
+        config = consumer_config(load_settings(given, topic_prefix="t."), "dedup", **own)
+        assert (config["group.id"], config["auto.offset.reset"]) == ("t.dedup", reset)
+        assert (config["enable.auto.commit"], config["isolation.level"]) == (
+            False, "read_committed",
+        )  # fmt: skip
+        assert (config["enable.partition.eof"], config["fetch.wait.max.ms"]) == (True, "50")
+
+
 @pytest.mark.parametrize(
     ("session", "consumer", "producer"),
     [(1, 2_000, 1_000), (4, 4_000, 4_000), (30, 10_000, 10_000)],

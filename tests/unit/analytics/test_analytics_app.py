@@ -29,6 +29,13 @@ def test_the_application_has_tidegates_address_prefix_and_group(tmp_path: Path) 
     assert app.Transport.Consumer is CommittedConsumer
 
 
+def test_an_application_is_not_named_as_a_group_of_the_pipeline(tmp_path: Path) -> None:
+    """It would join that group, and take over the stage's positions."""
+    for name in ("dedup", "analytics", "worker-default"):
+        with pytest.raises(ConfigError, match="one of Tidegate's own"):
+            faust_app(name, load_settings({}, data_dir=tmp_path))
+
+
 async def test_a_table_is_used_once_the_brokers_tell_of_its_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 from support import killed_reader
 from support.killed_reader import ALL, LOGS, fresh, insert, read, seen
 from support.operator_cluster import make_event
@@ -23,10 +28,18 @@ from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import topic_sink
 from streams.event_reader.consume import EventsPurged, consume
-from streams.event_reader.sinks import DatabaseSink, Moved, Part
+from streams.event_reader.handling import Part
+from streams.event_reader.sinks import DatabaseSink, Moved
 from streams.event_reader.topic_sink import KafkaSink
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
+from streams.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker answers."""
+    monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
 
 
 @pytest.fixture
@@ -132,6 +145,44 @@ def test_an_end_that_kafka_does_not_tell_at_first_is_asked_for_again(
     assert read(file) >= 6
 
 
+def test_a_reader_that_is_told_to_stop_while_no_broker_answers_opens_nothing(
+    logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: Settings, *, stop: threading.Event, **__: Any) -> None:
+        stop.set()
+
+    monkeypatch.setattr(consuming, "wait_for_broker", stopped)
+    into: Any = None  # it would fail if it were used
+    assert consume(insert, group="orders", into=into) == 0
+
+
+def test_a_partition_that_only_answers_errors_is_told_once_for_each_of_them(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client tries again for ever, so without a word nobody would know why nothing comes."""
+    codes = [KafkaError._BAD_MSG, KafkaError._BAD_MSG, KafkaError.KAFKA_STORAGE_ERROR]
+    failures = [[PlayedMessage(1, -1, None, code)] for code in codes]
+
+    class Failing(PlayedConsumer):
+        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+            found = super().consume(most, wait)
+            return failures.pop() + found if failures else found
+
+        def get_watermark_offsets(self, place: TopicPartition, _: float) -> tuple[int, int]:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    monkeypatch.setattr(consuming, "Consumer", lambda _: Failing(logs))
+    with capture_logs() as lines:
+        assert read(file) == 6
+    assert {line["topic"] for line in lines} == {"events"}
+    assert [(line["partition"], line["error"]) for line in lines if line["partition"]] == [
+        (1, KafkaError(code).str()) for code in (codes[2], codes[1])
+    ]
+    assert [line["error"] for line in lines if line["partition"] == 0] == [
+        KafkaError(KafkaError.LEADER_NOT_AVAILABLE).str()
+    ]
+
+
 def test_an_offset_that_kafka_does_not_know_yet_is_not_taken_for_none() -> None:
     """Otherwise the reader would begin with the oldest event, and send all its results again."""
     unstable = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)
@@ -165,6 +216,56 @@ def test_a_handler_that_nothing_would_await_is_refused(file: Path, logs: list[li
     with pytest.raises(ConfigError, match="`async def`"):
         read(file, handle)
     assert read(file) == 6
+
+
+class Asynchronous:
+    async def __call__(self, event: Envelope, cursor: sqlite3.Cursor) -> None:
+        insert(event, cursor)
+
+
+async def late(event: Envelope, cursor: sqlite3.Cursor) -> None:
+    insert(event, cursor)
+
+
+def begun_and_late(event: Envelope, cursor: sqlite3.Cursor) -> object:
+    insert(event, cursor)
+    return late(event, cursor)
+
+
+def yielding(event: Envelope, cursor: sqlite3.Cursor) -> Iterator[None]:
+    insert(event, cursor)
+    yield
+
+
+async def yielding_late(event: Envelope, cursor: sqlite3.Cursor) -> AsyncIterator[None]:
+    insert(event, cursor)
+    yield
+
+
+@pytest.mark.parametrize(
+    ("handle", "what"),
+    [
+        (Asynchronous(), "coroutine"),
+        (begun_and_late, "coroutine"),
+        (yielding, "generator"),
+        (yielding_late, "async_generator"),
+        (lambda *_: asyncio.Future(loop=Mock()), "Future"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_handler_whose_call_has_not_run_it_is_taken_back(
+    file: Path, logs: list[list[bytes]], handle: Any, what: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"returns a {what}, .* make it a plain `def`"):
+        read(file, handle)
+    assert seen(file) == []
+    assert read(file) == 6
+
+
+def test_a_handler_may_return_the_cursor_that_has_run(file: Path, logs: list[list[bytes]]) -> None:
+    sql = "INSERT INTO seen VALUES (?)"
+    assert read(file, lambda event, cursor: cursor.execute(sql, (event.event_id,))) == 6
+    assert seen(file) == ALL
 
 
 @pytest.mark.long
@@ -275,7 +376,7 @@ def test_a_slow_handler_s_events_are_committed_while_it_goes_on(
 ) -> None:
     """Otherwise Kafka ends the transaction, or gives the partition to another one, for ever."""
     now, before = 0.0, list[int]()
-    monkeypatch.setattr("streams.event_reader.sinks.time.monotonic", lambda: now)
+    monkeypatch.setattr("streams.event_reader.handling.time.monotonic", lambda: now)
 
     def slow(event: Envelope, cursor: sqlite3.Cursor) -> None:
         nonlocal now

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from streams.errors import KafkaUnavailable
 from streams.event_reader.span import Span, within
 from streams.event_replay.pace import Pace
 from streams.event_replay.spans import left, purged
@@ -22,6 +25,16 @@ def test_what_was_purged_meanwhile_is_left_out_and_told() -> None:
     assert [note.split(" were")[0] for note in purged(saved, now)] == [
         "5 offsets of partition 0", "3 offsets of partition 1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [10, 950])
+def test_a_partition_that_has_lost_its_end_is_not_read_on(end: int) -> None:
+    """Others have the offsets since: the topic was made again, or a broker lost what it had."""
+    saved = (ReplaySpan(0, 0, 5, 9), ReplaySpan(1, 0, 900, 1_000))
+    told = rf"partition 1 of events ends at offset {end}, .* reads on to 1000: .* begin another"
+    with pytest.raises(KafkaUnavailable, match=told):
+        left(saved, {0: Span(0, 0, 9), 1: Span(0, 0, end)})
+    assert left(saved[:1], {0: Span(0, 0, 9)}) == {0: Span(0, 5, 9)}
 
 
 def test_a_pace_allows_its_rate_and_at_most_a_second_of_it_at_once() -> None:

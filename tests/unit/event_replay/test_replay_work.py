@@ -10,6 +10,7 @@ import pytest
 from support.operator_cluster import make_event
 
 from streams.event_reader.scan import Batch, Found, Progress
+from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
 from streams.event_replay import work as working
 from streams.event_replay.known import Known
@@ -70,6 +71,11 @@ class Sink:
     def flush(self) -> None: ...
 
 
+def begun(known: Known) -> Work:
+    arguments: Any = (Settings(), load(None), None, known, Standing(), Sink(), "me")
+    return Work(*arguments)
+
+
 @pytest.mark.parametrize("events", range(4))
 def test_what_cannot_be_read_is_counted_once_wherever_the_replay_pauses(
     monkeypatch: pytest.MonkeyPatch, events: int
@@ -78,18 +84,12 @@ def test_what_cannot_be_read_is_counted_once_wherever_the_replay_pauses(
     monkeypatch.setattr(working, "asked_spans", lambda *_: {0: Span(0, 0, END)})
     monkeypatch.setattr(working, "Pace", OneByOne)
     known = Known("r1", ASKED)
-
-    def begun() -> Work:
-        arguments: Any = (Settings(), load(None), None, known, Standing(), Sink(), "me")
-        return Work(*arguments)
-
-    work = begun()
+    work = begun(known)
     for _ in range(events):
         work.step()
     paused = work.save("paused")
     assert (paused.events, paused.unreadable) == (events, _before(paused))
-    known = replace(known, progress=paused)
-    work = begun()
+    work = begun(replace(known, progress=paused))
     while work.step():
         pass
     assert (work.progress.events, work.progress.unreadable) == (3, 3)
@@ -97,3 +97,27 @@ def test_what_cannot_be_read_is_counted_once_wherever_the_replay_pauses(
 
 def _before(saved: ReplayProgress) -> int:
     return sum(offset < saved.spans[0].next for offset in UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    ("until", "bound"), [(None, 1_000), (900, 900), (1_100, 1_000)], ids=["none", "past", "future"]
+)
+def test_events_that_came_after_it_was_asked_for_are_not_selected(
+    monkeypatch: pytest.MonkeyPatch, until: int | None, bound: int
+) -> None:
+    """It may have waited: behind other replays, in a pause, or for an operator that was away."""
+    selected: list[int | None] = []
+
+    class NotedScan(PlayedScan):
+        def __init__(self, _: Settings, spans: dict[int, Span], selection: Selection) -> None:
+            super().__init__(_, spans)
+            selected.append(selection.until)
+
+    def noted_spans(*arguments: Any) -> dict[int, Span]:
+        selected.append(arguments[-1].until)
+        return {0: Span(0, 0, END)}
+
+    monkeypatch.setattr(working, "Scan", NotedScan)
+    monkeypatch.setattr(working, "asked_spans", noted_spans)
+    begun(Known("r1", replace(ASKED, until=until), asked_at=1_000))
+    assert selected == [bound, bound]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from support.garbage import large, left_behind
 from support.recorded_spans import recording
 
 from streams.errors import KafkaUnavailable
+from streams.kafka import clients
 from streams.kafka.clients import AwaitedProducer, note_reason, wait_for_broker
 from streams.settings import Settings
 from streams.tracing import spans
@@ -99,8 +102,45 @@ def test_who_waits_for_a_broker_is_told_why_none_answers() -> None:
 
 
 def test_a_broker_that_refuses_says_more_than_one_that_is_away() -> None:
-    reasons: list[str] = []
+    reasons: list[KafkaError] = []
     for code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._AUTHENTICATION,
                  KafkaError._TRANSPORT):  # fmt: skip
         note_reason(reasons, KafkaError(code, str(code)))
-    assert reasons == [str(KafkaError._AUTHENTICATION)]
+    assert [reason.code() for reason in reasons] == [KafkaError._AUTHENTICATION]
+
+
+class Silent:
+    """An admin client of a broker that refuses it, or is away."""
+
+    def __init__(self, config: dict[str, Any], code: int, asked: threading.Event) -> None:
+        self._told, self._code, self._asked = config["error_cb"], code, asked
+
+    def list_topics(self, timeout: float) -> None:
+        self._asked.set()
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def poll(self, _: float) -> None:
+        self._told(KafkaError(self._code, "wrong password"))
+
+
+def test_who_waits_as_long_as_it_takes_is_told_of_a_broker_that_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, stop = threading.Event(), threading.Event()
+    for code in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        monkeypatch.setattr(clients, "AdminClient", partial(Silent, code=code, asked=asked))
+        with pytest.raises(KafkaUnavailable, match=r"refuses this client .wrong password.: see"):
+            wait_for_broker(Settings(), refused_seconds=0)
+    monkeypatch.setattr(
+        clients, "AdminClient", partial(Silent, code=KafkaError._TRANSPORT, asked=asked)
+    )
+    asked.clear()
+    waiting = threading.Thread(
+        target=wait_for_broker, args=(Settings(),), kwargs={"refused_seconds": 0, "stop": stop}
+    )
+    waiting.start()
+    assert asked.wait(10)
+    assert waiting.is_alive()
+    stop.set()
+    waiting.join(10)
+    assert not waiting.is_alive()
