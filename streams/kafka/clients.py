@@ -29,14 +29,13 @@ _TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 """Errors of brokers that are there, and refuse; another one may be away at the same time."""
 _FETCH_MS = 2_000
 """The least that a consumer needs; the broker itself waits up to 500 ms for records."""
+_TRANSACTION = ("transactional.id", "transaction.timeout.ms")
 
 
 def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
-    """An idempotent producer that waits for all in-sync replicas."""
-    return settings.client(
+    """An idempotent producer that waits for all in-sync replicas, whatever the operator sets."""
+    config = settings.client(
         **{
-            "acks": "all",
-            "enable.idempotence": True,
             "compression.type": "lz4",
             "message.max.bytes": PRODUCER_BATCH_BYTES,
             "linger.ms": 2,
@@ -46,6 +45,8 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
             **overrides,
         }
     )
+    transaction = {name: overrides[name] for name in _TRANSACTION if name in overrides}
+    return config | transaction | {"acks": "all", "enable.idempotence": True}
 
 
 def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:

@@ -81,6 +81,18 @@ def test_no_setting_of_kafkas_clients_makes_a_consumer_skip_records_or_read_abor
         assert (config["enable.partition.eof"], config["fetch.wait.max.ms"]) == (True, "50")
 
 
+def test_no_setting_of_kafkas_clients_makes_a_producer_lose_or_repeat_records() -> None:
+    given = {
+        "TIDEGATE_KAFKA_ACKS": "1",
+        "TIDEGATE_KAFKA_ENABLE_IDEMPOTENCE": "false",
+        "TIDEGATE_KAFKA_TRANSACTIONAL_ID": "theirs",
+        "TIDEGATE_KAFKA_LINGER_MS": "9",
+    }
+    config = producer_config(load_settings(given), **{"transactional.id": "ours", "linger.ms": 1})
+    assert (config["acks"], config["enable.idempotence"]) == ("all", True)
+    assert (config["transactional.id"], config["linger.ms"]) == ("ours", "9")
+
+
 @pytest.mark.parametrize(
     ("session", "consumer", "producer"),
     [(1, 2_000, 1_000), (4, 4_000, 4_000), (30, 10_000, 10_000)],
