@@ -74,6 +74,7 @@ def test_each_event_is_in_the_database_once_also_after_a_handler_failed(
 ) -> None:
     log = [ENVELOPE.encode(make_event(f"a{n}")) for n in range(7)]
     monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer([log]))
+    monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
 
     def failing(event: Envelope, cursor: Any) -> None:
         insert(event, cursor)
