@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
 
 
-def run_demo(*arguments: str, fault: str | None = None, seconds: float = 180) -> DemoRun:
+def run_demo(*arguments: str, fault: str | None = None, seconds: float = 600) -> DemoRun:
     """Run it to its end, with a fault of `injected_faults/` if one is named."""
     env = environment()
     if fault is not None:

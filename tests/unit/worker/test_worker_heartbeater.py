@@ -158,7 +158,7 @@ def test_the_thread_beats_until_it_is_stopped() -> None:
         eventually(lambda: len(world.transport.sent) >= 8, what="two rounds of heartbeats")
     finally:
         world.heartbeater.stop()
-        thread.join(5)
+        thread.join(120)
     assert not thread.is_alive()
     sent = len(world.transport.sent)
     world.heartbeater.beat()
