@@ -65,8 +65,8 @@ def _cores() -> _Cores:
         return _Cores()
     count = os.cpu_count() or 1
     steal = int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK") / count
-    running = next(int(line.split()[1]) for line in lines if line.startswith("procs_running "))
-    return _Cores(steal, min(1.0, count / max(running, 1)))
+    running = [int(line.split()[1]) for line in lines if line.startswith("procs_running ")]
+    return _Cores(steal, min(1.0, count / max([1, *running])))
 
 
 def eventually(predicate: Callable[[], T | None], timeout: float = 30.0, *, what: str) -> T:
