@@ -34,7 +34,7 @@ check: lint ## Lint, then run the short tests that need no broker
 	  -m "not broker and not chaos and not long" -n auto --dist worksteal $(ARGS)
 
 test: $(INSTALLED) ## Run all tests but the long fault runs
-	$(BIN)/python -m pytest -m "not chaos" -n 5 --dist loadscope --max-worker-restart 0 $(ARGS)
+	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope --max-worker-restart 0 $(ARGS)
 
 chaos: $(INSTALLED) ## Break everything on purpose: about an hour
 	$(BIN)/python -m pytest -m "fault or chaos" -n 2 -rP $(ARGS)

@@ -1,7 +1,8 @@
 """The build stage of the Containerfile, carried out without a container engine.
 
-Its instructions run as they stand, except that `/opt` and `/source` are directories of the test.
-This cannot show the base image and the second stage.
+Its instructions run as they stand, except that `/opt` and `/source` are directories of the test,
+and that pip may take packages from its cache; their hashes are checked there too. This cannot show
+the base image and the second stage.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ def build(into: Path) -> Path:
     opt.mkdir(parents=True)
     source.mkdir()
     environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"}
-    environment["HOME"] = str(into)
+    environment |= {"HOME": str(into), "PIP_CACHE_DIR": _pip_cache()}
     for instruction in instructions(0):
         if instruction.verb == "ENV":
             environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
+            environment["PIP_NO_CACHE_DIR"] = "0"
         elif instruction.verb == "COPY":
             _copy(shlex.split(instruction.rest), source)
         elif instruction.verb == "RUN":
@@ -81,6 +83,13 @@ def build(into: Path) -> Path:
             )  # fmt: skip
             assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     return opt
+
+
+def _pip_cache() -> str:
+    """The directory in which pip keeps what it has fetched for this user."""
+    asked = [sys.executable, "-m", "pip", "cache", "dir"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _copy(names: list[str], source: Path) -> None:

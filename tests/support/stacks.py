@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-_STANDS_STILL_SECONDS = 600
+_STANDS_STILL_SECONDS = 1_800
 _DIRECTORY = "TIDEGATE_TEST_STACKS"
 _CALLS = 8
 _OUTPUT = pytest.StashKey[int]()
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """End the process, with its stacks, if a test and what it needs take ten minutes."""
+    """End the process, with its stacks, if a test and what it needs take half an hour."""
     output = item.config.stash[_OUTPUT]
     faulthandler.dump_traceback_later(_STANDS_STILL_SECONDS, exit=True, file=output)
     try:
