@@ -23,6 +23,7 @@ _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
     ),
     ("tidegate_operator_replays_stuck", {}, "stuck replay", "tidegate replays list"),
 )  # fmt: skip
+_NAME_IT = "name the operator with --url"
 _SEVERAL = {"job in review": "jobs in review", "body in the quarantine": "bodies in the quarantine"}
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -30,6 +31,10 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 def operator(seen: OperatorSeen) -> Iterator[Finding]:
     """Whether it is ready, and what its metrics tell that people have to decide."""
+    told = _samples_of(seen.metrics)
+    if told and _is_another(told):
+        yield READY.skipped(Unseen("another process than the operator answers there", _NAME_IT))
+        return
     if seen.status != 200:
         said = " ".join(seen.ready.split())[:200]
         yield READY.warn(
@@ -38,18 +43,18 @@ def operator(seen: OperatorSeen) -> Iterator[Finding]:
         )
     else:
         yield READY.ok("the operator is ready")
-    yield from _metrics(seen.metrics)
+    yield from _metrics(told)
 
 
-def _metrics(text: str) -> Iterator[Finding]:
-    try:
-        samples = _samples(text)
-    except ValueError:
-        samples = {}
+def _is_another(samples: Samples) -> bool:
+    """Whether a stage or a worker says these; `dev` says those of all its processes."""
+    stages = {of.get("stage") for of, _ in samples["tidegate_process_info"]}
+    return bool(stages) and "operator" not in stages and not samples["tidegate_up"]
+
+
+def _metrics(samples: Samples) -> Iterator[Finding]:
     if not samples:
-        yield WAITING.skipped(
-            Unseen("what answers there has no metrics of Tidegate", "name the operator with --url")
-        )
+        yield WAITING.skipped(Unseen("what answers there has no metrics of Tidegate", _NAME_IT))
         return
     if down := [of["stage"] for of, up in samples["tidegate_up"] if up == 0 and "stage" in of]:
         yield PROCESSES.warn(
@@ -66,10 +71,14 @@ def _metrics(text: str) -> Iterator[Finding]:
         yield WAITING.ok("no dead letter, review, quarantined body or stuck replay")
 
 
-def _samples(text: str) -> Samples:
+def _samples_of(text: str) -> Samples:
+    """Those of Tidegate's metrics; none if the text is something else."""
     found: Samples = defaultdict(list)
-    for family in text_string_to_metric_families(text):
-        if family.name.startswith("tidegate_"):
-            for sample in family.samples:
-                found[sample.name].append((sample.labels, sample.value))
+    try:
+        for family in text_string_to_metric_families(text):
+            if family.name.startswith("tidegate_"):
+                for sample in family.samples:
+                    found[sample.name].append((sample.labels, sample.value))
+    except ValueError:
+        return defaultdict(list)
     return found

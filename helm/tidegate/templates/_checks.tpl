@@ -17,8 +17,12 @@
 {{- define "tidegate.checkKafka" -}}
 {{- $kafka := .Values.kafka -}}
 {{- if hasPrefix "SASL" $kafka.securityProtocol -}}
-{{- if not $kafka.sasl.secretName -}}
-{{- fail (printf "kafka.sasl.secretName is empty, but kafka.securityProtocol is %s: name the Secret with the password" $kafka.securityProtocol) -}}
+{{- $without := ternary (list) (list "topology") (not (empty .Values.topology.kafkaUser.secretName)) -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
+{{- if not $facts.values.kafkaUser.secretName -}}{{- $without = append $without $name -}}{{- end -}}
+{{- end -}}
+{{- if and $without (not $kafka.sasl.secretName) -}}
+{{- fail (printf "kafka.sasl.secretName is empty, but kafka.securityProtocol is %s: name the Secret with the password, or a kafkaUser of each of: %s" $kafka.securityProtocol (join ", " $without)) -}}
 {{- end -}}
 {{- else if $kafka.sasl.secretName -}}
 {{- fail (printf "kafka.sasl.secretName is set, but kafka.securityProtocol is %s, which sends no password: use SASL_SSL" $kafka.securityProtocol) -}}

@@ -145,7 +145,7 @@ def _pools(sized: Size, declared: Topology) -> Iterator[str]:
         elif topic.partitions < wanted:
             yield (
                 f"jobs.work.{pool} has {topic.partitions} partitions, one for each worker at most: "
-                f"declare {wanted}"
+                f"declare {wanted}, of jobs.replies too"
             )
 
 

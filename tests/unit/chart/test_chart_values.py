@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,24 @@ def test_no_setting_is_a_variable_that_the_chart_sets_itself() -> None:
         if variable["name"].startswith("TIDEGATE_") and "_KAFKA_" not in variable["name"]
     }
     assert ours - {"session_seconds"} <= refused <= set(Settings.model_fields)
+
+
+def test_the_values_of_the_page_give_each_component_its_own_user(tmp_path: Path) -> None:
+    page = (chart.CHART.parents[1] / "docs/cluster.md").read_text()
+    (text,) = re.findall(r"```yaml\n(# values.yaml\n.*?)```", page, re.DOTALL)
+    values = tmp_path / "values.yaml"
+    values.write_text(text)
+    output = chart.output(values)
+    users = {
+        variable["valueFrom"]["secretKeyRef"]["name"]
+        for pod in chart.pods(chart.resources(output)).values()
+        for variable in pod["spec"]["containers"][0]["env"]
+        if variable["name"] == "TIDEGATE_KAFKA_SASL_PASSWORD"
+    }
+    named = ("topology", "ingress", "pipeline", "delivery", "operator", "worker-default")
+    assert users == {f"tidegate-{name}" for name in named}
+    without = ("template", "--values", chart.BASE, "--values", values, "--set", "layout=apart")
+    assert "a kafkaUser of each of: dedup, dispatcher, scheduler" in chart.run(*without).stderr
 
 
 def test_a_topology_that_fuses_nothing_has_its_stages_apart(tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ def test_an_answer_without_our_metrics_is_never_ok(metrics: str) -> None:
     assert judged(metrics=metrics)[-1][0] == "skipped"
 
 
+def test_another_process_does_not_pass_for_the_operator() -> None:
+    info = 'tidegate_process_info{stage="%s",version="1"} 1.0\n'
+    assert [status for status, _ in judged(metrics=info % "pipeline")] == ["skipped"]
+    assert [status for status, _ in judged(metrics=info % "operator" + CALM)] == ["ok", "ok"]
+    of_dev = info % "pipeline" + 'tidegate_up{stage="operator"} 1.0\n' + CALM
+    assert [status for status, _ in judged(metrics=of_dev)] == ["ok", "ok"]
+
+
 @pytest.mark.parametrize("url", ["http://u:hunter2@127.0.0.1:1", "no url", "http://[", ""])
 def test_an_address_where_nothing_answers_is_told_without_its_login(url: str) -> None:
     with pytest.raises(TidegateError) as raised:
