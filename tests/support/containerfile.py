@@ -72,7 +72,7 @@ def build(into: Path) -> Path:
     for instruction in instructions(0):
         if instruction.verb == "ENV":
             environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
-            environment["PIP_NO_CACHE_DIR"] = "0"
+            environment.pop("PIP_NO_CACHE_DIR", None)  # "0" would disable the cache as well
         elif instruction.verb == "COPY":
             _copy(shlex.split(instruction.rest), source)
         elif instruction.verb == "RUN":
@@ -88,7 +88,8 @@ def build(into: Path) -> Path:
 def _pip_cache() -> str:
     """The directory in which pip keeps what it has fetched for this user."""
     asked = [sys.executable, "-m", "pip", "cache", "dir"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    env = {name: value for name, value in os.environ.items() if name != "PIP_NO_CACHE_DIR"}
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, env=env)
     return done.stdout.strip()
 
 
