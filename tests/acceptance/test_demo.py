@@ -95,7 +95,7 @@ def test_a_terminated_demo_leaves_neither_processes_nor_files_behind(tmp_path: P
     pids = [told["broker_pid"], *(process["pid"] for process in told["processes"])]
     assert all(map(alive, pids))
     demo.terminate()
-    demo.communicate(timeout=120)
+    demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert list(tmp_path.iterdir()) == []
     eventually(lambda: not any(map(alive, pids)), what="every process is gone")

@@ -127,7 +127,7 @@ def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
     second = subprocess.run(
         [sys.executable, "-m", "streams.cli", "dev", "--port", "0",
          "--data-dir", str(dev.data_dir)],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert second.returncode == 2
     assert f"another pipeline runs on the data directory {dev.data_dir}" in second.stderr

@@ -39,14 +39,14 @@ class Running:
 
     async def job_where(self, job_id: str, holds: Callable[[Any], bool]) -> Any:
         """The job, once what the operator shows of it holds."""
-        async with asyncio.timeout(180):
+        async with asyncio.timeout(60):
             while not ((job := await self._job(job_id)) and holds(job)):
                 await asyncio.sleep(0.1)
         return job
 
     async def figures_where(self, holds: Callable[[Any], bool]) -> Any:
         """The tenant's figures of the last hour, once what analytics counted holds."""
-        async with asyncio.timeout(180):
+        async with asyncio.timeout(60):
             while not holds(found := await self.call("GET", "/analytics/summary?tenant_id=acme")):
                 await asyncio.sleep(0.1)
         return found

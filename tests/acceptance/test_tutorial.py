@@ -70,8 +70,8 @@ class Terminal:
         """End the shell, and wait until nobody can write to it any more."""
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGTERM)
-        self._reading.join(120)
-        self._shell.wait(120)
+        self._reading.join(60)
+        self._shell.wait(10)
 
 
 class Desk:

@@ -42,7 +42,7 @@ def example(cluster: Cluster, folder: Path, log: Path) -> Iterator[subprocess.Po
         yield running
     finally:
         running.kill()
-        running.wait(120)
+        running.wait(30)
         print(log.read_text())
 
 
@@ -74,5 +74,5 @@ def counted(cluster: Cluster, folder: Path, wanted: str) -> str:
     with example(cluster, folder, log) as running:
         eventually(lambda: wanted in log.read_text(), 60, what=wanted)
         running.terminate()  # it commits what it counted
-        assert running.wait(120) == 0
+        assert running.wait(60) == 0
     return log.read_text()

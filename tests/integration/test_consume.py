@@ -48,7 +48,7 @@ def run(program: str, cluster: Cluster) -> str:
     """What a program of the page prints, in the test's own folder."""
     program = program.replace("127.0.0.1:9092", cluster.settings.bootstrap)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=cluster.settings.data_dir, timeout=300, check=True,
+        [sys.executable, "-c", program], cwd=cluster.settings.data_dir, timeout=60, check=True,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     return done.stdout.splitlines()[-1]

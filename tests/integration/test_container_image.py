@@ -132,7 +132,7 @@ def test_the_pipeline_of_the_image_runs(
     try:
         eventually(lambda: _answers(port), 60, what="the pipeline is ready")
         pipeline.terminate()
-        assert pipeline.wait(120) == 0
+        assert pipeline.wait(30) == 0
     finally:
         pipeline.kill()
 

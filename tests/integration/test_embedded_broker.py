@@ -286,7 +286,7 @@ def test_the_foreground_command_stops_the_broker_when_told(
         pid = read_status(data_dir).pid
         process.send_signal(ending)
         try:
-            assert process.wait(120) == 0
+            assert process.wait(30) == 0
         finally:
             process.kill()
     assert pid is not None

@@ -178,7 +178,7 @@ def test_the_foreground_command_tells_of_a_lost_node_and_stops_the_others(tmp_pa
             told = process.stdout.readline()
             assert told.startswith("node 2 ended with exit code 137; bring it back with: tidegate")
             process.send_signal(signal.SIGINT)
-            assert process.wait(120) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     assert all(node["pid"] is None for node in status(tmp_path)["nodes"])

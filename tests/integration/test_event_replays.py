@@ -320,7 +320,7 @@ class OperatorProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(120)
+        self._process.wait(30)
 
 
 def test_a_replay_survives_kills_of_its_carrier_and_gives_each_event_one_job(

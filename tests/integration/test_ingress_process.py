@@ -137,11 +137,11 @@ def test_sigterm_first_ends_readiness_then_answers_what_is_under_way(
         with socket.create_connection(("127.0.0.1", port), timeout=15) as slow:
             slow.sendall(head.encode() + body[:5])
             child.send_signal(signal.SIGTERM)
-            watching.join(120)
+            watching.join(15)
             assert [each for each in dict.fromkeys(seen) if each != 200] == [503, 0]
             slow.sendall(body[5:])
             answer = b"".join(iter(lambda: slow.recv(65_536), b""))
         assert answer.startswith(b"HTTP/1.1 202")
         assert b"connection: close" in answer.lower()
-        assert child.wait(120) == 0
+        assert child.wait(15) == 0
     assert len(world.scan("events.received")) == 1

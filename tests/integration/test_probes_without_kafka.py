@@ -46,6 +46,6 @@ def test_it_is_alive_and_not_ready_and_ends_when_it_is_told(stage: str, tmp_path
             eventually(lambda: status(port, "/healthz") == 200, what="it says that it lives")
             assert status(port, "/readyz") == 503
             process.send_signal(signal.SIGTERM)
-            assert process.wait(120) == 0
+            assert process.wait(30) == 0
         finally:
             process.kill()

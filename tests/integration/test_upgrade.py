@@ -80,7 +80,7 @@ class Cluster:
         known = self.processes.pop(stage, None)
         if known is not None:
             known.send_signal(signal.SIGTERM)
-            assert known.wait(120) == 0, (self.directory / f"{stage}.log").read_text()[-2000:]
+            assert known.wait(40) == 0, (self.directory / f"{stage}.log").read_text()[-2000:]
 
     def calls(self) -> Calls:
         url = {name: f"http://127.0.0.1:{self.ports[name]}" for name in ("operator", "ingress")}

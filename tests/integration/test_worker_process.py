@@ -159,7 +159,7 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
     yield run
     for worker in started:
         worker.process.kill()
-        worker.process.wait(120)
+        worker.process.wait(10)
         print(worker.log.read_text())
 
 
@@ -343,7 +343,7 @@ def test_a_silent_broker_ends_the_leases_and_a_new_start_of_it_the_silence(
     body = dispatcher.find(
         Heartbeat,
         lambda c: c.at > back_at and isinstance(c.body, Heartbeat) and c.body.free == 1,
-        timeout=300,
+        timeout=60,
     )
     assert (body.worker_id, body.leases) == (lease.worker_id, ())
     after = dispatcher.lease("whole", since=back_at, **dispatcher.payload(b"hello world"))

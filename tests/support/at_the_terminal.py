@@ -36,6 +36,6 @@ class AtTheTerminal:
         """Run `tidegate` with these words; `typed` is its standard input."""
         ran = subprocess.run(
             [sys.executable, "-m", "streams.cli", *line.split(), "--data-dir", str(self.data_dir)],
-            input=typed, capture_output=True, text=True, check=False, timeout=300,
+            input=typed, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         return Ran(ran.returncode, ran.stdout, ran.stderr)

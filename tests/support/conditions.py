@@ -17,10 +17,10 @@ _LONGEST_GAP_SECONDS = 0.5
 class Waited:
     """How much of `timeout` seconds a wait has used up.
 
-    A second counts as far as a core was to be had in it: a fifth of it where ten processes want to
-    run on two cores. What the host kept from the cores does not count at all. Between two looks
-    the machine may stand still, and nothing that is waited for can happen: such a gap counts for at
-    most half a second.
+    What the host kept from the cores does not count. Between two looks the machine may stand still,
+    and nothing that is waited for can happen: such a gap counts for at most half a second. Where
+    more tests run at once than there are cores, a second counts as far as a core was to be had in
+    it: a fifth of it where ten processes want to run on two.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -52,7 +52,7 @@ class Waited:
 @dataclass(frozen=True)
 class _Cores:
     """What this machine's cores do: what the host has kept from each so far, on average, in
-    seconds; and how much of one a process has that wants to run now."""
+    seconds; and how much of one a process has that wants to run now, if tests share them."""
 
     stolen: float = 0.0
     share: float = 1.0
@@ -65,6 +65,8 @@ def _cores() -> _Cores:
         return _Cores()
     count = os.cpu_count() or 1
     steal = int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK") / count
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) <= count:
+        return _Cores(steal)
     running = [int(line.split()[1]) for line in lines if line.startswith("procs_running ")]
     return _Cores(steal, min(1.0, count / max([1, *running])))
 

@@ -127,7 +127,7 @@ def _collect(stream: IO[str] | None, lines: list[str]) -> None:
 def stop(dev: Dev, number: signal.Signals = signal.SIGINT) -> int:
     if dev.process.poll() is None:
         dev.process.send_signal(number)
-    return dev.process.wait(120)
+    return dev.process.wait(60)
 
 
 def curl(command: str) -> tuple[int, dict[str, Any]]:

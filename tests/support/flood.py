@@ -51,7 +51,7 @@ class Flood:
 
     def __exit__(self, *_: object) -> None:
         self._finished.set()
-        self._thread.join(120)
+        self._thread.join(30)
 
     def wait(self, seconds: float) -> None:
         """Let it flow for a time."""
@@ -60,7 +60,7 @@ class Flood:
     def finish(self) -> Counter[bytes]:
         """Stop, and wait until the broker has it all; how often each fingerprint was sent."""
         self._finished.set()
-        self._thread.join(120)
+        self._thread.join(30)
         assert not self._thread.is_alive(), "the flood does not end: its counts are not final"
         assert self._producer.flush(60) == 0, "the flood could not be delivered"
         assert not self._refused, self._refused

@@ -362,7 +362,7 @@ def running(
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        assert bound.wait(120), "the operator does not listen"
+        assert bound.wait(30), "the operator does not listen"
         assert not failures, failures
         operator = RunningOperator(f"http://127.0.0.1:{port[0]}")
         if ready:
@@ -372,7 +372,7 @@ def running(
             yield operator
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(120)
+        thread.join(30)
         loop.close()
 
 

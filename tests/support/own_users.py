@@ -116,7 +116,7 @@ class OwnUsers:
         """Run a command to its end as the user of a process."""
         done = subprocess.run(
             [*_COMMAND, *arguments],
-            env=self._environ(process, "0"), capture_output=True, text=True, timeout=300,
+            env=self._environ(process, "0"), capture_output=True, text=True, timeout=120,
             check=False,
         )  # fmt: skip
         assert (done.returncode != 0) is fails, done.stdout + done.stderr

@@ -112,7 +112,7 @@ class Pod:
     def start(self) -> Pod:
         """Run the containers that initialize the pod, then its own."""
         for container in self.spec.get("initContainers", []):
-            assert self._run(container).wait(120) == 0, self.log
+            assert self._run(container).wait(60) == 0, self.log
         self._process = self._run(self.spec["containers"][0])
         return self
 

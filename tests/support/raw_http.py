@@ -36,7 +36,7 @@ async def exchange(edge: Edge, raw: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     try:
         writer.write(raw)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             return await reader.read()
     finally:
         writer.close()

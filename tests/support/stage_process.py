@@ -110,11 +110,11 @@ class StageProcess:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(120)
+        return self._process.wait(30)
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(120)
+        self._process.wait(30)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -145,13 +145,13 @@ class Bench:
     async def until(self, condition: Callable[[], B | None], what: str) -> B:
         """The condition's first true value; asked again after everything that is sent."""
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(10):
                 while not (value := condition()):
                     self._news.clear()
                     await self._news.wait()
                 return value
         except TimeoutError:
-            raise AssertionError(f"not within 60 s: {what}") from None
+            raise AssertionError(f"not within 10 s: {what}") from None
 
     async def ended(self, lease: Lease) -> Ended:
         """How the run of a lease ended."""
@@ -169,7 +169,7 @@ class Bench:
 
     async def idle_but(self, running: int) -> None:
         """So many runs are left."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             while len(self.worker._runs) > running:
                 await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
 

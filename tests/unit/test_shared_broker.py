@@ -42,11 +42,11 @@ def test_the_owner_stops_the_broker_once_the_last_user_has_left(tmp_path: Path) 
     def own() -> None:
         with shared(tmp_path, "first", happened):
             started.set()
-            assert over.wait(120)
+            assert over.wait(30)
 
     with ThreadPoolExecutor() as pool:
         owner = pool.submit(own)
-        assert started.wait(120)
+        assert started.wait(30)
         with shared(tmp_path, "second", happened) as bootstrap:
             assert bootstrap == "first"
             over.set()

@@ -189,7 +189,7 @@ def test_a_library_that_ends_the_process_leaves_the_stacks_of_its_threads() -> N
         "cli.main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == -signal.SIGSEGV
     assert "in main" in done.stderr

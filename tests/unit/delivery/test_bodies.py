@@ -57,7 +57,7 @@ class Payloads:
         return await self.bodies.open("acme", f"evt_{number}", ref)
 
     async def reading(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             while not self.hanging:
                 await asyncio.sleep(0)
 

@@ -49,7 +49,7 @@ class Processes:
         )
 
     def killed(self, name: str) -> bool:
-        return self.running[name].wait(timeout=120) == -9
+        return self.running[name].wait(timeout=5) == -9
 
 
 @dataclass

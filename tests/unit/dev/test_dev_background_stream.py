@@ -21,7 +21,7 @@ class Stopped(io.StringIO):
 
     def write(self, text: str) -> int:
         self.asked.set()
-        assert self.released.wait(120)
+        assert self.released.wait(10)
         return super().write(text)
 
 
@@ -32,7 +32,7 @@ def test_nobody_waits_for_a_stopped_terminal_and_lines_left_out_are_counted(
     terminal = Stopped()
     stream = BackgroundStream(terminal)
     stream.write("a\n")
-    assert terminal.asked.wait(120)
+    assert terminal.asked.wait(10)
     for text in ("b\n", "c\n", "d\n", "e\n"):
         stream.write(text)
     terminal.released.set()

@@ -94,7 +94,7 @@ class Edge:
         sent = f"{head}X-Signature: {signature}\r\nContent-Length: {len(BODY)}\r\n\r\n"
         writer.write(sent.encode() + BODY)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(10):
                 return (await reader.readline()).split()[1]
         finally:
             writer.close()

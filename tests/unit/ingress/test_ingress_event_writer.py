@@ -69,7 +69,7 @@ class SlowToWrap:
 
     def wrap(self, tenant_id: str, purpose: str, secret: bytes) -> bytes:
         self.asked.set()
-        assert self.through.wait(120), "the event loop waits for it"
+        assert self.through.wait(10), "the event loop waits for it"
         return secret
 
     def unwrap(self, tenant_id: str, purpose: str, wrapped: bytes) -> bytes:
@@ -207,7 +207,7 @@ async def test_who_leaves_the_queue_for_the_window_blocks_nobody_behind() -> Non
     await asyncio.sleep(0)
     assert not window.try_enter(1)  # nobody overtakes
     large.cancel()
-    await asyncio.wait_for(small, 60)
+    await asyncio.wait_for(small, 10)
     window.leave(6)
     window.leave(2)
     assert window.try_enter(10)

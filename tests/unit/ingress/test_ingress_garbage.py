@@ -46,7 +46,7 @@ async def answered(edge: Edge, raw: bytes) -> bytes:
     """The answer's first line, once the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     writer.write(raw)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(10):
         line = await reader.readline()
         writer.close()
         await edge.router.idle()
@@ -90,7 +90,7 @@ async def test_a_sender_that_hangs_up_leaves_nothing_of_what_it_sent(edge: Edge)
     raw = delivery(JSON, None, b"Expect: 100-continue")
     with left_behind() as garbage:
         writer.write(raw[:-60_000])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             await reader.readuntil(b"100 Continue\r\n\r\n")
             writer.close()
             await edge.router.idle()
@@ -108,7 +108,7 @@ async def test_a_refusal_that_is_held_back_holds_no_body() -> None:
     async with running(wait=wait) as edge:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(delivery(JSON + b" "))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             await refused.wait()
         assert size not in large(gc.get_objects())
         assert (await reader.readline()).split()[1] == b"429"

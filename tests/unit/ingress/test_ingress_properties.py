@@ -41,7 +41,7 @@ def edge() -> Iterator[Edge]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert started.wait(120)
+    assert started.wait(10)
     yield found[0]
     loop.call_soon_threadsafe(over.set)
     thread.join()

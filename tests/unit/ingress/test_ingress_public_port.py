@@ -42,7 +42,7 @@ async def test_a_body_that_waits_to_be_asked_for_is_passed_on() -> None:
     async def rest(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=await request.read())
 
-    async with running(elsewhere=rest) as edge, asyncio.timeout(60):
+    async with running(elsewhere=rest) as edge, asyncio.timeout(5):
         url = f"{edge.url}/v1/jobs"
         async with edge.client.post(url, data=b"whole", expect100=True) as answer:
             assert await answer.read() == b"whole"
@@ -63,7 +63,7 @@ async def test_a_client_that_leaves_ends_the_request_that_was_passed_on() -> Non
         server,
         forwarding_session() as session,
         running(elsewhere=lambda request: forward(session, request, [origin])) as edge,
-        asyncio.timeout(60),
+        asyncio.timeout(10),
     ):
         asking = asyncio.create_task(edge.client.get(f"{edge.url}/v1/jobs"))
         await arrived.wait()

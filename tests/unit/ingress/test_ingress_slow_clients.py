@@ -49,7 +49,7 @@ async def test_headers_that_trickle_in_do_not_hold_a_connection(edge: Edge) -> N
             await asyncio.sleep(0.02)
 
     trickling = asyncio.create_task(trickle())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(10):
         with suppress(ConnectionResetError):  # what is sent to a closed connection resets it
             assert await reader.read() == b""
     trickling.cancel()
@@ -69,7 +69,7 @@ async def test_a_body_that_trickles_in_is_a_408(framing: bytes) -> None:
                 await asyncio.sleep(0.02)
 
         trickling = asyncio.create_task(trickle())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             answer = await reader.readuntil(b"\r\n\r\n")
             trickling.cancel()  # what is sent to a closed connection resets it, answer and all
             answer += await reader.readuntil(b"}")
@@ -79,7 +79,7 @@ async def test_a_body_that_trickles_in_is_a_408(framing: bytes) -> None:
 
 async def connections(edge: Edge, count: int) -> list[web.RequestHandler]:
     """The open connections, once there are so many."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(10):
         while len(edge.listener.connections) != count:
             await asyncio.sleep(0.02)
     return edge.listener.connections
@@ -122,7 +122,7 @@ async def test_requests_ahead_of_an_answer_are_held_up_to_a_bound() -> None:
                 writer.write(head)
                 await writer.drain()
                 await asyncio.sleep(0.01)  # a read of its own
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(5):
                 assert await reader.read() == b""
         writer.close()
 
@@ -135,7 +135,7 @@ async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_no_fault(
     with structlog.testing.capture_logs() as told:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(HOOK + framing + SIGNED + b"Expect: 100-continue\r\n\r\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             await reader.readuntil(b"100 Continue\r\n\r\n")
             writer.write(b"5\r\nhello\r\n")
             writer.close()
@@ -173,7 +173,7 @@ async def test_an_endless_chunked_body_is_refused_at_the_cap_and_its_connection_
             await writer.drain()
 
     pouring = asyncio.create_task(pour())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(10):
         head = await reader.readuntil(b"\r\n\r\n")
         with pytest.raises(ConnectionError):
             await pouring

@@ -31,7 +31,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
 
 async def held(sleeps: Sleeps, *holds: asyncio.Task[float]) -> list[float]:
     """What each hold returned, once all had begun and were let go."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         await asyncio.wait(holds, timeout=0)
         sleeps.go_on.set()
         return await asyncio.gather(*holds)

@@ -139,8 +139,8 @@ def test_who_waits_as_long_as_it_takes_is_told_of_a_broker_that_refuses_it(
         target=wait_for_broker, args=(Settings(),), kwargs={"refused_seconds": 0, "stop": stop}
     )
     waiting.start()
-    assert asked.wait(120)
+    assert asked.wait(10)
     assert waiting.is_alive()
     stop.set()
-    waiting.join(120)
+    waiting.join(10)
     assert not waiting.is_alive()

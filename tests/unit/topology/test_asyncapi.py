@@ -95,7 +95,7 @@ def test_the_official_parser_accepts_the_document(
     told.write_text(json.dumps(document("--topology", str(file), TIDEGATE_TOPIC_PREFIX="eu.")))
     run = subprocess.run(
         ["node", "validate.js", str(told)], cwd=parser, check=True, capture_output=True, text=True,
-        timeout=300,
+        timeout=120,
     )  # fmt: skip
     found = json.loads(run.stdout)
     assert [each for each in found["diagnostics"] if each["severity"] == ERROR] == []

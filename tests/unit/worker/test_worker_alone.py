@@ -54,11 +54,11 @@ def free(at: Bench) -> dict[int, int]:
 
 async def reached(condition: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             while not condition():
                 await asyncio.sleep(0)
     except TimeoutError:
-        raise AssertionError(f"not within 60 s: {what}") from None
+        raise AssertionError(f"not within 10 s: {what}") from None
 
 
 def waits(at: Bench, lease: Lease) -> bool | None:

@@ -80,7 +80,7 @@ async def test_its_log_names_the_jobs_for_which_it_waits() -> None:
         await jobs.begun.wait()
         with capture_logs() as lines:
             stop.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(10):
                 while not lines:
                     await asyncio.sleep(0)
             jobs.let_go.set()
@@ -129,7 +129,7 @@ async def test_threads_that_hang_in_the_loops_pool_keep_no_worker_from_ending() 
     try:
         async with serving(jobs) as (_, stop, task):
             stop.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(10):
                 await task
     finally:
         let_go.set()

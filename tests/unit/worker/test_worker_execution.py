@@ -143,7 +143,7 @@ async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_noth
         ended = await at.ended(at.give(timeout_seconds=0.05))
         assert (ended.status, ended.free, at.worker.held_leases.free()) == ("retry", 0, 1)
         release.set()
-        await asyncio.wait_for(refused.wait(), 60)
+        await asyncio.wait_for(refused.wait(), 5)
         assert at.worker.held_leases.free() == 2
 
 
@@ -222,7 +222,7 @@ async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
     async with bench(app_of(handler), leases=BRIEF, slots=1, clock=clock) as at:
         at.give()
         assert at.worker.held_leases.free() == 0
-        assert await asyncio.wait_for(seen, 60) == "LeaseLost"
+        assert await asyncio.wait_for(seen, 5) == "LeaseLost"
         await at.idle()
         assert not at.bodies(Ended)
 
@@ -256,7 +256,7 @@ async def test_heartbeats_that_fail_carry_nothing() -> None:
 
     async with bench(app_of(handler), leases=BRIEF, clock=clock) as at:
         at.give()
-        await asyncio.wait_for(lost.wait(), 60)
+        await asyncio.wait_for(lost.wait(), 5)
         await at.idle()
         assert not at.bodies(Ended)
 

@@ -158,7 +158,7 @@ def test_the_thread_beats_until_it_is_stopped() -> None:
         eventually(lambda: len(world.transport.sent) >= 8, what="two rounds of heartbeats")
     finally:
         world.heartbeater.stop()
-        thread.join(120)
+        thread.join(5)
     assert not thread.is_alive()
     sent = len(world.transport.sent)
     world.heartbeater.beat()
@@ -318,5 +318,5 @@ async def test_a_partition_with_a_lease_is_not_told_that_the_worker_leaves() -> 
 async def test_leaving_takes_no_longer_than_it_may() -> None:
     world = started()
     sender = RetryingSender(world.transport, lambda: world.now)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         await world.heartbeater.leave(sender, 0.01)

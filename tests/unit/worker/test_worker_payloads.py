@@ -121,7 +121,7 @@ async def test_a_payload_whose_key_comes_later_is_waited_for() -> None:
         record = new_key_record(at.vault, "acme")
         at.transport.payloads[2, 1] = DataKey(at.vault, record).seal("evt_1", 0, b"late")
         lease = at.give(event=EVENT, payload_ref=PayloadRef(2, (1,), 4, record.id))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             while not at.book._waiting:  # until the handler asks for the key
                 await asyncio.sleep(0)
         at.book.apply(tenant_key("acme", "data_key", record.id), TENANT.encode(record))

@@ -214,7 +214,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(120)
+        self._thread.join(10)
 
     def _serve(self) -> None:
         connection, _ = self._listener.accept()

@@ -58,7 +58,7 @@ async def blocked_handler_seen_by(
     async def handler(ctx: Context) -> None:
         thread = threading.Thread(target=look, args=(watchdog, clock, at))
         thread.start()
-        thread.join(120)
+        thread.join(10)
 
     async with bench(app) as at:
         clock = Clock()
@@ -142,7 +142,7 @@ async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
         await over.wait()
         thread = threading.Thread(target=look)
         thread.start()
-        thread.join(120)
+        thread.join(10)
 
     @app.job("job")
     async def handler(ctx: Context) -> None:
