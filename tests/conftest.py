@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.collection import collect
+from support.collection import collect, let_hypothesis_collect
 from support.kafka_under_test import KafkaUnderTest
 from support.single_tests import SingleTests
 
@@ -54,6 +54,12 @@ def pytest_configure() -> None:
     other = os.environ.get("TIDEGATE_TEST_KAFKA", "embedded") != "embedded"
     if not other and "TIDEGATE_TEST_BOOTSTRAP" not in os.environ:
         os.environ.setdefault("TIDEGATE_SESSION_SECONDS", _SESSION_SECONDS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart() -> None:
+    """Let Hypothesis do what it does once, after its own plugin has started."""
+    let_hypothesis_collect()
 
 
 def pytest_runtest_teardown() -> None:

@@ -6,6 +6,9 @@ import gc
 import warnings
 from threading import Thread
 
+from hypothesis import given, settings
+from hypothesis.strategies import none
+
 _SECONDS = 60.0
 
 
@@ -20,3 +23,13 @@ def collect() -> None:
     thread.join(_SECONDS)
     if thread.is_alive():
         warnings.warn(f"garbage is not collected after {_SECONDS} s: going on", stacklevel=2)
+
+
+@settings(max_examples=1, database=None, derandomize=True)
+@given(none())
+def let_hypothesis_collect(_: None) -> None:
+    """Call this while there is no client yet.
+
+    With `derandomize`, as in CI, Hypothesis collects all garbage before the first example that a
+    process tries, and in the thread that runs the tests.
+    """

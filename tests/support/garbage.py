@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.collection import collect
+
 KEPT = 20_000
 """Bytes in one object: more than any head, name or message."""
 
@@ -15,12 +17,12 @@ def left_behind() -> Iterator[list[object]]:
     """At its end the cyclic garbage that came up within."""
     found: list[object] = []
     enabled = gc.isenabled()
-    gc.collect()
+    collect()
     gc.disable()
     try:
         yield found
         gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
+        collect()
         found += gc.garbage
     finally:
         gc.set_debug(0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
 import structlog
+from support.collection import collect
 from support.webhooks import VAULT, source
 
 from ingress.tenants.references import UNRESOLVED, References
@@ -97,7 +97,7 @@ def test_what_no_source_refers_to_any_more_is_not_looked_at(
     references.refresh()
     assert unresolved() == 1
     table.apply(*source("acme", "shop", "hmac-sha256", [b"given"]))
-    gc.collect()
+    collect()
     references.refresh()
     assert unresolved() == 0
 

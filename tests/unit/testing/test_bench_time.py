@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 from support.bench_apps import app_of, one_effect
+from support.collection import collect
 
 from streams import Context, Retry, TransientError
 from streams.testing import Bench
@@ -84,7 +84,7 @@ def test_a_bench_leaves_nothing_behind() -> None:
             bench.advance(1)
             bench.crash_worker()
         del bench
-        gc.collect()
+        collect()
 
 
 def test_nobody_hears_of_what_ends_with_the_bench() -> None:
