@@ -21,6 +21,7 @@ from streams import telemetry
 from streams.errors import Fenced, StageFailed, StoreDamaged
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
+from streams.process.standstill import Standstill
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.broker_clock import broker_clock
@@ -121,6 +122,7 @@ class StageLoop:
         self._stop = stop
         self._drained = drained
         self._outage = Outage()
+        self._standstill = Standstill()
         self._restored = False
         self._due = 0.0
 
@@ -142,14 +144,15 @@ class StageLoop:
 
     def _serve(self, known: dict[str, Changelog]) -> None:
         self._connect(known)
-        try:
-            while not self._stop.is_set():
-                self._clock.check()
-                self._round()
-            self._drain()
-        finally:
-            self._assignment.close()
-            self._source.close()
+        with self._standstill.watched():
+            try:
+                while not self._stop.is_set():
+                    self._clock.check()
+                    self._round()
+                self._drain()
+            finally:
+                self._assignment.close()
+                self._source.close()
 
     def _drain(self) -> None:
         """Go on until what was begun outside has ended, and is committed."""
@@ -217,6 +220,7 @@ class StageLoop:
         )
 
     def _round(self) -> None:
+        self._standstill.turn()
         records = self._read()
         try:
             self._turn(records)

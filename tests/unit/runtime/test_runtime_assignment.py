@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,8 @@ from support.counting import Counting, counting_stage, counting_topology
 
 from streams.errors import Fenced
 from streams.kafka import offsets
+from streams.process import standstill
+from streams.process.standstill import Standstill
 from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
@@ -442,3 +445,36 @@ def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
     while not restoring.advance(0):
         pass
     assert len(list(backend.range(b"", b"\xff"))) == 100
+
+
+def test_a_loop_whose_client_never_answers_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(standstill, "_TICK_SECONDS", 0.001)
+    codes: list[int] = []
+    ended = threading.Event()
+
+    def exit_process(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    class Hangs(Source):
+        rounds = 0
+
+        def read(self, timeout: float) -> list[Any]:
+            self.rounds += 1
+            if self.rounds > 3:
+                assert ended.wait(30), "nobody noticed"
+                loop._stop.set()
+            return []
+
+        def close(self) -> None:
+            """As a consumer that left its group."""
+
+    loop = loop_with(Hangs([]), [], tmp_path)
+    loop._standstill = Standstill(exit_process)
+    loop._connect = lambda known: None
+    loop._turn = lambda records: None
+    loop._clock = SimpleNamespace(check=lambda: None)
+    loop._serve({})
+    assert codes[0] == os.EX_SOFTWARE
