@@ -1,8 +1,8 @@
 """The stream runtime: runs a stage's processor over Kafka, exactly once.
 
-    source ─► runner ─► executor ─► task ─► processor (a stage's plain code)
-                           │          └──► stores (streams.state), restored by assignment
-                           └──► transaction ─► sending: outputs, changelogs, positions together
+    source ─► loop ─► executor ─► task ─► processor (a stage's plain code)
+                         │          └──► stores (streams.state), restored by assignment
+                         └──► transaction ─► sending: outputs, changelogs, positions together
 
 `fused_task` runs several stages as one; `driver` runs all of it in memory for tests.
 """

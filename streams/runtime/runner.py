@@ -1,68 +1,31 @@
-"""`run_stage`: one stage as a process, from the first contact with Kafka to SIGTERM.
-
-The loop is one thread: it reads, acts on a rebalance, processes, punctuates and commits, and
-restores a part of the new tasks. It reads the next batch during a commit. Both reads report
-rebalances.
-"""
+"""`run_stage`: one stage as a process, from its start to SIGTERM."""
 
 from __future__ import annotations
 
 import gc
 import signal
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 
 import structlog
-from confluent_kafka import KafkaException
 
 from streams import telemetry
-from streams.errors import Fenced, StageFailed, StoreDamaged
-from streams.kafka.clients import consumer_config, producer_config
-from streams.kafka.failures import Outage
-from streams.process.standstill import Standstill
-from streams.runtime import metrics
-from streams.runtime.assignment import Assignment, positions
-from streams.runtime.broker_clock import broker_clock
-from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.executor import Executor, by_task
-from streams.runtime.lag import Lag
-from streams.runtime.layouts import refuse_left, refuse_other
-from streams.runtime.processor import AnyStage, Record
-from streams.runtime.source import Source
-from streams.runtime.stalled_inputs import BlockedInputs
-from streams.runtime.state_directory import StateDirectory
-from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
-from streams.runtime.transaction import (
-    KafkaTransactions,
-    ProducerLost,
-    Stopped,
-    TransactionAborted,
-)
+from streams.errors import Fenced, StageFailed
+from streams.runtime.loop import StageLoop, nothing_outside
+from streams.runtime.processor import AnyStage
+from streams.runtime.transaction import Stopped
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import FUSED, Topology
 
 log = structlog.get_logger(__name__)
-
-_IDLE_SECONDS = 0.2
-_DRAIN_SECONDS = 5.0
-"""How long a stage that was told to stop goes on for what it began outside."""
-_TICK_SECONDS = 0.001
-"""How much a wait may fall short: less than this is not worth another wait."""
-
-
-def _at_once() -> bool:
-    """That of a stage which begins nothing outside."""
-    return True
 
 
 def run_stage(
     stage: AnyStage,
     topology: Topology,
     settings: Settings,
-    drained: Callable[[], bool] = _at_once,
+    drained: Callable[[], bool] = nothing_outside,
 ) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
@@ -103,227 +66,3 @@ def run_stage(
         log.error("stage failed", error=str(failed))
         raise
     log.info("stage stopped")
-
-
-class StageLoop:
-    """The loop of one stage's process."""
-
-    def __init__(
-        self,
-        stage: AnyStage,
-        topology: Topology,
-        settings: Settings,
-        stop: threading.Event,
-        drained: Callable[[], bool] = _at_once,
-    ) -> None:
-        self._stage = stage
-        self._topology = topology
-        self._settings = settings
-        self._stop = stop
-        self._drained = drained
-        self._outage = Outage()
-        self._standstill = Standstill()
-        self._restored = False
-        self._due = 0.0
-
-    def ready(self) -> bool:
-        """Whether the broker answers and all assigned tasks are restored, at this moment."""
-        return self._outage.over and self._restored
-
-    def run(self) -> None:
-        """Run the stage until it is told to stop."""
-        self._admin = admin_client(self._settings)
-        self._topics = Topics(self._admin, self._settings.topic_prefix)
-        known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
-        if known is None:
-            return
-        self._await_answer()
-        with broker_clock(self._settings, self._stage.name) as self._clock:
-            if self._clock.awaited(self._pause):
-                self._serve(known)
-
-    def _serve(self, known: dict[str, Changelog]) -> None:
-        self._connect(known)
-        with self._standstill.watched():
-            try:
-                while not self._stop.is_set():
-                    self._clock.check()
-                    self._round()
-                self._drain()
-            finally:
-                self._assignment.close()
-                self._source.close()
-
-    def _drain(self) -> None:
-        """Go on until what was begun outside has ended, and is committed."""
-        if self._drained():
-            return
-        log.info("stage drains", seconds=_DRAIN_SECONDS)
-        until = time.monotonic() + _DRAIN_SECONDS
-        while not self._drained() and time.monotonic() < until:
-            self._clock.check()
-            self._round()
-
-    def _await_answer(self) -> None:
-        """Check that no other layout has this stage's positions, as soon as the broker answers."""
-        answered = False
-        while not answered:
-            try:
-                self._refuse_other_layout()
-                refuse_left(self._stage.name, self._topology, self._settings)
-                answered = True
-            except KafkaException as error:
-                self._outage.failed(error)
-                if self._pause():
-                    return
-
-    def _refuse_other_layout(self) -> None:
-        refuse_other(self._stage.name, self._topology, self._settings, self._admin)
-
-    def _pause(self) -> bool:
-        return self._stop.wait(_IDLE_SECONDS)
-
-    def _connect(self, changelogs: dict[str, Changelog]) -> None:
-        stage, settings = self._stage, self._settings
-        prefix = settings.topic_prefix
-        # Claim it before joining the group: joining displaces any other process of the same name.
-        width = self._topics.width(stage.inputs[0])
-        directory = StateDirectory(settings, stage.name, width, len(stage.stores))
-        self._source = Source(stage.name, stage.inputs, settings, self._outage)
-        idle = (stage.inputs[0], 0)
-        self._ends = EndOffsets(self._admin, prefix, self._position, self._outage, idle)
-        blocked = BlockedInputs(stage.name, self._admin, prefix, self._position)
-        self._lag = Lag(stage.name, self._ends, blocked)
-        self._transactions = KafkaTransactions(
-            stage.name,
-            f"{prefix}{stage.name}-{settings.instance}",
-            prefix,
-            producer_config(settings),
-            settings.session_timeout_ms,
-            self._source,
-            StageTopics(self._topics, stage),
-            self._outage,
-            self._stop.is_set,
-        )
-        self._executor = Executor(self._transactions)
-        self._assignment = Assignment(
-            stage,
-            self._source,
-            self._admin,
-            prefix,
-            directory,
-            changelogs,
-            consumer_config(settings, stage.name),
-            self._clock,
-            self._ends.caught_up_to,
-            settings.set_aside,
-        )
-
-    def _round(self) -> None:
-        self._standstill.turn()
-        records = self._read()
-        try:
-            self._turn(records)
-        except ProducerLost:
-            self._reopen()
-            self._pause()
-        except StoreDamaged as damaged:
-            log.warning("store is rebuilt", why=str(damaged))
-            self._reopen()
-
-    def _turn(self, records: list[Record]) -> None:
-        try:
-            if self._source.changed:
-                self._change()
-            self._work(records)
-        except TransactionAborted:
-            self._rewind()
-        # Restore last: a task that is ready now begins with the records read after its start.
-        self._restore()
-
-    def _read(self) -> list[Record]:
-        try:
-            return self._source.read(self._patience())
-        except Fenced:
-            if not (self._outage.recent or self._source.joining or self._source.rejoins):
-                raise
-            # An outage (librdkafka#3437), a broker's restart or a standstill of this process caused
-            # it; a successor fences again.
-            log.warning("consumer is replaced: the broker knew it by another member id")
-            self._source.rejoin()
-            self._pause()
-            return []
-
-    def _patience(self) -> float:
-        """Seconds that the read may wait for a first record."""
-        if self._source.changed or self._assignment.restoring:
-            return 0.0
-        return min(_IDLE_SECONDS, max(0.0, self._due - time.monotonic()))
-
-    def _change(self) -> None:
-        """Follow the assignment; if Kafka does not answer, the next round does the rest.
-
-        Close what was taken away first: the records just read may belong to it.
-        """
-        self._restored = False
-        if self._assignment.keep(self._source.delivering):
-            self._running()
-        self._ends.assign(self._assignment.inputs)
-        try:
-            refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
-            self._transactions.settle()
-            if self._source.partitions - self._assignment.tasks.keys():
-                self._refuse_other_layout()
-            self._assignment.begin(self._source.partitions)
-            self._ends.assign(self._assignment.inputs)
-        except KafkaException as error:
-            self._outage.failed(error)
-            self._pause()
-            return
-        if self._source.partitions:
-            self._outage.answered()
-        self._source.changed = False
-
-    def _restore(self) -> None:
-        # A change reported during the commit may have taken away the tasks that would be ready.
-        ready = [] if self._source.changed else self._assignment.advance()
-        if ready:
-            self._source.start(positions(ready))
-            self._running()
-        waits = self._source.changed or self._assignment.restoring
-        self._restored = not (waits or self._source.joining)
-
-    def _running(self) -> None:
-        log.info("running", partitions=sorted(self._assignment.tasks))
-
-    def _position(self, topic: str, partition: int) -> int:
-        return self._assignment.position(topic, partition)
-
-    def _work(self, records: list[Record]) -> None:
-        tasks = self._assignment.tasks
-        poisoned = sum(task.poisoned for task in tasks.values())
-        due = list(tasks.values()) if self._take_due() else []
-        batch = by_task(tasks, records)
-        self._executor.step(batch, due)
-        poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
-        metrics.RECORDS.labels(self._stage.name).inc(sum(len(own) for _, own in batch))
-        metrics.POISON.labels(self._stage.name).inc(poisoned)
-        self._lag.measure(records)
-
-    def _reopen(self) -> None:
-        """Restore every partition again, from what the broker says is committed."""
-        self._assignment.close()
-        self._source.changed = True
-
-    def _rewind(self) -> None:
-        tasks, delivering = self._assignment.tasks, self._source.delivering
-        for task in tasks.values():
-            task.rollback()
-        self._source.start(positions(tasks[p] for p in delivering & tasks.keys()))
-        self._pause()
-
-    def _take_due(self) -> bool:
-        due = time.monotonic() >= self._due - _TICK_SECONDS
-        if due:
-            self._due = time.monotonic() + self._stage.punctuate_seconds
-        return due

@@ -4,7 +4,7 @@ The group distributes the partitions of the *first* input cooperatively: a proce
 partition works on while others move (KIP-429). The same partitions of the other inputs follow it,
 which no cooperative assignor of librdkafka would guarantee.
 
-The rebalance callbacks only note what happened; the runner acts on it outside of them. A new
+The rebalance callbacks only note what happened; the loop acts on it outside of them. A new
 partition delivers nothing until `start` names its offsets.
 """
 
@@ -35,7 +35,7 @@ Positions = Mapping[tuple[str, int], int]
 class Source:
     """Reads the inputs of one stage.
 
-    `changed` is set when the assignment changed, until the runner clears it. `partitions` are the
+    `changed` is set when the assignment changed, until the loop clears it. `partitions` are the
     partition numbers assigned to this process. `delivering` are those that were started and not
     taken away since: a partition that was taken and given back must be started again.
     """

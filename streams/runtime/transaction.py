@@ -220,7 +220,7 @@ class KafkaTransactions:
 
     def _give_up(self, failed: _Failed) -> NoReturn:
         # A static member whose session ended in an outage gets the error that it was fenced
-        # (librdkafka#3437), as the runner knows; a real successor would fence it again. A member
+        # (librdkafka#3437), as the loop knows; a real successor would fence it again. A member
         # that stood still gets the same error if the broker still knows it by the id that it gave
         # up meanwhile.
         alone = self._outlived() or self._outage.recent or self._source.rejoins

@@ -119,7 +119,8 @@ def _partitions(sized: Size, declared: Topology) -> Iterator[str]:
     if declared.partitions < partitions:
         yield (
             f"the topology declares {declared.partitions} partitions, and this load wants "
-            f"{partitions}: set `partitions` before the first event, because it can never change"
+            f"{partitions}: set `partitions` before the first event, because a later change leaves "
+            "keys and jobs behind"
         )
 
 

@@ -16,7 +16,7 @@ from support.moved_clocks import HOUR, Broker
 
 from streams.errors import ClockStepped, ConfigError
 from streams.runtime.broker_clock import STEP_MS, BrokerClock
-from streams.runtime.runner import StageLoop
+from streams.runtime.loop import StageLoop
 from streams.settings import Settings
 
 

@@ -27,9 +27,9 @@ from streams.runtime import assignment, restore
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
+from streams.runtime.loop import StageLoop
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import Restore, Restoring
-from streams.runtime.runner import StageLoop
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
