@@ -30,6 +30,7 @@ from streams.cli.rights import (
 )
 from streams.cli.topology_size import topology_size
 from streams.kafka.clients import wait_for_broker
+from streams.process.shutdown import end_on_sigterm
 from streams.settings import load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
@@ -124,6 +125,7 @@ def _apply(**given: Any) -> None:
 
     Example: tidegate topology apply --bootstrap kafka-1:9092 --topology my-topology.yaml
     """
+    end_on_sigterm()
     _compare(True, **given)
 
 
@@ -150,6 +152,7 @@ def layout(
     """
     from streams.runtime.layouts import carry_over
 
+    end_on_sigterm()
     with errors_told(as_json):
         settings, loaded = read_settings(topology, bootstrap)
         wait_for_broker(settings, BROKER_SECONDS)

@@ -42,6 +42,14 @@ class ProcessEnd:
             self._reached.set_exception(error)
 
 
+def end_on_sigterm() -> None:
+    """Let SIGTERM end a command, also as the first process of a container.
+
+    Linux gives that one no default action: it would go on until it is killed.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 def end_at_once() -> NoReturn:
     """End the process with 0, after its work is done, without the interpreter's own end.
 

@@ -130,7 +130,7 @@ def _carry_over(
         _refuse_loss(group, topology, settings, admin)
     found = {place: at for group in sources for place, at in _positions(group, settings).items()}
     moved = {group.name: _commit(group, found, settings) for group in targets}
-    _delete(sources, settings, admin)
+    _delete(sources, targets, settings, admin)
     return {name: count for name, count in moved.items() if count}
 
 
@@ -243,8 +243,18 @@ def _raise_first(places: Iterable[TopicPartition]) -> None:
                 raise KafkaException(place.error)
 
 
-def _delete(groups: Sequence[Group], settings: Settings, admin: AdminClient) -> None:
-    names = [settings.topic_prefix + group.name for group in groups if _positions(group, settings)]
+def _delete(
+    sources: Sequence[Group], targets: Sequence[Group], settings: Settings, admin: AdminClient
+) -> None:
+    """Delete the groups whose positions were moved, unless some of these are gone again."""
+    left = {group.name: _positions(group, settings) for group in sources}
+    moved = {place: at for group in targets for place, at in _positions(group, settings).items()}
+    if any(at > moved.get(place, -1) for own in left.values() for place, at in own.items()):
+        raise ConfigError(
+            "something else changes the positions, such as a move to the other layout: wait until "
+            "it has ended, then run this again; nothing is lost"
+        )
+    names = [settings.topic_prefix + name for name, own in left.items() if own]
     if names:
         answers = admin.delete_consumer_groups(names, request_timeout=_TIMEOUT)
         for name, answer in answers.items():

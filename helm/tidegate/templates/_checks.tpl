@@ -30,15 +30,26 @@
 {{- if and $kafka.clientCertificate.secretName (ne $kafka.securityProtocol "SSL") -}}
 {{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, which shows no client certificate: use SSL" $kafka.securityProtocol) -}}
 {{- end -}}
+{{- $taken := dict "SECURITY_PROTOCOL" "securityProtocol" "SSL_CA_LOCATION" "ca" "SASL_MECHANISM" "sasl.mechanism" "SASL_USERNAME" "sasl.username" "SSL_CERTIFICATE_LOCATION" "clientCertificate" "SSL_KEY_LOCATION" "clientCertificate" -}}
 {{- range $name, $value := $kafka.settings -}}
 {{- $variable := include "tidegate.kafkaVariable" $name -}}
+{{- with get $taken (trimPrefix "TIDEGATE_KAFKA_" $variable) -}}
+{{- fail (printf "kafka.settings.%s is what kafka.%s gives: use that instead" $name .) -}}
+{{- end -}}
 {{- if regexMatch "PASSWORD|PASSPHRASE|SECRET|JAAS|KEY_PEM|OAUTHBEARER_CONFIG" $variable -}}
 {{- fail (printf "kafka.settings.%s holds a secret, which everybody who may see a pod could read: use kafka.sasl.secretName, kafka.clientCertificate.secretName, or pod.extraEnv with the variable %s from a Secret" $name $variable) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
 
+{{- define "tidegate.checkProxy" -}}
+{{- if contains "@" (toString .settings.egress_proxy) -}}
+{{- fail (printf "%s.egress_proxy holds a password, which everybody who may see a pod could read: use the pod.extraEnv of delivery and operator with the variable TIDEGATE_EGRESS_PROXY from a Secret" .where) -}}
+{{- end -}}
+{{- end }}
+
 {{- define "tidegate.checkComponents" -}}
+{{- include "tidegate.checkProxy" (dict "where" "settings" "settings" .Values.settings) -}}
 {{- range $name, $given := .Values.workers -}}
 {{- if not $given.app -}}
 {{- fail (printf "workers.%s.app is empty: name the application as module:attribute, such as support.app:app" $name) -}}
@@ -60,6 +71,11 @@
 {{- if and $scaled.enabled $most (gt (int $scaled.maxReplicas) (int $most)) -}}
 {{- fail (printf "%s.autoscaling.maxReplicas is %d, but only %s pods would have a partition" $where (int $scaled.maxReplicas) $most) -}}
 {{- end -}}
+{{- $highest := int (default $most $scaled.maxReplicas) -}}
+{{- if and $scaled.enabled (gt (int $scaled.minReplicas) $highest) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is %d, but there may be %d pods at most (autoscaling.maxReplicas, or one for each partition): use fewer" $where (int $scaled.minReplicas) $highest) -}}
+{{- end -}}
+{{- include "tidegate.checkProxy" (dict "where" (printf "%s.settings" $where) "settings" $facts.values.settings) -}}
 {{- end -}}
 {{- end }}
 

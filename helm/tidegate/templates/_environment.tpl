@@ -1,5 +1,21 @@
 {{/* The variables of a component's container. Takes {root, name, facts}. */}}
 {{- define "tidegate.environment" -}}
+{{- $own := fromYamlArray (include "tidegate.componentEnvironment" .) -}}
+{{- include "tidegate.onceEach" (concat $own .root.Values.pod.extraEnv (default list .facts.values.pod.extraEnv)) -}}
+{{- end }}
+
+{{/* Variables, of which the last one of a name counts: a name that stands twice is refused by Helm 4. */}}
+{{- define "tidegate.onceEach" -}}
+{{- $names := list -}}{{- $last := dict -}}
+{{- range . -}}
+{{- $names = append $names .name -}}{{- $_ := set $last .name . -}}
+{{- end -}}
+{{- range uniq $names }}
+- {{ toYaml (get $last .) | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.componentEnvironment" -}}
 {{- $values := .root.Values -}}
 - {name: TIDEGATE_DATA_DIR, value: /var/lib/tidegate}
 {{- if .facts.stateful }}
@@ -13,24 +29,21 @@
 - {name: {{ ternary "TIDEGATE_PORT" "TIDEGATE_PROBE_PORT" (eq .facts.serves "http") }}, value: "8080"}
 {{- if has "vault" .facts.needs }}
 {{- $files := list -}}
-{{- range $values.keys.vault.entries -}}{{- $files = append $files (printf "/etc/tidegate/keys/%s" .) -}}{{- end }}
+{{- range $values.keys.vault.entries -}}{{- $files = append $files (printf "/etc/tidegate/keys/vault/%s" .) -}}{{- end }}
 - {name: TIDEGATE_VAULT_KEY_FILE, value: {{ join "," $files | quote }}}
 {{- end }}
 {{- if has "cluster" .facts.needs }}
-- {name: TIDEGATE_CLUSTER_KEY_FILE, value: /etc/tidegate/keys/{{ $values.keys.cluster.entry }}}
+- {name: TIDEGATE_CLUSTER_KEY_FILE, value: {{ printf "/etc/tidegate/keys/cluster/%s" $values.keys.cluster.entry | quote }}}
 {{- end }}
 {{- if has "admin" .facts.needs }}
 - name: TIDEGATE_ADMIN_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ $values.keys.adminToken.secretName }}, key: {{ $values.keys.adminToken.entry }}}}
+  valueFrom: {secretKeyRef: {name: {{ $values.keys.adminToken.secretName | quote }}, key: {{ $values.keys.adminToken.entry | quote }}}}
 {{- end }}
 {{- if .facts.values.wheel }}
 - {name: PYTHONPATH, value: /opt/application}
 {{- end }}
 {{ include "tidegate.clientEnvironment" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
 {{ include "tidegate.settingsEnvironment" . }}
-{{- with concat $values.pod.extraEnv (default list .facts.values.pod.extraEnv) }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* How any command finds Kafka, its user and the topology. Takes {root, kafkaUser}. */}}
@@ -48,7 +61,7 @@
 - {name: TIDEGATE_KAFKA_SSL_CA_LOCATION, value: /etc/tidegate/kafka/ca.crt}
 {{- end }}
 {{- if hasPrefix "SASL" $kafka.securityProtocol }}
-{{ include "tidegate.saslEnvironment" (mergeOverwrite (deepCopy $kafka.sasl) (default dict .kafkaUser)) }}
+{{ include "tidegate.saslEnvironment" (fromYaml (include "tidegate.sasl" (dict "common" $kafka.sasl "own" (default dict .kafkaUser)))) }}
 {{- else if (fromYaml (include "tidegate.clientCertificate" .)).secretName }}
 - {name: TIDEGATE_KAFKA_SSL_CERTIFICATE_LOCATION, value: /etc/tidegate/kafka/user.crt}
 - {name: TIDEGATE_KAFKA_SSL_KEY_LOCATION, value: /etc/tidegate/kafka/user.key}
@@ -63,16 +76,24 @@
 TIDEGATE_KAFKA_{{ . | replace "." "_" | upper }}
 {{- end }}
 
+{{/* A user and its Secret: the common user's name does not go with a Secret of one's own. */}}
+{{- define "tidegate.sasl" -}}
+{{- $common := deepCopy .common -}}
+{{- if .own.secretName -}}{{- $_ := unset $common "username" -}}{{- end -}}
+{{- if .own.username -}}{{- $_ := unset $common "usernameKey" -}}{{- end -}}
+{{- toYaml (mergeOverwrite $common .own) -}}
+{{- end }}
+
 {{- define "tidegate.saslEnvironment" -}}
 - {name: TIDEGATE_KAFKA_SASL_MECHANISM, value: {{ .mechanism }}}
 - name: TIDEGATE_KAFKA_SASL_USERNAME
 {{- if .usernameKey }}
-  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .usernameKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .usernameKey | quote }}}}
 {{- else }}
   value: {{ default .secretName .username | quote }}
 {{- end }}
 - name: TIDEGATE_KAFKA_SASL_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .passwordKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .passwordKey | quote }}}}
 {{- end }}
 
 {{/* Settings by their names in tidegate.toml; a component's go before the common ones. */}}

@@ -14,10 +14,8 @@ spec:
       args: {{- toYaml .args | nindent 8 }}
       {{- include "tidegate.container" (dict "root" .root "resources" .root.Values.topology.resources) | nindent 6 }}
       env:
-        {{- include "tidegate.clientEnvironment" $of | nindent 8 }}
-        {{- with $pod.extraEnv }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- $own := fromYamlArray (include "tidegate.clientEnvironment" $of) }}
+        {{- include "tidegate.onceEach" (concat $own $pod.extraEnv) | nindent 8 }}
       volumeMounts: {{- include "tidegate.clientMounts" $of | nindent 8 }}
   volumes: {{- include "tidegate.clientVolumes" $of | nindent 4 }}
 {{- end }}

@@ -8,8 +8,8 @@
 
 {{/* What selects the pods of a component; never changes. Takes {root, name}. */}}
 {{- define "tidegate.selector" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .name }}
 {{- end }}
 
@@ -28,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (replace "+" "_" .root.Chart.V
 {{/* The metadata of an object of a component. Takes {root, name, suffix, annotations}. */}}
 {{- define "tidegate.metadata" -}}
 name: {{ include "tidegate.fullname" .root }}-{{ default .name .suffix }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels: {{- include "tidegate.labels" . | nindent 2 }}
 {{- with .annotations }}
 annotations: {{- toYaml . | nindent 2 }}

@@ -37,14 +37,16 @@
     sources:
       {{- if has "vault" .facts.needs }}
       - secret:
-          name: {{ .root.Values.keys.vault.secretName }}
+          name: {{ .root.Values.keys.vault.secretName | quote }}
           items: {{- range .root.Values.keys.vault.entries }}
-            - {key: {{ . }}, path: {{ . }}}
+            - {key: {{ . | quote }}, path: {{ printf "vault/%s" . | quote }}}
             {{- end }}
       {{- end }}
       {{- with .root.Values.keys.cluster }}
       {{- if has "cluster" $.facts.needs }}
-      - secret: {name: {{ .secretName }}, items: [{key: {{ .entry }}, path: {{ .entry }}}]}
+      - secret:
+          name: {{ .secretName | quote }}
+          items: [{key: {{ .entry | quote }}, path: {{ printf "cluster/%s" .entry | quote }}}]
       {{- end }}
       {{- end }}
 {{- end }}
@@ -83,15 +85,15 @@
 {{- $kafka := .root.Values.kafka -}}
 {{- with $kafka.ca }}
 {{- if .secretName }}
-- secret: {name: {{ .secretName }}, items: [{key: {{ .key }}, path: ca.crt}]}
+- secret: {name: {{ .secretName | quote }}, items: [{key: {{ .key | quote }}, path: ca.crt}]}
 {{- end }}
 {{- end }}
 {{- $shown := fromYaml (include "tidegate.clientCertificate" .) -}}
 {{- if $shown.secretName }}
 - secret:
-    name: {{ $shown.secretName }}
+    name: {{ $shown.secretName | quote }}
     items:
-      - {key: {{ $shown.certificateKey }}, path: user.crt}
-      - {key: {{ $shown.privateKeyKey }}, path: user.key}
+      - {key: {{ $shown.certificateKey | quote }}, path: user.crt}
+      - {key: {{ $shown.privateKeyKey | quote }}, path: user.key}
 {{- end }}
 {{- end }}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
 import pytest
 import yaml
 from support import chart, helm_tools
@@ -43,3 +48,100 @@ def _lacks(pod: Resource, common: Resource) -> str:
     }
     assert has.keys() == common.keys()
     return ", ".join(name for name, given in has.items() if not given)
+
+
+def objects(tmp_path: Path, **values: Any) -> list[Resource]:
+    over = tmp_path / "over.yaml"
+    over.write_text(yaml.safe_dump(values))
+    return chart.resources(chart.output(over))
+
+
+def env_of(found: list[Resource], name: str) -> dict[str, Resource]:
+    container = chart.pods(found)[f"tide-tidegate-{name}"]["spec"]["containers"][0]
+    return {each["name"]: each for each in container["env"]}
+
+
+def keys_of(found: list[Resource], name: str) -> list[dict[str, str]]:
+    """The files of the keys, by entry and path, as the pod mounts them."""
+    volumes = chart.pods(found)[f"tide-tidegate-{name}"]["spec"]["volumes"]
+    kept = next(each for each in volumes if each["name"] == "keys")
+    return [item for source in kept["projected"]["sources"] for item in source["secret"]["items"]]
+
+
+def test_a_variable_of_a_component_goes_before_the_common_one(tmp_path: Path) -> None:
+    """Helm 4 refuses a name that stands twice; Helm 3 takes both away later (helm#12643)."""
+    found = objects(
+        tmp_path,
+        pod={"extraEnv": [{"name": "PROXY", "value": "common"}, {"name": "ZONE", "value": "a"}]},
+        ingress={"pod": {"extraEnv": [{"name": "PROXY", "value": "own"}]}},
+        settings={"kafka_socket_keepalive_enable": True},
+        kafka={"settings": {"socket.keepalive.enable": False}},
+    )
+    for pod in chart.pods(found).values():
+        names = Counter(each["name"] for each in pod["spec"]["containers"][0]["env"])
+        assert not [name for name, times in names.items() if times > 1]
+    assert env_of(found, "ingress")["PROXY"]["value"] == "own"
+    assert env_of(found, "ingress")["ZONE"]["value"] == "a"
+    assert env_of(found, "operator")["PROXY"]["value"] == "common"
+
+
+def test_names_that_look_like_numbers_stay_names(tmp_path: Path) -> None:
+    keys = {
+        "vault": {"secretName": "20", "entries": ["20261101", "20251001"]},
+        "adminToken": {"secretName": "30", "entry": "1"},
+    }
+    found = objects(tmp_path, keys=keys, pipeline={"persistence": {"storageClassName": "1"}})
+    assert keys_of(found, "operator") == [
+        {"key": "20261101", "path": "vault/20261101"},
+        {"key": "20251001", "path": "vault/20251001"},
+    ]
+    token = env_of(found, "operator")["TIDEGATE_ADMIN_TOKEN"]["valueFrom"]["secretKeyRef"]
+    assert token == {"name": "30", "key": "1"}
+    claims = chart.of_kind(found, "StatefulSet")["tide-tidegate-pipeline"]["spec"]
+    assert claims["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "1"
+
+
+def test_a_release_and_a_namespace_may_be_numbers() -> None:
+    given = [helm_tools.helm(), "template", "1234", chart.CHART, "--values", chart.BASE]
+    words = [str(word) for word in (*given, "--namespace", "5678")]
+    done = subprocess.run(words, text=True, capture_output=True, check=True)
+    metadata = [each["metadata"] for each in chart.resources(done.stdout)]
+    assert {each["labels"]["app.kubernetes.io/instance"] for each in metadata} == {"1234"}
+    assert {each["namespace"] for each in metadata} == {"5678"}
+
+
+def test_entries_of_one_name_in_two_secrets_are_two_files(tmp_path: Path) -> None:
+    """Kubernetes refuses a projected volume with conflicting paths."""
+    keys = {
+        "vault": {"secretName": "vault", "entries": ["key"]},
+        "cluster": {"secretName": "cluster", "entry": "key"},
+    }
+    found = objects(tmp_path, keys=keys)
+    assert [each["path"] for each in keys_of(found, "worker-answers")] == [
+        "vault/key", "cluster/key",
+    ]  # fmt: skip
+    env = env_of(found, "worker-answers")
+    assert env["TIDEGATE_VAULT_KEY_FILE"]["value"] == "/etc/tidegate/keys/vault/key"
+    assert env["TIDEGATE_CLUSTER_KEY_FILE"]["value"] == "/etc/tidegate/keys/cluster/key"
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "user"),
+    [
+        ({"username": "all"}, {"secretName": "mine"}, {"value": "mine"}),
+        ({"username": "all"}, {"username": "me"}, {"value": "me"}),
+        ({"usernameKey": "user"}, {"secretName": "mine", "username": "me"}, {"value": "me"}),
+        (
+            {"usernameKey": "user"},
+            {"secretName": "mine"},
+            {"valueFrom": {"secretKeyRef": {"name": "mine", "key": "user"}}},
+        ),
+    ],
+)
+def test_a_secret_of_its_own_goes_with_a_user_of_its_own(
+    common: Resource, own: Resource, user: Resource, tmp_path: Path
+) -> None:
+    sasl = {"secretName": "common", **common}
+    kafka = {"securityProtocol": "SASL_SSL", "sasl": sasl}
+    env = env_of(objects(tmp_path, kafka=kafka, ingress={"kafkaUser": own}), "ingress")
+    assert env["TIDEGATE_KAFKA_SASL_USERNAME"] == {"name": "TIDEGATE_KAFKA_SASL_USERNAME", **user}

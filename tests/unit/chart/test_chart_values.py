@@ -44,6 +44,10 @@ def test_the_chart_has_no_lint() -> None:
         ("kafka.securityProtocol=SASL_SSL", "kafka.sasl.secretName is empty"),
         ("kafka.sasl.secretName=user", "kafka.sasl.secretName is set, but"),
         ("kafka.clientCertificate.secretName=user", "shows no client certificate: use SSL"),
+        ("kafka.settings.security\\.protocol=SSL", "is what kafka.securityProtocol gives"),
+        ("kafka.settings.SASL_USERNAME=a", "is what kafka.sasl.username gives"),
+        ("settings.egress_proxy=http://u:p@proxy:1", "settings.egress_proxy holds a password"),
+        ("delivery.settings.egress_proxy=http://u@proxy:1", "delivery.settings.egress_proxy holds"),
         ("kafka.settings.sasl\\.password=s3cret", "kafka.settings.sasl.password holds a secret"),
         ("kafka.settings.SASL_PASSWORD=s3cret", "use kafka.sasl.secretName"),
         ("kafka.settings.sasl\\.jaas\\.config=s3cret", "sasl.jaas.config holds a secret"),
@@ -121,10 +125,19 @@ def test_a_topology_that_fuses_nothing_has_its_stages_apart(tmp_path: Path) -> N
     assert {f"tide-tidegate-{name}" for name in ("dedup", "scheduler", "dispatcher")} <= pods.keys()
 
 
-def test_autoscaling_beyond_the_partitions_is_refused() -> None:
-    wanted = "delivery.autoscaling.enabled=true,delivery.autoscaling.maxReplicas=9"
+@pytest.mark.parametrize(
+    ("component", "given", "says"),
+    [
+        ("delivery", "maxReplicas=9", "maxReplicas is 9, but only 4 pods"),
+        ("delivery", "minReplicas=6", "minReplicas is 6, but there may be 4 pods at most"),
+        ("ingress", "maxReplicas=1", "minReplicas is 2, but there may be 1 pods at most"),
+    ],
+)
+def test_autoscaling_that_cannot_work_is_refused(component: str, given: str, says: str) -> None:
+    scaled = f"{component}.autoscaling"
+    wanted = f"{scaled}.enabled=true,{scaled}.{given}"
     done = chart.run("template", "--values", chart.BASE, "--set", wanted)
-    assert "delivery.autoscaling.maxReplicas is 9, but only 4 pods" in done.stderr
+    assert f"{scaled}.{says}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
-from streams.errors import KafkaUnavailable
+from streams.errors import ConfigError, KafkaUnavailable
 from streams.runtime import layouts
-from streams.runtime.layouts import Group, carry_over, refuse_other
+from streams.runtime.layouts import (
+    Group,
+    carry_over,
+    group_fused,
+    groups_apart,
+    refuse_other,
+)
 from streams.settings import load_settings
 from streams.topology.load import load
+
+Place = tuple[str, int]
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, codes: Iterator[int]) -> list[int]:
@@ -134,3 +142,53 @@ def test_a_broker_that_did_not_list_its_groups_may_have_the_one_that_runs() -> N
     loading = KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
     with pytest.raises(KafkaException):
         runs(Listing(ConsumerGroupState.EMPTY, loading), "pipeline")
+
+
+class Groups:
+    """The positions of all groups, as a broker would keep them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, held: dict[str, dict[Place, int]]) -> None:
+        self.held = held
+        self.admin: Any = SimpleNamespace(delete_consumer_groups=self._delete)
+        monkeypatch.setattr(layouts, "_positions", lambda group, _: dict(self._of(group)))
+        monkeypatch.setattr(layouts, "_commit", self.commit)
+        monkeypatch.setattr(layouts, "_await_end", lambda *_: None)
+        monkeypatch.setattr(layouts, "_refuse_loss", lambda *_: None)
+
+    def commit(self, group: Group, found: dict[Place, int], _: object) -> int:
+        mine = {place: found[place] for place in group.places if place in found}
+        self._of(group).update(mine)
+        return len(mine)
+
+    def _of(self, group: Group) -> dict[Place, int]:
+        return self.held.setdefault(group.name, {})
+
+    def _delete(self, names: list[str], **_: object) -> dict[str, Future[None]]:
+        done = Future[None]()
+        done.set_result(None)
+        return {name: done for name in names if self.held.pop(name) is not None}
+
+
+def test_a_move_that_is_undone_in_its_middle_deletes_no_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology, settings = load(None), load_settings({})
+    fused = group_fused(topology)
+    before = dict.fromkeys(fused.places, 7)
+    groups = Groups(monkeypatch, {fused.name: dict(before)})
+    commit = groups.commit
+
+    def undone_after_the_first(group: Group, found: dict[Place, int], given: object) -> int:
+        moved = commit(group, found, given)
+        monkeypatch.setattr(layouts, "_commit", commit)
+        carry_over("fused", topology, settings, groups.admin)
+        return moved
+
+    monkeypatch.setattr(layouts, "_commit", undone_after_the_first)
+    with pytest.raises(ConfigError, match="something else changes the positions"):
+        carry_over("apart", topology, settings, groups.admin)
+    assert groups.held[fused.name] == before
+    carry_over("apart", topology, settings, groups.admin)
+    apart = [groups.held[group.name] for group in groups_apart(topology)]
+    assert {place: at for own in apart for place, at in own.items()} == before
+    assert fused.name not in groups.held
