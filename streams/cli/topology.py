@@ -31,6 +31,7 @@ from streams.cli.rights import (
 from streams.cli.topology_size import topology_size
 from streams.kafka.clients import wait_for_broker
 from streams.process.shutdown import end_on_sigterm
+from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.settings import load_settings
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
@@ -156,7 +157,8 @@ def layout(
     with errors_told(as_json):
         settings, loaded = read_settings(topology, bootstrap)
         wait_for_broker(settings, BROKER_SECONDS)
-        with addressed(settings):
+        patience = PATIENCE_SECONDS + 3 * settings.session_seconds
+        with addressed(settings), Standstill(patience).watched():
             moved = carry_over(layout, loaded, settings, admin_client(settings))
         if as_json:
             print_json({"layout": layout, "moved": moved})

@@ -84,11 +84,9 @@ class KafkaHistory:
                 },
             )
         )
-        try:
-            while not self._thread.stopping.is_set():
-                self._step()
-        finally:
-            self._consumer.close()
+        while not self._thread.stopping.is_set():
+            self._step()
+        self._consumer.close()
 
     def _step(self) -> None:
         self._take_in()

@@ -61,12 +61,13 @@ class PayloadReader:
         return body.future
 
     def run(self, closed: threading.Event) -> None:
-        """Answer until closed; this is the body of the reader's thread."""
-        try:
-            while not closed.is_set():
-                self.step()
-        finally:
-            self._consumer.close()
+        """Answer until closed; this is the body of the reader's thread.
+
+        An error is told before the consumer is closed, which may last (librdkafka#5476).
+        """
+        while not closed.is_set():
+            self.step()
+        self._consumer.close()
 
     def step(self) -> None:
         """Take in the requests, and read some records for the waiting bodies."""

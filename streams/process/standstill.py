@@ -1,4 +1,4 @@
-"""Ends a process whose loop stands still because something that it calls never returns."""
+"""Ends a process that stands still because something that it calls never returns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from streams.process.daemon_thread import DaemonThread
 
 log = structlog.get_logger(__name__)
 
-_TICK_SECONDS = 1.0
-_PATIENCE_TICKS = 300
+PATIENCE_SECONDS = 300.0
 """Kafka gives up a member of a group that does not poll for so long (`max.poll.interval.ms`)."""
+
+_TICK_SECONDS = 1.0
+_TELLING_SECONDS = 5.0
+"""How long the log may keep the process from its end."""
 
 
 class Standstill:
@@ -28,7 +31,12 @@ class Standstill:
     so the time in which the whole process is stopped or suspended does not count.
     """
 
-    def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self,
+        patience: float = PATIENCE_SECONDS,
+        exit_process: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._patience = patience
         self._exit = exit_process
         self._turns = 0
         self._seen = 0
@@ -51,18 +59,23 @@ class Standstill:
             thread.stop()
 
     def tick(self) -> None:
-        """Count a second; end the process with EX_SOFTWARE if the loop has not turned in 300."""
+        """Count a second; end the process with EX_SOFTWARE if there was no turn for too long."""
         self._ticks = self._ticks + 1 if self._seen == self._turns else 0
         self._seen = self._turns
-        if self._ticks < _PATIENCE_TICKS:
+        if self._ticks * _TICK_SECONDS < self._patience:
             return
+        telling = DaemonThread("standstill's last words", self._tell)  # a full disk may refuse them
+        telling.start()
+        telling.stop(_TELLING_SECONDS)
+        self._exit(os.EX_SOFTWARE)
+
+    def _tell(self) -> None:
         frame = sys._current_frames().get(self._watched)
         log.error(
             "the process stands still: exiting",
             seconds=self._ticks * _TICK_SECONDS,
             stack="".join(traceback.format_stack(frame)) if frame else "gone",
         )
-        self._exit(os.EX_SOFTWARE)
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.wait(_TICK_SECONDS):

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from streams.errors import Fenced, StoreDamaged
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
-from streams.process.standstill import Standstill
+from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.broker_clock import broker_clock
@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 _IDLE_SECONDS = 0.2
 _DRAIN_SECONDS = 5.0
 """How long a stage that was told to stop goes on for what it began outside."""
+_OUTAGE_SECONDS = 60.0
+"""How long the questions of one turn may take together while no broker answers."""
 _TICK_SECONDS = 0.001
 """How much a wait may fall short: less than this is not worth another wait."""
 
@@ -65,7 +67,9 @@ class StageLoop:
         self._stop = stop
         self._drained = drained
         self._outage = Outage()
-        self._standstill = Standstill()
+        # An outage may hold up one turn until a transaction is given up, and the next one begins.
+        patience = max(PATIENCE_SECONDS, 2 * settings.session_seconds + _OUTAGE_SECONDS)
+        self._standstill = Standstill(patience)
         self._restored = False
         self._due = 0.0
 
@@ -75,27 +79,28 @@ class StageLoop:
 
     def run(self) -> None:
         """Run the stage until it is told to stop."""
-        self._admin = admin_client(self._settings)
-        self._topics = Topics(self._admin, self._settings.topic_prefix)
-        known = await_topics(self._topics, self._stage, self._topology, self._outage, self._pause)
-        if known is None:
-            return
-        self._await_answer()
-        with broker_clock(self._settings, self._stage.name) as self._clock:
-            if self._clock.awaited(self._pause):
-                self._serve(known)
+        with self._standstill.watched():
+            self._admin = admin_client(self._settings)
+            self._topics = Topics(self._admin, self._settings.topic_prefix)
+            asked = self._topics, self._stage, self._topology, self._outage, self._pause
+            known = await_topics(*asked)
+            if known is None:
+                return
+            self._await_answer()
+            with broker_clock(self._settings, self._stage.name) as self._clock:
+                if self._clock.awaited(self._pause):
+                    self._serve(known)
 
     def _serve(self, known: dict[str, Changelog]) -> None:
         self._connect(known)
-        with self._standstill.watched():
-            try:
-                while not self._stop.is_set():
-                    self._clock.check()
-                    self._round()
-                self._drain()
-            finally:
-                self._assignment.close()
-                self._source.close()
+        try:
+            while not self._stop.is_set():
+                self._clock.check()
+                self._round()
+            self._drain()
+        finally:
+            self._assignment.close()
+            self._source.close()
 
     def _drain(self) -> None:
         """Go on until what was begun outside has ended, and is committed."""
@@ -124,6 +129,7 @@ class StageLoop:
         refuse_other(self._stage.name, self._topology, self._settings, self._admin)
 
     def _pause(self) -> bool:
+        self._standstill.turn()
         return self._stop.wait(_IDLE_SECONDS)
 
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
@@ -132,7 +138,8 @@ class StageLoop:
         # Claim it before joining the group: joining displaces any other process of the same name.
         width = self._topics.width(stage.inputs[0])
         directory = StateDirectory(settings, stage.name, width, len(stage.stores))
-        self._source = Source(stage.name, stage.inputs, settings, self._outage)
+        polled = self._standstill.turn
+        self._source = Source(stage.name, stage.inputs, settings, self._outage, polled)
         idle = (stage.inputs[0], 0)
         self._ends = EndOffsets(self._admin, prefix, self._position, self._outage, idle)
         blocked = BlockedInputs(stage.name, self._admin, prefix, self._position)
@@ -163,7 +170,6 @@ class StageLoop:
         )
 
     def _round(self) -> None:
-        self._standstill.turn()
         records = self._read()
         try:
             self._turn(records)

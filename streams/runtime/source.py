@@ -11,7 +11,7 @@ partition delivers nothing until `start` names its offsets.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -37,16 +37,23 @@ class Source:
 
     `changed` is set when the assignment changed, until the loop clears it. `partitions` are the
     partition numbers assigned to this process. `delivering` are those that were started and not
-    taken away since: a partition that was taken and given back must be started again.
+    taken away since: a partition that was taken and given back must be started again. `polled` is
+    called whenever it asks for records, also during each commit.
     """
 
     def __init__(
-        self, stage: str, inputs: Sequence[str], settings: Settings, outage: Outage
+        self,
+        stage: str,
+        inputs: Sequence[str],
+        settings: Settings,
+        outage: Outage,
+        polled: Callable[[], object],
     ) -> None:
         self.changed = False
         self.partitions: frozenset[int] = frozenset()
         self.delivering: frozenset[int] = frozenset()
         self._outage = outage
+        self._polled = polled
         self._inputs = inputs
         self._prefix = settings.topic_prefix
         self._names = {settings.topic_prefix + topic: topic for topic in inputs}
@@ -97,6 +104,7 @@ class Source:
             TidegateError: the consumer cannot go on; the commit during which this is called did not
                 cause that.
         """
+        self._polled()
         most = max(1, BATCH - len(self._ahead))
         try:
             self._hold(self._consumer.consume(most, 0))

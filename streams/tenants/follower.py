@@ -81,20 +81,18 @@ class TenantsFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop following and wait for the thread."""
-        self._thread.stop()
+        """Stop following; wait for the thread, 5 seconds at most."""
+        self._thread.stop(5)
 
     def _follow(self) -> None:
         eof = {"enable.partition.eof": True}
         consumer = Consumer(consumer_config(self._settings, self._group, **eof))
-        try:
-            unread = self._contact(consumer)
-            while not self._thread.stopping.is_set():
-                message = consumer.poll(_POLL_SECONDS)
-                if message is not None:
-                    self._take(message, unread)
-        finally:
-            consumer.close()
+        unread = self._contact(consumer)
+        while not self._thread.stopping.is_set():
+            message = consumer.poll(_POLL_SECONDS)
+            if message is not None:
+                self._take(message, unread)
+        consumer.close()
 
     def _stands_still(self, error: Exception) -> None:
         if isinstance(error, ConfigError):

@@ -3,6 +3,9 @@
 {{- if not .Values.kafka.bootstrap -}}
 {{- fail "kafka.bootstrap is empty: name the brokers of your Kafka, such as kafka-1:9092,kafka-2:9092 (the chart brings no Kafka)" -}}
 {{- end -}}
+{{- if not (regexMatch "^[a-z]" (include "tidegate.fullname" .)) -}}
+{{- fail (printf "the release's name %s begins with no letter, which the name of a Service must: set fullnameOverride" .Release.Name) -}}
+{{- end -}}
 {{- range $key, $of := .Values.keys -}}
 {{- if not $of.secretName -}}
 {{- fail (printf "keys.%s.secretName is empty: make the Secret and name it; the chart's README says how" $key) -}}
@@ -28,28 +31,44 @@
 {{- fail (printf "kafka.sasl.secretName is set, but kafka.securityProtocol is %s, which sends no password: use SASL_SSL" $kafka.securityProtocol) -}}
 {{- end -}}
 {{- if and $kafka.clientCertificate.secretName (ne $kafka.securityProtocol "SSL") -}}
-{{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, which shows no client certificate: use SSL" $kafka.securityProtocol) -}}
+{{- fail (printf "kafka.clientCertificate.secretName is set, but kafka.securityProtocol is %s, for which the chart shows no client certificate: use SSL, or kafka.settings with the paths of a volume" $kafka.securityProtocol) -}}
 {{- end -}}
-{{- $taken := dict "SECURITY_PROTOCOL" "securityProtocol" "SSL_CA_LOCATION" "ca" "SASL_MECHANISM" "sasl.mechanism" "SASL_USERNAME" "sasl.username" "SSL_CERTIFICATE_LOCATION" "clientCertificate" "SSL_KEY_LOCATION" "clientCertificate" -}}
 {{- range $name, $value := $kafka.settings -}}
 {{- $variable := include "tidegate.kafkaVariable" $name -}}
-{{- with get $taken (trimPrefix "TIDEGATE_KAFKA_" $variable) -}}
-{{- fail (printf "kafka.settings.%s is what kafka.%s gives: use that instead" $name .) -}}
-{{- end -}}
+{{- include "tidegate.checkVariable" (dict "root" $ "where" (printf "kafka.settings.%s" $name) "variable" $variable) -}}
 {{- if regexMatch "PASSWORD|PASSPHRASE|SECRET|JAAS|KEY_PEM|OAUTHBEARER_CONFIG" $variable -}}
 {{- fail (printf "kafka.settings.%s holds a secret, which everybody who may see a pod could read: use kafka.sasl.secretName, kafka.clientCertificate.secretName, or pod.extraEnv with the variable %s from a Secret" $name $variable) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
 
-{{- define "tidegate.checkProxy" -}}
+{{/* A setting of Kafka's clients that the chart gives itself, which would be given twice. */}}
+{{- define "tidegate.checkVariable" -}}
+{{- $kafka := .root.Values.kafka -}}
+{{- $taken := dict "SECURITY_PROTOCOL" "securityProtocol" "SASL_MECHANISM" "sasl.mechanism" "SASL_MECHANISMS" "sasl.mechanism" "SASL_USERNAME" "sasl.username" -}}
+{{- if $kafka.ca.secretName -}}{{- $_ := set $taken "SSL_CA_LOCATION" "ca" -}}{{- end -}}
+{{- if $kafka.clientCertificate.secretName -}}
+{{- $_ := set $taken "SSL_CERTIFICATE_LOCATION" "clientCertificate" -}}
+{{- $_ := set $taken "SSL_KEY_LOCATION" "clientCertificate" -}}
+{{- end -}}
+{{- with get $taken (trimPrefix "TIDEGATE_KAFKA_" .variable) -}}
+{{- fail (printf "%s is what kafka.%s gives: use that instead" $.where .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Settings by their names in tidegate.toml. Takes {root, where, settings}. */}}
+{{- define "tidegate.checkSettings" -}}
+{{- range $name, $value := .settings -}}
+{{- $named := dict "root" $.root "where" (printf "%s.%s" $.where $name) -}}
+{{- include "tidegate.checkVariable" (merge (dict "variable" (printf "TIDEGATE_%s" (upper $name))) $named) -}}
+{{- end -}}
 {{- if contains "@" (toString .settings.egress_proxy) -}}
 {{- fail (printf "%s.egress_proxy holds a password, which everybody who may see a pod could read: use the pod.extraEnv of delivery and operator with the variable TIDEGATE_EGRESS_PROXY from a Secret" .where) -}}
 {{- end -}}
 {{- end }}
 
 {{- define "tidegate.checkComponents" -}}
-{{- include "tidegate.checkProxy" (dict "where" "settings" "settings" .Values.settings) -}}
+{{- include "tidegate.checkSettings" (dict "root" . "where" "settings" "settings" .Values.settings) -}}
 {{- range $name, $given := .Values.workers -}}
 {{- if not $given.app -}}
 {{- fail (printf "workers.%s.app is empty: name the application as module:attribute, such as support.app:app" $name) -}}
@@ -75,7 +94,7 @@
 {{- if and $scaled.enabled (gt (int $scaled.minReplicas) $highest) -}}
 {{- fail (printf "%s.autoscaling.minReplicas is %d, but there may be %d pods at most (autoscaling.maxReplicas, or one for each partition): use fewer" $where (int $scaled.minReplicas) $highest) -}}
 {{- end -}}
-{{- include "tidegate.checkProxy" (dict "where" (printf "%s.settings" $where) "settings" $facts.values.settings) -}}
+{{- include "tidegate.checkSettings" (dict "root" $ "where" (printf "%s.settings" $where) "settings" $facts.values.settings) -}}
 {{- end -}}
 {{- end }}
 

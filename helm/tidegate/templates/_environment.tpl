@@ -4,10 +4,12 @@
 {{- include "tidegate.onceEach" (concat $own .root.Values.pod.extraEnv (default list .facts.values.pod.extraEnv)) -}}
 {{- end }}
 
-{{/* Variables, of which the last one of a name counts: a name that stands twice is refused by Helm 4. */}}
+{{/* Variables, of which the last one of a name counts: a name that stands twice is refused by Helm 4. It stands where
+the first one did, unless it refers to others: Kubernetes knows only those that stand before it. */}}
 {{- define "tidegate.onceEach" -}}
 {{- $names := list -}}{{- $last := dict -}}
 {{- range . -}}
+{{- if contains "$(" (toString .value) -}}{{- $names = without $names .name -}}{{- end -}}
 {{- $names = append $names .name -}}{{- $_ := set $last .name . -}}
 {{- end -}}
 {{- range uniq $names }}

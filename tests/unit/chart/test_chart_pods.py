@@ -101,13 +101,44 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path) -> None:
     assert claims["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "1"
 
 
+def release(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    given = [helm_tools.helm(), "template", name, chart.CHART, "--values", chart.BASE, *options]
+    words = [str(word) for word in given]
+    return subprocess.run(words, text=True, capture_output=True, check=False)
+
+
 def test_a_release_and_a_namespace_may_be_numbers() -> None:
-    given = [helm_tools.helm(), "template", "1234", chart.CHART, "--values", chart.BASE]
-    words = [str(word) for word in (*given, "--namespace", "5678")]
-    done = subprocess.run(words, text=True, capture_output=True, check=True)
+    done = release("1234", "--namespace", "5678", "--set", "fullnameOverride=tide")
     metadata = [each["metadata"] for each in chart.resources(done.stdout)]
     assert {each["labels"]["app.kubernetes.io/instance"] for each in metadata} == {"1234"}
     assert {each["namespace"] for each in metadata} == {"5678"}
+
+
+def test_a_name_that_no_service_may_have_is_refused() -> None:
+    assert "1234 begins with no letter" in release("1234").stderr
+
+
+def test_a_variable_stands_behind_those_that_it_refers_to(tmp_path: Path) -> None:
+    """Kubernetes leaves $(NAME) as it is unless NAME stands before."""
+    password = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "p"}}}
+    proxy = {"name": "TIDEGATE_EGRESS_PROXY", "value": "http://tide:$(PASSWORD)@proxy:3128"}
+    found = objects(
+        tmp_path,
+        settings={"egress_proxy": "http://proxy:3128"},
+        delivery={"pod": {"extraEnv": [password, proxy]}},
+    )
+    names = list(env_of(found, "delivery"))
+    assert names.index("PASSWORD") < names.index("TIDEGATE_EGRESS_PROXY")
+    assert env_of(found, "delivery")["TIDEGATE_EGRESS_PROXY"] == proxy
+
+
+def test_certificates_of_a_volume_are_named_to_the_client(tmp_path: Path) -> None:
+    """The chart knows those of Secrets alone."""
+    paths = {"ssl.ca.location": "/ca/bundle.pem", "ssl.certificate.location": "/own/tls.crt"}
+    kafka = {"securityProtocol": "SASL_SSL", "sasl": {"secretName": "all"}, "settings": paths}
+    env = env_of(objects(tmp_path, kafka=kafka), "ingress")
+    assert env["TIDEGATE_KAFKA_SSL_CA_LOCATION"]["value"] == "/ca/bundle.pem"
+    assert env["TIDEGATE_KAFKA_SSL_CERTIFICATE_LOCATION"]["value"] == "/own/tls.crt"
 
 
 def test_entries_of_one_name_in_two_secrets_are_two_files(tmp_path: Path) -> None:

@@ -46,6 +46,15 @@ def test_the_chart_has_no_lint() -> None:
         ("kafka.clientCertificate.secretName=user", "shows no client certificate: use SSL"),
         ("kafka.settings.security\\.protocol=SSL", "is what kafka.securityProtocol gives"),
         ("kafka.settings.SASL_USERNAME=a", "is what kafka.sasl.username gives"),
+        (
+            "kafka.ca.secretName=ca,kafka.settings.ssl\\.ca\\.location=/a",
+            "ssl.ca.location is what kafka.ca gives",
+        ),
+        (
+            "delivery.settings.kafka_security_protocol=SSL",
+            "delivery.settings.kafka_security_protocol is what kafka.securityProtocol gives",
+        ),
+        ("settings.kafka_sasl_username=a", "settings.kafka_sasl_username is what kafka.sasl"),
         ("settings.egress_proxy=http://u:p@proxy:1", "settings.egress_proxy holds a password"),
         ("delivery.settings.egress_proxy=http://u@proxy:1", "delivery.settings.egress_proxy holds"),
         ("kafka.settings.sasl\\.password=s3cret", "kafka.settings.sasl.password holds a secret"),

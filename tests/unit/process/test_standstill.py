@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from streams.process import standstill
 from streams.process.standstill import Standstill
 
-_ENOUGH = standstill._PATIENCE_TICKS
+_ENOUGH = round(standstill.PATIENCE_SECONDS / standstill._TICK_SECONDS)
 
 
 @pytest.fixture
@@ -52,14 +53,14 @@ def test_its_log_line_names_the_call_that_does_not_return(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread ticks by itself: with a short second, it ends what hangs within the loop."""
-    monkeypatch.setattr(standstill, "_TICK_SECONDS", 0.001)
+    monkeypatch.setattr(standstill, "_TICK_SECONDS", 0.1)
     released = threading.Event()
 
     def a_call_that_hangs() -> None:
         assert released.wait(30), "nobody noticed"
 
     with structlog.testing.capture_logs() as lines:
-        found = Standstill(exit_process=lambda _: released.set())
+        found = Standstill(0.3, lambda _: released.set())
         with found.watched():
             a_call_that_hangs()
     assert "a_call_that_hangs" in lines[0]["stack"]
@@ -72,3 +73,15 @@ def test_each_watch_begins_anew(codes: list[int]) -> None:
         with found.watched():
             tick(found, _ENOUGH - 1)
     assert codes == []
+
+
+def test_a_log_that_cannot_be_written_keeps_nothing_from_its_end(
+    watched: Standstill, codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(standstill, "log", SimpleNamespace(error=refuse))
+    watched.turn()
+    tick(watched, _ENOUGH + 1)
+    assert codes == [os.EX_SOFTWARE]

@@ -24,6 +24,7 @@ from streams.kafka import offsets
 from streams.process import standstill
 from streams.process.standstill import Standstill
 from streams.runtime import assignment, restore
+from streams.runtime import loop as loop_module
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
@@ -447,10 +448,17 @@ def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
     assert len(list(backend.range(b"", b"\xff"))) == 100
 
 
+@pytest.mark.parametrize("where", ["_refuse_other_layout", "_round"])
 def test_a_loop_whose_client_never_answers_ends_its_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(standstill, "_TICK_SECONDS", 0.001)
+    """At its start, too, where it asks who else has its positions."""
+    monkeypatch.setattr(standstill, "_TICK_SECONDS", 0.1)
+    for name in ("admin_client", "Topics", "refuse_left"):
+        monkeypatch.setattr(loop_module, name, lambda *_: None)
+    monkeypatch.setattr(loop_module, "await_topics", lambda *_: {})
+    clock = SimpleNamespace(awaited=lambda _: True, check=lambda: None)
+    monkeypatch.setattr(loop_module, "broker_clock", lambda *_: nullcontext(clock))
     codes: list[int] = []
     ended = threading.Event()
 
@@ -458,23 +466,14 @@ def test_a_loop_whose_client_never_answers_ends_its_process(
         codes.append(code)
         ended.set()
 
-    class Hangs(Source):
-        rounds = 0
+    def hang() -> None:
+        assert ended.wait(60), "nobody noticed"
+        loop._stop.set()
 
-        def read(self, timeout: float) -> list[Any]:
-            self.rounds += 1
-            if self.rounds > 3:
-                assert ended.wait(30), "nobody noticed"
-                loop._stop.set()
-            return []
-
-        def close(self) -> None:
-            """As a consumer that left its group."""
-
-    loop = loop_with(Hangs([]), [], tmp_path)
-    loop._standstill = Standstill(exit_process)
-    loop._connect = lambda known: None
-    loop._turn = lambda records: None
-    loop._clock = SimpleNamespace(check=lambda: None)
-    loop._serve({})
+    loop = loop_with(SimpleNamespace(close=lambda: None), [], tmp_path)
+    loop._standstill = Standstill(1.0, exit_process)
+    for name in ("_connect", "_refuse_other_layout", "_round"):
+        setattr(loop, name, lambda *_: None)
+    setattr(loop, where, hang)
+    loop.run()
     assert codes[0] == os.EX_SOFTWARE

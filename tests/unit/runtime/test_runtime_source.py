@@ -46,8 +46,12 @@ class Consumer:
     def incremental_unassign(self, places: list[TopicPartition]) -> None: ...
 
 
+def polled() -> None:
+    """As of a loop that nobody watches."""
+
+
 def source_of(*waiting: Any, outage: Outage | None = None) -> tuple[Source, Consumer]:
-    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), outage or Outage())
+    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), outage or Outage(), polled)
     consumer = Consumer(*waiting)
     source._consumer = consumer  # type: ignore[assignment]
     return source, consumer
@@ -67,6 +71,16 @@ def failure(code: int) -> Any:
 
 def offsets(source: Source) -> list[int]:
     return [record.offset for record in source.read(0.2)]
+
+
+def test_each_question_for_records_is_told() -> None:
+    """Also those during a commit: a round of many commits is no standstill."""
+    source, _ = source_of(message(0))
+    asked: list[None] = []
+    source._polled = lambda: asked.append(None)
+    source.read(0.2)
+    source.read_ahead()
+    assert len(asked) == 2
 
 
 def test_a_wait_is_never_so_short_that_it_is_none() -> None:
