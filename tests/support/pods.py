@@ -45,6 +45,7 @@ class Node:
         made.mkdir(parents=True, exist_ok=True)
         maps = {name: each["data"] for name, each in of_kind(objects, "ConfigMap").items()}
         for name, content in self._content(volume, maps):
+            (made / name).parent.mkdir(exist_ok=True)
             (made / name).write_bytes(content)
         return made
 
