@@ -20,7 +20,7 @@ from streams.broker.cluster_file import node_dir
 from streams.demo.run.pipeline_run import APART, FUSED
 from streams.dev.layout import Layout
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.alone]
 
 DISK_MIB = 700
 
