@@ -49,7 +49,7 @@ class Export:
         encode, written = encoder(self.format), self.start
         manifests.delete_uncounted(self.folder, written.parts)
         manifests.write(self.folder, written)
-        gathered, following, began = list[Found](), written, time.monotonic()
+        gathered, following, began = list[Found](), _started(written, scan), time.monotonic()
         for batch in scan.batches():
             gathered += batch.found
             following = _passed(following, batch)
@@ -122,6 +122,12 @@ def file_of(folder: Path, part: int, day: str, type_: str, format_: str) -> Path
     if name != whole:
         name += f"~{print_}"
     return folder / f"day={day}" / f"type={name}" / f"{part:08}-{print_}.{format_}"
+
+
+def _started(manifest: Manifest, scan: Scan) -> Manifest:
+    """A manifest with a place for each partition, so that a later run misses what it loses."""
+    starts = {str(number): at for number, at in scan.starts.items()}
+    return replace(manifest, next=manifest.next | starts)
 
 
 def _passed(manifest: Manifest, batch: Batch) -> Manifest:

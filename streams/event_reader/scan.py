@@ -83,7 +83,10 @@ def found_in(message: Message) -> Found:
 
 
 class Scan:
-    """One pass over spans of `events`."""
+    """One pass over spans of `events`.
+
+    `starts` is the first offset of each partition, also of one of which nothing is to be read.
+    """
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class Scan:
         told: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self.progress = Progress(0, sum(span.end - span.first for span in spans.values()))
+        self.starts = {number: span.first for number, span in spans.items()}
         self._settings = settings
         self._selection = selection
         self._told = told

@@ -7,8 +7,7 @@ knowing it does no harm: the jobs that it asks for have the ids of those that it
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -23,9 +22,11 @@ from confluent_kafka import (
 )
 
 from streams.errors import DecodeError, KafkaUnavailable
+from streams.event_reader.span import Question, Span
 from streams.event_replay.desk import Desk
 from streams.event_replay.known import TOPIC, Known
 from streams.event_replay.sink import Sink
+from streams.event_replay.spans import ask
 from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason
 from streams.event_replay.work import Work, write
@@ -33,7 +34,7 @@ from streams.kafka.clients import consumer_config, wait_for_broker
 from streams.process.daemon_thread import DaemonThread
 from streams.serde import ids
 from streams.serde.codec import REPLAY
-from streams.serde.replay_records import ReplayProgress
+from streams.serde.replay_records import ReplayAsked, ReplayProgress
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
@@ -98,7 +99,7 @@ class Carrier:
                     wait = _BUSY_SECONDS if desk.busy else _IDLE_SECONDS
                     for message in consumer.consume(_AT_ONCE, wait):
                         _take(desk, message)
-                    desk.work(time.monotonic())
+                    desk.work()
                     self._said = None
                 desk.give_back(desk.partitions)
             finally:
@@ -115,16 +116,19 @@ def carrier(
 
     def desk() -> Desk:
         admin, sink, author = admin_client(settings), Sink(settings), ids.new_id(settings.instance)
-        partitions = topology.partitions
+        partitions, kept_ms = topology.partitions, topology.finished_jobs_ms
         there = standing(admin, settings, topology, closed)
 
-        def open_(known: Known) -> Work:
-            return Work(settings, topology, admin, known, there, sink, author)
+        def asked(known: ReplayAsked) -> Question:
+            return ask(admin, settings.topic_prefix, partitions, known)
+
+        def open_(known: Known, now: Mapping[int, Span]) -> Work:
+            return Work(settings, topology, known, now, there, sink, author)
 
         def written(known: Known, progress: ReplayProgress) -> None:
             write(sink, known, progress, author, partitions)
 
-        return Desk(author, topology.finished_jobs_ms, open_, written, lambda: sink.broker_ms)
+        return Desk(author, kept_ms, asked, open_, written, lambda: sink.broker_ms)
 
     return Carrier(settings, desk, ready)
 

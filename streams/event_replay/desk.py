@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 from confluent_kafka import KafkaException
 
 from streams.errors import KafkaUnavailable
+from streams.event_reader.span import Question, Span
 from streams.event_replay import metrics
 from streams.event_replay.known import Known
+from streams.event_replay.spans import Questions, begun
+from streams.event_replay.turns import Turns
 from streams.event_replay.work import Work
-from streams.serde.replay_records import ReplayProgress, ReplayRecord, ReplayStatus
+from streams.serde.replay_records import ReplayAsked, ReplayProgress, ReplayRecord, ReplayStatus
 
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 4
-_RETRY_SECONDS = 5.0
 
 _CLASH = (
     "two different replays were asked for with one Idempotency-Key at the same time: ask for each "
     "again, with keys of their own"
 )
 
-NOTHING = ReplayProgress("running", ())
+NOTHING = ReplayProgress("paused", ())
 """The progress of a replay that has not found out yet what it has to read."""
 
-Open = Callable[[Known], Work]
+Ask = Callable[[ReplayAsked], Question]
+Open = Callable[[Known, Mapping[int, Span]], Work]
 Write = Callable[[Known, ReplayProgress], None]
 
 
@@ -35,23 +39,34 @@ class Desk:
     """Folds what is known, opens and closes works; one thread alone uses it.
 
     `author` is this desk in the records that it writes. A replay ends `kept_ms` after it was asked
-    for: as long the dispatcher knows each of its jobs, and makes none a second time. `open_` begins
-    a work; `write` writes the progress of a replay that has no work. Both raise `KafkaUnavailable`
-    or `KafkaException`. `broker_ms` tells when a broker took the newest record that was written.
+    for: as long the dispatcher knows each of its jobs, and makes none a second time. `ask` asks
+    where the events of a replay lie, without waiting; `open_` begins a work; `write` writes the
+    progress of a replay that has no work. The last two raise `KafkaUnavailable` or
+    `KafkaException`. `broker_ms` tells when a broker took the newest record that was written, and
+    `clock` seconds that only go forward.
     """
 
     def __init__(
-        self, author: str, kept_ms: int, open_: Open, write: Write, broker_ms: Callable[[], int]
+        self,
+        author: str,
+        kept_ms: int,
+        ask: Ask,
+        open_: Open,
+        write: Write,
+        broker_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._author = author
         self._kept_ms = kept_ms
         self._broker_ms = broker_ms
         self._open = open_
         self._write = write
+        self._clock = clock
         self._known: dict[int, dict[str, Known]] = {}
         self._whole: set[int] = set()
         self._works: dict[str, Work] = {}
-        self._retry_at: dict[str, float] = {}
+        self._questions = Questions(ask)
+        self._turns = Turns(clock)
 
     @property
     def partitions(self) -> list[int]:
@@ -59,7 +74,7 @@ class Desk:
 
     @property
     def busy(self) -> bool:
-        return bool(self._works)
+        return bool(self._works or self._questions)
 
     def fold(self, partition: int, record: ReplayRecord) -> None:
         """Learn what a record says; its `at` is the time at which a broker took it.
@@ -85,7 +100,7 @@ class Desk:
                 work = self._works.get(known.replay_id)
                 if work is not None:
                     try:
-                        work.save("running")
+                        work.save("running", work.progress.error)
                     except (KafkaUnavailable, KafkaException) as error:
                         log.warning("the progress of a replay was not saved", error=str(error))
         self.forget(partitions)
@@ -95,55 +110,87 @@ class Desk:
         for number in tuple(partitions):
             for replay_id in self._known.pop(number, {}):
                 self._close(replay_id)
-                self._retry_at.pop(replay_id, None)
+                self._turns.moved(replay_id)
             self._whole.discard(number)
 
-    def work(self, now: float) -> None:
-        """Bring each replay a step further; `now` on a clock in seconds that only goes forward."""
+    def work(self) -> None:
+        """Bring each replay a step further whose turn it is, up to the first that fails."""
+        homes = self._to_do()
+        for replay_id in self._turns.due(homes):
+            if not self._try(homes[replay_id], replay_id):
+                break
+        metrics.RUNNING.set(len(self._works))
+        metrics.STUCK.set(self._turns.stuck)
+
+    def _to_do(self) -> dict[str, int]:
+        """The replays that are not at their end, each with its partition."""
+        found = dict[str, int]()
         for number in self._whole:
-            for known in tuple(self._known[number].values()):
+            for known in self._known[number].values():
                 if known.ended:
                     self._close(known.replay_id)
-                elif known.asked and now >= self._retry_at.get(known.replay_id, now):
-                    self._try(number, known, now)
-        metrics.RUNNING.set(len(self._works))
-        metrics.STUCK.set(len(self._retry_at))
+                    self._turns.moved(known.replay_id)
+                elif known.asked:
+                    found[known.replay_id] = number
+        return found
 
-    def _try(self, number: int, known: Known, now: float) -> None:
-        """Bring a replay further; whatever it fails with, the other replays go on."""
+    def _try(self, number: int, replay_id: str) -> bool:
+        """Bring a replay further; False if it fails. Whatever it fails with, the others go on."""
+        began = self._clock()
         try:
-            if self._further(number, known):
-                self._retry_at.pop(known.replay_id, None)
+            if self._further(number, self._known[number][replay_id]):
+                self._turns.moved(replay_id)
         except Exception as error:
-            if not isinstance(error, KafkaUnavailable | KafkaException):
-                log.exception("a replay failed unforeseen", replay_id=known.replay_id)
-            elif known.progress is None or known.progress.error != str(error):
-                log.warning("a replay does not move: it is tried again",
-                            replay_id=known.replay_id, error=str(error))  # fmt: skip
-            self._retry_at[known.replay_id] = now + _RETRY_SECONDS
-            self._tell(number, known, str(error))
+            self._tell(number, self._known[number][replay_id], error)
+            self._turns.failed(replay_id, began)
+            return False
+        return True
 
     def _further(self, number: int, known: Known) -> bool:
         """Whether it moved, or need not move now; one that is merely begun again is still stuck."""
-        work, rest = self._works.get(known.replay_id), self._rest(known)
+        rest = self._rest(known)
+        if rest in (None, "paused") and not (known.progress and known.progress.spans):
+            recorded = self._record(number, known)
+            if recorded is None:
+                return False
+            known = recorded
+        work = self._works.get(known.replay_id)
         if rest is not None:
-            if known.progress is None or known.progress.status != rest or work is not None:
-                self._settle(number, known, rest)
+            self._settle(number, known, rest)
         elif work is None:
-            if len(self._works) == _AT_ONCE:
-                return True  # others have their turn
-            self._begin(number, known)
-            return False
+            return self._begin(known)
         elif not work.step():
             self._learn(number, known, work.progress)
             self._close(known.replay_id)
         return True
 
-    def _begin(self, number: int, known: Known) -> None:
-        """Begin to work, unless the broker, which is told of it first, says that it is too late."""
-        self._write(known, replace(known.progress or NOTHING, status="running", error=None))
-        if self._rest(known) is None:
-            self._works[known.replay_id] = self._open(known)
+    def _record(self, number: int, known: Known) -> Known | None:
+        """Fix what it has to read, since some of that may be purged while it waits.
+
+        None as long as the brokers have not answered.
+        """
+        now = self._questions.answer(known.replay_id, _asked(known))
+        if now is None:
+            return None
+        spans = begun(_asked(known), now)
+        progress = replace(known.progress or NOTHING, status="paused", spans=spans, error=None)
+        self._write(known, progress)
+        return self._learn(number, known, progress)
+
+    def _begin(self, known: Known) -> bool:
+        """Begin to work, unless the broker, which is told of it first, says that it is too late.
+
+        Whether it need not begin now, because others have their turn.
+        """
+        if len(self._works) == _AT_ONCE:
+            self._close(known.replay_id)
+            return True
+        now = self._questions.answer(known.replay_id, _asked(known))
+        if now is not None:
+            self._write(known, replace(known.progress or NOTHING, status="running"))
+            if self._rest(known) is None:
+                self._works[known.replay_id] = self._open(known, now)
+        return False
 
     def _rest(self, known: Known) -> ReplayStatus | None:
         """What a replay is to become that is not to run, or None."""
@@ -154,21 +201,29 @@ class Desk:
         return "paused" if known.paused else None
 
     def _settle(self, number: int, known: Known, status: ReplayStatus) -> None:
+        """Let it be at rest, which is written once."""
         work, error = self._works.get(known.replay_id), _CLASH if known.clash else None
         if work is not None:
-            progress = work.save(status, error)
-        else:
+            self._learn(number, known, work.save(status, error))
+        elif known.progress is None or known.progress.status != status:
             progress = replace(known.progress or NOTHING, status=status, error=error)
             self._write(known, progress)
-        self._learn(number, known, progress)
+            self._learn(number, known, progress)
         self._close(known.replay_id)
 
-    def _tell(self, number: int, known: Known, error: str) -> None:
+    def _tell(self, number: int, known: Known, error: Exception) -> None:
         """Show why a replay does not move, if that can be written, and go back to what is saved."""
         work = self._works.get(known.replay_id)
-        saved = (work.saved if work else None) or known.progress
-        # Not at rest, whatever was saved: a pause or a stop still has to be written.
-        progress = replace(saved or NOTHING, status="running", error=error)
+        saved = (work.saved if work else None) or known.progress or NOTHING
+        if not isinstance(error, KafkaUnavailable | KafkaException):
+            log.exception("a replay failed unforeseen", replay_id=known.replay_id)
+        elif saved.error != str(error):
+            log.warning("a replay does not move: it is tried again",
+                        replay_id=known.replay_id, error=str(error))  # fmt: skip
+        # Not at rest, whatever was saved: a pause or a stop still has to be written. Without spans
+        # nothing was begun, and they are written before anything else.
+        status: ReplayStatus = "running" if saved.spans else "paused"
+        progress = replace(saved, status=status, error=str(error))
         self._learn(number, known, progress)
         self._close(known.replay_id)
         try:
@@ -176,10 +231,17 @@ class Desk:
         except (KafkaUnavailable, KafkaException):
             log.warning("the reason was not written", replay_id=known.replay_id)
 
-    def _learn(self, number: int, known: Known, progress: ReplayProgress) -> None:
-        self._known[number][known.replay_id] = replace(known, progress=progress)
+    def _learn(self, number: int, known: Known, progress: ReplayProgress) -> Known:
+        learnt = self._known[number][known.replay_id] = replace(known, progress=progress)
+        return learnt
 
     def _close(self, replay_id: str) -> None:
+        self._questions.drop(replay_id)
         work = self._works.pop(replay_id, None)
         if work is not None:
             work.close()
+
+
+def _asked(known: Known) -> ReplayAsked:
+    assert known.asked is not None  # noqa: S101  nothing else is brought further
+    return known.asked

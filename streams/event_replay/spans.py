@@ -1,15 +1,15 @@
-"""Which offsets of `events` a replay reads: fixed when it begins, then read once to their end."""
+"""Which offsets of `events` a replay reads: fixed once it is asked for, then read to their end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Span, partitions_of, spans, within
+from streams.event_reader.span import Question, Span, ask_spans, partitions_of, spans, within
 from streams.serde.replay_records import ReplayAsked, ReplaySpan
 
 
@@ -29,6 +29,50 @@ def selection(asked: ReplayAsked) -> Selection:
     )
 
 
+def ask(admin: AdminClient, prefix: str, partitions: int, asked: ReplayAsked) -> Question:
+    """Ask where events of a replay can lie, as of now, without waiting; see `chosen`."""
+    chosen_by = selection(asked)
+    return ask_spans(admin, prefix, partitions_of(chosen_by, partitions), chosen_by)
+
+
+def chosen(asked: ReplayAsked, found: Mapping[int, Span]) -> dict[int, Span]:
+    """The parts of spans that a replay names, all of them if it names no offsets."""
+    named = {each.partition: (each.first, each.end) for each in asked.offsets}
+    return within(found, named) if named else dict(found)
+
+
+class Questions:
+    """Where the events of replays lie now: one question at a time for each, and no waiting.
+
+    `ask` asks the brokers.
+    """
+
+    def __init__(self, ask: Callable[[ReplayAsked], Question]) -> None:
+        self._ask = ask
+        self._open: dict[str, Question] = {}
+
+    def __len__(self) -> int:
+        """How many are not answered, or not looked at."""
+        return len(self._open)
+
+    def answer(self, replay_id: str, asked: ReplayAsked) -> dict[int, Span] | None:
+        """The answer, given once; None as long as there is none: then call again.
+
+        Raises:
+            KafkaUnavailable: the topic is not there, or a partition has no leader.
+        """
+        question = self._open.get(replay_id) or self._ask(asked)
+        if not question.answered:
+            self._open[replay_id] = question
+            return None
+        self.drop(replay_id)
+        return chosen(asked, question.spans())
+
+    def drop(self, replay_id: str) -> None:
+        """Give a question up: its answer would be old when it is looked at."""
+        self._open.pop(replay_id, None)
+
+
 def asked_spans(
     admin: AdminClient, prefix: str, partitions: int, asked: ReplayAsked
 ) -> dict[int, Span]:
@@ -39,12 +83,11 @@ def asked_spans(
     """
     chosen_by = selection(asked)
     found = spans(admin, prefix, partitions_of(chosen_by, partitions), chosen_by)
-    chosen = {each.partition: (each.first, each.end) for each in asked.offsets}
-    return within(found, chosen) if chosen else found
+    return chosen(asked, found)
 
 
 def begun(asked: ReplayAsked, now: Mapping[int, Span]) -> tuple[ReplaySpan, ...]:
-    """What a replay that begins now has to read, with offsets that it names and that are purged."""
+    """What a replay that is asked for now has to read, also what it names and is purged."""
     named = {each.partition: each.first for each in asked.offsets} if asked.since is None else {}
     firsts = {p: min(named.get(p, span.first), span.first) for p, span in now.items()}
     return tuple(ReplaySpan(p, firsts[p], firsts[p], span.end) for p, span in now.items())

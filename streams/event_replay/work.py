@@ -11,16 +11,15 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from confluent_kafka.admin import AdminClient
-
 from streams.event_reader.counts import notes
 from streams.event_reader.scan import Batch, Found, Scan
 from streams.event_reader.selection import Selection
+from streams.event_reader.span import Span
 from streams.event_replay import metrics
 from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.event_replay.pace import Pace
 from streams.event_replay.sink import Sink
-from streams.event_replay.spans import asked_spans, begun, bounded, left, purged, selection
+from streams.event_replay.spans import bounded, left, purged, selection
 from streams.event_replay.verdicts import StillThere, Verdicts
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
@@ -43,35 +42,39 @@ _NOTES = 50
 class Work:
     """Carries a replay from its last progress on; `saved` is the progress that is durable.
 
-    After an exception it is of no more use: open another one.
+    `now` is where its events lie now. What it has to read is in its progress, since it was asked
+    for. Until a step succeeds, the progress keeps the error of before. After an exception it is of
+    no more use: open another one.
     """
 
     def __init__(
         self,
         settings: Settings,
         topology: Topology,
-        admin: AdminClient,
         known: Known,
+        now: Mapping[int, Span],
         there: StillThere,
         sink: Sink,
         author: str,
     ) -> None:
         assert known.asked is not None  # noqa: S101  nothing else is carried
+        assert known.progress is not None  # noqa: S101  the desk has fixed what is to be read
         asked = bounded(known.asked, known.asked_at)
         self._known, self._asked, self._sink = known, asked, sink
         self._verdicts = Verdicts(topology, asked.job, there)
         self._partitions, self._author = topology.partitions, author
-        now = asked_spans(admin, settings.topic_prefix, topology.partitions, asked)
-        self.saved = known.progress if known.progress and known.progress.spans else None
-        self.progress = self.saved or ReplayProgress(
-            "running", begun(asked, now), started_at=wall_ms()
+        self.saved = known.progress
+        self._spans = left(self.saved.spans, now)
+        gone = tuple(purged(self.saved.spans, self._spans))
+        self.progress = replace(
+            self.saved,
+            notes=(self.saved.notes + gone)[:_NOTES],
+            started_at=self.saved.started_at or wall_ms(),
         )
-        self._spans = left(self.progress.spans, now)
-        gone = tuple(purged(self.progress.spans, self._spans))
-        self.progress = replace(self.progress, notes=(self.progress.notes + gone)[:_NOTES])
         self._next = {number: span.first for number, span in self._spans.items()}
         # A part of the types alone has been seen since a resumption.
-        self._named = selection(asked) if self.saved is None else Selection(since=asked.since)
+        resumed = self.saved.started_at > 0
+        self._named = Selection(since=asked.since) if resumed else selection(asked)
         self._scan = Scan(settings, self._spans, selection(asked))
         self._batches = self._scan.batches()
         self._batch: Batch | None = None
@@ -79,6 +82,7 @@ class Work:
         self._pace = Pace(asked.rate, time.monotonic())
         self._jobs = Counter(self.progress.jobs)
         self._skipped = Counter(self.progress.skipped)
+        self._worked_before = self.saved.worked_ms
         self._opened, self._save_at = time.monotonic(), 0.0
 
     def step(self) -> bool:
@@ -87,8 +91,6 @@ class Work:
         Raises:
             KafkaUnavailable: Kafka does not answer, or no longer has what was to be read.
         """
-        if self.saved is None:  # so that whoever goes on reads the same offsets, or tells of them
-            self.save("running")
         if not self._waiting and not self._read():
             self._settle("done")
             return False
@@ -99,7 +101,8 @@ class Work:
             self._pass(self._batch.next)
             self._batch = None
         if time.monotonic() >= self._save_at:
-            self.save("running")
+            moved = dealt or self._scan.progress.passed
+            self.save("running", None if moved else self.progress.error)
         return True
 
     def save(self, status: ReplayStatus, error: str | None = None) -> ReplayProgress:
@@ -109,15 +112,13 @@ class Work:
             KafkaUnavailable: it was not acknowledged.
         """
         self._save_at = time.monotonic() + _SAVED_EVERY_SECONDS
-        before = self._known.progress
-        worked = (0 if before is None else before.worked_ms) + self._worked_ms()
         self.progress = replace(
             self.progress,
             status=status,
             spans=tuple(replace(s, next=self._next[s.partition]) for s in self.progress.spans),
             jobs=dict(self._jobs),
             skipped=dict(self._skipped),
-            worked_ms=worked,
+            worked_ms=self._worked_before + self._worked_ms(),
             error=error,
         )
         write(self._sink, self._known, self.progress, self._author, self._partitions)

@@ -13,10 +13,10 @@ from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.failures import not_sent
+from streams.kafka.first_contact import Contact, refuses
 from streams.settings import ANSWER_MS, Settings
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 _RETRY_BACKOFF_MS = 2
 """How soon librdkafka retries to begin a transaction while the broker still closes the last one.
 The default is 100 ms, ten times what a commit takes. It doubles up to a second (KIP-580)."""
-_TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL)
-"""Errors of brokers that are there, and refuse; another one may be away at the same time."""
 _FETCH_MS = 2_000
 """The least that a consumer needs; the broker itself waits up to 500 ms for records."""
 _TRANSACTION = ("transactional.id", "transaction.timeout.ms")
@@ -77,12 +75,6 @@ def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[st
     }
 
 
-def note_reason(reasons: list[KafkaError], error: KafkaError) -> None:
-    """Keep the one error of a client that tells most about why no broker answers."""
-    if error.code() in _TELLING or (not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN):
-        reasons[:] = [error]
-
-
 def wait_for_broker(
     settings: Settings,
     deadline_seconds: float | None = None,
@@ -96,14 +88,13 @@ def wait_for_broker(
 
     Raises:
         KafkaUnavailable: none has answered after `deadline_seconds`, or one still refuses this
-            client's user or its TLS after `refused_seconds`. Without these it waits for ever.
+            client's user or its TLS `refused_seconds` after the first refusal. Without these it
+            waits for ever.
     """
-    reasons: list[KafkaError] = []
-    heard = {"error_cb": partial(note_reason, reasons), "socket.timeout.ms": 3_000}
-    admin = AdminClient(settings.client(**heard))
+    contact = Contact(settings)
     started, said = time.monotonic(), False
     while stop is None or not stop.is_set():
-        reason = _silence(admin, reasons)
+        reason = contact.silence()
         waited = time.monotonic() - started
         if reason is None:
             if said:
@@ -113,24 +104,13 @@ def wait_for_broker(
             log.warning("kafka does not answer: waiting", bootstrap=settings.bootstrap,
                         reason=reason.str())  # fmt: skip
             said = True
-        refused = refused_seconds if reason.code() in _TELLING else None
-        if any(limit is not None and waited > limit for limit in (deadline_seconds, refused)):
+        limits = (waited, deadline_seconds), (contact.refused_seconds, refused_seconds)
+        if any(limit is not None and lasted > limit for lasted, limit in limits):
             raise _no_answer(settings.bootstrap, reason)
 
 
-def _silence(admin: AdminClient, reasons: list[KafkaError]) -> KafkaError | None:
-    """Why no broker answers within 2 s, or None if one does."""
-    try:
-        admin.list_topics(timeout=2)
-    except KafkaException as error:
-        admin.poll(0)  # hands over the reasons
-        cause: KafkaError = error.args[0]
-        return reasons[0] if reasons else cause
-    return None
-
-
 def _no_answer(bootstrap: str, reason: KafkaError) -> KafkaUnavailable:
-    if reason.code() in _TELLING:
+    if refuses(reason):
         return KafkaUnavailable(
             f"Kafka at {bootstrap} refuses this client ({reason.str()}): see that the settings "
             "TIDEGATE_KAFKA_SECURITY_PROTOCOL, ..._SASL_* and ..._SSL_* are those of the cluster"

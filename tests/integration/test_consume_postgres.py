@@ -16,6 +16,7 @@ from support.played_consumer import PlayedConsumer
 
 from streams import DatabaseSink, consume
 from streams.event_reader import consume as consuming
+from streams.event_reader import reader as reading
 from streams.event_reader.handling import Part
 from streams.event_reader.sinks import Moved
 from streams.serde.codec import ENVELOPE
@@ -73,7 +74,7 @@ def test_each_event_is_in_the_database_once_also_after_a_handler_failed(
     connect: Connect, table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = [ENVELOPE.encode(make_event(f"a{n}")) for n in range(7)]
-    monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer([log]))
+    monkeypatch.setattr(reading, "Consumer", lambda _: PlayedConsumer([log]))
     monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
 
     def failing(event: Envelope, cursor: Any) -> None:

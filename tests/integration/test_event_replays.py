@@ -25,7 +25,7 @@ from support.operator_cluster import (
 )
 
 from streams.cli.api_client import CallFailed
-from streams.event_replay import preview, spans, work
+from streams.event_replay import preview, spans
 from streams.operator.http.app_state import SUBMITTED_BY
 from streams.serde import ids
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -173,14 +173,15 @@ def test_events_that_are_purged_before_a_replay_has_read_them_are_told(
     written(cluster, operator, make_event("a2"))
     home, purged = cluster.home("acme"), list[int]()
 
-    def purging(*args: Any) -> Any:
-        found = spans.asked_spans(*args)
+    def purging(asked: Any, found: Any) -> Any:
+        """Once the brokers have told what the replay has to read, a part of that is purged."""
         if not purged:
             purged.append(found[home].first + 1)
             purge(cluster, "events", home, purged[0])
-        return found
+        return chosen(asked, found)
 
-    monkeypatch.setattr(work, "asked_spans", purging)
+    chosen = spans.chosen
+    monkeypatch.setattr(spans, "chosen", purging)
     shown = ended(operator, begun(operator))
     assert (shown["jobs"], shown["last_error"]) == (1, None)
     assert shown["notes"][0].startswith(f"1 offsets of partition {home} were purged")

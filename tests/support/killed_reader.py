@@ -20,6 +20,7 @@ from unittest.mock import patch
 from streams import SqliteSink
 from streams.event_reader import consume as consuming
 from streams.event_reader import handling, sinks
+from streams.event_reader import reader as reading
 from streams.event_reader.consume import consume
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
@@ -67,7 +68,8 @@ class Killer:
         self.lines, self._at = 0, at
 
     def trace(self, frame: FrameType, event: str, _: object) -> Any:
-        files = (consuming.__file__, handling.__file__, sinks.__file__, __file__)
+        read_by = (consuming, reading, handling, sinks)
+        files = (*(module.__file__ for module in read_by), __file__)
         if frame.f_code.co_filename not in files:
             return None
         if event == "line":
@@ -100,7 +102,7 @@ def survived(folder: Path, line: int | None) -> int:
 
 if __name__ == "__main__":
     with (
-        patch.object(consuming, "Consumer", lambda _: PlayedConsumer(LOGS)),
+        patch.object(reading, "Consumer", lambda _: PlayedConsumer(LOGS)),
         patch.object(consuming, "wait_for_broker", lambda *_, **__: None),
     ):
         lines = survived(Path(sys.argv[1]), None)

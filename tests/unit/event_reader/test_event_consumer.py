@@ -26,6 +26,7 @@ from support.played_consumer import PlayedConsumer, PlayedMessage
 from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
+from streams.event_reader import reader as reading
 from streams.event_reader import topic_sink
 from streams.event_reader.consume import EventsPurged, consume
 from streams.event_reader.handling import Part
@@ -46,7 +47,7 @@ def _answered(monkeypatch: pytest.MonkeyPatch) -> None:
 def logs(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     """What is on the topic."""
     found = [list(log) for log in LOGS]
-    monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer(found))
+    monkeypatch.setattr(reading, "Consumer", lambda _: PlayedConsumer(found))
     return found
 
 
@@ -89,7 +90,7 @@ def test_a_topic_that_was_made_again_with_fewer_events_is_not_passed_over(
             super().seek(place)
 
     read(file)
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Reset(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: Reset(logs))
     logs[0][:] = [ENVELOPE.encode(make_event("n0"))]
     with pytest.raises(EventsPurged, match=r"ends before offset 4, .* another group"):
         read(file, skip_purged=True)
@@ -124,7 +125,7 @@ def test_a_topic_to_which_events_keep_coming_has_an_end_too(
     file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka tells the end of a partition only once nothing has come for half a second."""
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Busy(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: Busy(logs))
     assert read(file) >= 6
     assert set(ALL) <= set(seen(file))
 
@@ -141,7 +142,7 @@ def test_an_end_that_kafka_does_not_tell_at_first_is_asked_for_again(
                 raise error
             return super().get_watermark_offsets(place, wait)
 
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Leaderless(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: Leaderless(logs))
     assert read(file) >= 6
 
 
@@ -156,30 +157,101 @@ def test_a_reader_that_is_told_to_stop_while_no_broker_answers_opens_nothing(
     assert consume(insert, group="orders", into=into) == 0
 
 
-def test_a_partition_that_only_answers_errors_is_told_once_for_each_of_them(
-    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+class Scripted(PlayedConsumer):
+    """Gives what is written down for each poll, then sets `stop`."""
+
+    def __init__(self, config: dict[str, Any], polls: list[Any], stop: threading.Event) -> None:
+        super().__init__(LOGS)
+        self._hear, self._polls, self._stop = config["error_cb"], polls, stop
+        self.answers = True
+
+    def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+        found = super().consume(most, wait) if self._begin else []
+        step = self._polls.pop(0)
+        if not self._polls:
+            self._stop.set()
+        return [*found, *(step(self) or ())] if callable(step) else [*found, *step]
+
+    def lose_brokers(self) -> None:
+        self.answers = False
+        for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self._hear(KafkaError(code, f"code {code}"))
+
+    def find_brokers(self) -> None:
+        self.answers = True
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert topic == "events"
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def told(file: Path, monkeypatch: pytest.MonkeyPatch, *polls: Any) -> list[Any]:
+    """What a reader logs that gets this with its polls."""
+    stop = threading.Event()
+    monkeypatch.setattr(reading, "Consumer", lambda config: Scripted(config, [*polls], stop))
+    with capture_logs() as lines:
+        consume(insert, group="orders", into=SqliteSink(file), stop=stop)
+    return lines
+
+
+def test_brokers_that_go_away_are_told_once_and_so_is_their_return_though_no_event_comes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away, back = Scripted.lose_brokers, Scripted.find_brokers
+    lines = told(file, monkeypatch, [], away, [], away, back, [], away, back)
+    down, up = "kafka does not answer: trying on", "kafka answers"
+    assert [line["event"] for line in lines] == [down, up, down, up]
+    assert lines[0]["error"] == f"code {KafkaError._TRANSPORT}"
+
+
+def test_records_that_were_fetched_before_do_not_end_an_outage(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = [PlayedMessage(0, 3, LOGS[0][3])]
+    lines = told(file, monkeypatch, Scripted.lose_brokers, fetched)
+    assert [line["event"] for line in lines] == ["kafka does not answer: trying on"]
+
+
+def test_errors_of_a_partition_are_told_once_for_as_long_as_it_gives_nothing_else(
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client tries again for ever, so without a word nobody would know why nothing comes."""
-    codes = [KafkaError._BAD_MSG, KafkaError._BAD_MSG, KafkaError.KAFKA_STORAGE_ERROR]
-    failures = [[PlayedMessage(1, -1, None, code)] for code in codes]
+    bad, storage = KafkaError._BAD_MSG, KafkaError.KAFKA_STORAGE_ERROR
 
-    class Failing(PlayedConsumer):
-        def consume(self, most: int, wait: float) -> list[PlayedMessage]:
-            found = super().consume(most, wait)
-            return failures.pop() + found if failures else found
+    def fails(partition: int, code: int) -> list[PlayedMessage]:
+        return [PlayedMessage(partition, -1, None, code)]
 
-        def get_watermark_offsets(self, place: TopicPartition, _: float) -> tuple[int, int]:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Failing(logs))
-    with capture_logs() as lines:
-        assert read(file) == 6
-    assert {line["topic"] for line in lines} == {"events"}
-    assert [(line["partition"], line["error"]) for line in lines if line["partition"]] == [
-        (1, KafkaError(code).str()) for code in (codes[2], codes[1])
+    lines = told(
+        file, monkeypatch, [], fails(1, bad), fails(1, bad), fails(1, storage), fails(0, bad),
+        [PlayedMessage(1, 2, None, KafkaError._PARTITION_EOF)], fails(0, bad), fails(1, bad),
+        [PlayedMessage(0, 3, LOGS[0][3])], fails(0, bad),
+    )  # fmt: skip
+    assert {(line["event"], line["topic"]) for line in lines} == {
+        ("kafka does not give events: trying on", "events")
+    }
+    assert [(line["partition"], line["error"]) for line in lines] == [
+        (number, KafkaError(code).str())
+        for number, code in ((1, bad), (1, storage), (0, bad), (1, bad), (0, bad))
     ]
-    assert [line["error"] for line in lines if line["partition"] == 0] == [
-        KafkaError(KafkaError.LEADER_NOT_AVAILABLE).str()
+
+
+def test_an_end_that_kafka_does_not_tell_is_logged_once_though_records_come(
+    file: Path, logs: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(range(5))
+
+    class Leaderless(Busy):
+        def get_watermark_offsets(self, place: TopicPartition, wait: float) -> tuple[int, int]:
+            if place.partition == 0 and next(left, None) is not None:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return super().get_watermark_offsets(place, wait)
+
+    monkeypatch.setattr(reading, "Consumer", lambda _: Leaderless(logs))
+    with capture_logs() as lines:
+        read(file)
+    assert [(line["partition"], line["error"]) for line in lines] == [
+        (0, KafkaError(KafkaError.LEADER_NOT_AVAILABLE).str())
     ]
 
 
@@ -348,9 +420,9 @@ def test_a_reader_that_cannot_go_back_to_where_another_one_ended_skips_nothing(
             super().seek(place)
 
     logs[:] = [logs[0]]
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Leaving(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: Leaving(logs))
     assert consume(insert, group="orders", into=overtaken(file), until_end=True) == 0
-    monkeypatch.setattr(consuming, "Consumer", lambda _: PlayedConsumer(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: PlayedConsumer(logs))
     read(file)
     assert seen(file) == ["evt_a0", "evt_a1", "evt_a2", "evt_a3"]
 
@@ -463,7 +535,7 @@ def test_the_end_of_a_partition_is_stored_with_the_marker_before_it(
             ]  # fmt: skip
 
     logs[1].clear()
-    monkeypatch.setattr(consuming, "Consumer", lambda _: Marked(logs))
+    monkeypatch.setattr(reading, "Consumer", lambda _: Marked(logs))
     assert read(file) == 4
     sink = SqliteSink(file)
     sink.open("orders", "events", {})

@@ -7,16 +7,22 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+from confluent_kafka import TopicPartition
 from support.operator_cluster import make_event
+from support.played_consumer import PlayedConsumer, PlayedMessage
 
 from streams.cli.event_selection import ranges
 from streams.event_export import manifest as manifests
-from streams.event_export.export import file_of, left, purged
+from streams.event_export.export import Export, file_of, left, purged
 from streams.event_export.formats import encoder, rfc3339
 from streams.event_export.manifest import ExportRefused, Manifest
+from streams.event_reader import scan as scanning
 from streams.event_reader.rows import row
-from streams.event_reader.scan import Found
+from streams.event_reader.scan import Found, Scan
+from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
+from streams.serde.codec import ENVELOPE
+from streams.settings import Settings
 
 TYPES = [
     "order.paid",
@@ -73,6 +79,33 @@ def test_what_was_purged_since_the_last_run_is_told() -> None:
     spans = {0: Span(80, 80, 99), 1: Span(80, 80, 99), 2: Span(80, 80, 99)}
     assert [told.split(" were")[0] for told in purged(spans, written)] == [
         "30 offsets of partition 0"
+    ]
+
+
+class Readable(PlayedConsumer):
+    """A consumer that tells how far it has read; its records have no headers."""
+
+    def consume(self, most: int, wait: float) -> list[PlayedMessage]:
+        found = super().consume(most, wait)
+        for message in found:
+            message.headers = lambda: []  # type: ignore[attr-defined]
+        return found
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, self._next[p.partition]) for p in places]
+
+
+def test_what_was_purged_of_a_partition_that_was_empty_at_the_first_run_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [[ENVELOPE.encode(make_event("a0"))], []]
+    monkeypatch.setattr(scanning, "Consumer", lambda _: Readable(logs))
+    scan = Scan(Settings(), {0: Span(0, 0, 1), 1: Span(0, 0, 0)}, Selection())
+    written = Export(tmp_path, "jsonl", Manifest({}, None, None)).run(scan)
+    assert (written.events, manifests.read(tmp_path)) == (1, written)
+    later = {0: Span(0, 0, 1), 1: Span(80, 80, 99)}
+    assert [told.split(" were")[0] for told in purged(later, written)] == [
+        "80 offsets of partition 1"
     ]
 
 

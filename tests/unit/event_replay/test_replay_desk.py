@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from streams.errors import KafkaUnavailable
+from streams.event_reader.span import Question, Span
 from streams.event_replay.desk import Desk
 from streams.event_replay.known import Known
 from streams.event_replay.work import Work
@@ -57,28 +59,60 @@ def at(offset: int, status: Any) -> ReplayProgress:
     return ReplayProgress(status, (ReplaySpan(0, 0, offset, 3),))
 
 
+@dataclass
+class PlayedQuestion:
+    """A question to the brokers that is answered when it is told to be."""
+
+    found: dict[int, Span]
+    answered: bool = True
+    fault: Exception | None = None
+
+    def spans(self) -> dict[int, Span]:
+        assert self.answered, "it would wait"
+        if self.fault is not None:
+            raise self.fault
+        return self.found
+
+
 class World:
     """A desk, the works that it has opened, and what it has written."""
 
     def __init__(self) -> None:
         self.works: list[PlayedWork] = []
         self.written: list[ReplayProgress] = []
+        self.asked: list[PlayedQuestion] = []
+        self.question = PlayedQuestion({0: Span(0, 0, 3)})
+        self.opened_with: list[Mapping[int, Span]] = []
         self.broker_ms = 0
         self.now = 0.0
         self.fault: Exception | None = None
-        self.desk = Desk(OURS, KEPT_MS, self._open, self._write, lambda: self.broker_ms)
+        self.seconds_of_a_fault = 0.0
+        self.desk = Desk(
+            OURS, KEPT_MS, self._ask, self._open, self._write,
+            lambda: self.broker_ms, lambda: self.now,
+        )  # fmt: skip
 
     def told(self, body: ReplayBody, by: str = "operator", at: int = 1, id_: str = "r1") -> None:
         self.desk.fold(0, ReplayRecord(id_, at, by, body))
 
-    def work(self, times: int = 1) -> None:
+    def work(self, times: int = 1, after_seconds: float = 10) -> None:
         for _ in range(times):
-            self.now += 10
-            self.desk.work(self.now)
+            self.now += after_seconds
+            self.desk.work()
 
-    def _open(self, known: Known) -> Work:
+    def shown(self) -> Known:
+        """A replay as the API shows it."""
+        return Known("r1", ASKED, progress=self.written[-1])
+
+    def _ask(self, _: ReplayAsked) -> Question:
+        self.asked.append(replace(self.question))
+        return cast(Question, self.asked[-1])
+
+    def _open(self, known: Known, now: Mapping[int, Span]) -> Work:
         if self.fault is not None:
+            self.now += self.seconds_of_a_fault
             raise self.fault
+        self.opened_with.append(now)
         self.works.append(PlayedWork(known))
         return cast(Work, self.works[-1])
 
@@ -205,9 +239,9 @@ def test_after_a_failure_it_goes_on_from_what_is_saved_and_says_why_it_stood_sti
 ) -> None:
     work = begun(world)
     work.saved, work.fault = at(2, "running"), KafkaUnavailable("no broker")
-    world.desk.work(world.now)
+    world.work(after_seconds=0)
     assert world.written[-1] == replace(at(2, "running"), error="no broker")
-    world.desk.work(world.now + 1)
+    world.work(after_seconds=1)
     assert (work.closed, len(world.works)) == (True, 1)
     world.work(2)
     assert world.works[1].known.progress == replace(at(2, "running"), error="no broker")
@@ -260,11 +294,194 @@ def test_a_replay_that_has_failed_and_waits_for_its_turn_is_not_stuck(world: Wor
         world.told(ASKED, id_=f"r{number}")
     world.desk.read_to_end(0)
     world.fault = KafkaUnavailable("no broker")
-    world.work()
+    world.work(6)
     assert REGISTRY.get_sample_value("tidegate_operator_replays_stuck") == 6
     world.fault = None
     world.work(2)
     assert len(world.works) == 4
+    assert REGISTRY.get_sample_value("tidegate_operator_replays_stuck") == 0
+
+
+def ahead(world: World, others: int) -> None:
+    """Others that never end, and have all places."""
+    for number in range(others):
+        world.told(ASKED, id_=f"other{number}")
+    world.desk.read_to_end(0)
+    world.work()
+    for work in world.works:
+        work.left = 1_000_000
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_a_replay_has_to_read_is_fixed_while_it_waits_and_stays_so(
+    world: World, paused: bool
+) -> None:
+    """Some of it may be purged before its turn comes, which could not be told otherwise."""
+    ahead(world, 0 if paused else 4)
+    world.told(ASKED)
+    world.told(ReplayPaused(paused))
+    world.work(3)
+    assert world.written[-1] == at(0, "paused")
+    assert world.shown().status == "queued"
+    world.question.found = {0: Span(2, 2, 9)}
+    world.told(ReplayPaused(False))
+    for other in world.works:
+        other.left = 1
+    world.work(2)
+    assert world.works[-1].known.replay_id == "r1"
+    assert world.works[-1].known.progress == at(0, "paused")
+    assert world.opened_with[-1] == {0: Span(2, 2, 9)}
+
+
+def test_what_a_replay_has_to_read_is_asked_and_written_once(world: World) -> None:
+    ahead(world, 4)
+    asked, written = len(world.asked), len(world.written)
+    world.told(ASKED)
+    world.work(5)
+    assert (len(world.asked) - asked, len(world.written) - written) == (1, 1)
+
+
+def test_what_a_former_release_has_begun_without_knowing_its_offsets_is_fixed(world: World) -> None:
+    world.told(ASKED)
+    world.told(ReplayProgress("running", ()), by="another desk")
+    world.told(ReplayPaused(True))
+    world.desk.read_to_end(0)
+    world.work(2)
+    assert world.written == [at(0, "paused")]
+
+
+def test_a_replay_that_is_to_stop_before_it_was_begun_asks_for_no_offsets(world: World) -> None:
+    world.told(ASKED)
+    world.told(ReplayStopped("enough"))
+    world.desk.read_to_end(0)
+    world.work(2)
+    assert (world.asked, world.written) == ([], [ReplayProgress("stopped", ())])
+
+
+def test_brokers_that_do_not_answer_keep_no_other_replay_waiting(world: World) -> None:
+    """A partition without a leader is asked for 10 s, and one thread carries all replays."""
+    work = begun(world)
+    world.question.answered = False
+    for number in range(30):
+        world.told(ASKED, id_=f"silent{number}")
+    world.work(3, after_seconds=1)
+    assert (work.left, len(world.asked)) == (0, 32)
+    assert world.desk.busy, "the answers are looked for soon"
+    for question in world.asked:
+        question.answered, question.fault = True, KafkaUnavailable("no leader")
+    world.work(30, after_seconds=0.02)
+    assert [progress.error for progress in world.written[-30:]] == ["no leader"] * 30
+    assert not world.desk.busy
+
+
+def test_an_answer_that_comes_when_all_places_are_taken_is_not_used_later(world: World) -> None:
+    """It says where the events lay before the others had their turn."""
+    ahead(world, 3)
+    for id_ in ("r1", "r2"):
+        world.told(at(0, "paused"), id_=id_)
+        world.told(ASKED, id_=id_)
+    world.question.answered = False
+    world.work()
+    late = world.asked[-2:]
+    for question in late:
+        question.answered, question.found = True, {0: Span(1, 1, 3)}
+    world.work(2)
+    assert [work.known.replay_id for work in world.works[3:]] == ["r1"]
+    world.question = PlayedQuestion({0: Span(2, 2, 3)})
+    world.works[0].left = 1
+    world.work(2)
+    assert world.works[-1].known.replay_id == "r2"
+    assert world.opened_with[-2:] == [{0: Span(1, 1, 3)}, {0: Span(2, 2, 3)}]
+
+
+def stuck(world: World, replays: int, seconds: float) -> PlayedWork:
+    """Replays of which each attempt fails after so many seconds, beside one that goes on."""
+    healthy = begun(world)
+    healthy.left = 1_000_000
+    world.fault, world.seconds_of_a_fault = KafkaUnavailable("no leader"), seconds
+    for number in range(replays):
+        world.told(ASKED, id_=f"stuck{number}")
+    return healthy
+
+
+@pytest.mark.parametrize(("paused", "status"), [(False, "queued"), (True, "paused")])
+def test_a_replay_of_which_no_offsets_are_known_waits_and_tells_why(
+    world: World, paused: bool, status: str
+) -> None:
+    world.question.fault = KafkaUnavailable("no leader")
+    world.told(ASKED)
+    world.told(ReplayPaused(paused))
+    world.desk.read_to_end(0)
+    world.work(2)
+    shown = replace(world.shown(), paused=paused)
+    assert (shown.status, world.written[-1].error) == (status, "no leader")
+    world.question.fault = None
+    world.work()
+    recorded = next(each for each in world.written if each.spans)
+    assert recorded == at(0, "paused")
+
+
+@pytest.mark.parametrize("replays", [1, 3, 30])
+def test_replays_that_are_stuck_leave_the_others_half_of_the_time(
+    world: World, replays: int
+) -> None:
+    healthy, longest = stuck(world, replays, 10), 0.0
+    world.work(replays)
+    before, until = healthy.left, world.now + 1_000
+    while world.now < until:
+        began = world.now
+        world.work(after_seconds=0.2)
+        longest = max(longest, world.now - began)
+    assert before - healthy.left > 1_000 / 0.2 / 2.1
+    assert longest < 11, "Kafka gives the partitions to another process after five minutes"
+
+
+def test_a_replay_is_tried_again_five_seconds_after_its_attempt_has_ended(world: World) -> None:
+    stuck(world, 1, 3)
+    world.work()
+    failures = [progress.error for progress in world.written].count("no leader")
+    world.work(after_seconds=4.9)
+    assert [progress.error for progress in world.written].count("no leader") == failures
+    world.work(after_seconds=0.1)
+    assert [progress.error for progress in world.written].count("no leader") > failures
+
+
+def test_each_of_many_stuck_replays_is_tried_again(world: World) -> None:
+    stuck(world, 30, 10)
+    world.work(60 * 20, after_seconds=1)
+    tried = [progress for progress in world.written if progress.error]
+    assert len(tried) >= 2 * 30
+
+
+def test_the_reason_why_a_replay_stands_still_is_shown_until_it_moves(world: World) -> None:
+    world.fault = KafkaUnavailable("no leader")
+    world.told(ASKED)
+    world.desk.read_to_end(0)
+    world.work()
+    told = len(world.written)
+    world.work(3)
+    assert {progress.error for progress in world.written[told - 1 :]} == {"no leader"}
+    world.fault = None
+    world.work()
+    assert world.works[0].known.progress is not None
+    assert (world.written[-1].error, world.works[0].known.progress.error) == ("no leader",) * 2
+
+
+def test_a_partition_that_is_given_back_before_a_replay_moved_keeps_the_reason(
+    world: World,
+) -> None:
+    work = begun(world)
+    work.progress = replace(work.progress, error="no leader")
+    world.desk.give_back([0])
+    assert work.saved is not None
+    assert work.saved.error == "no leader"
+
+
+def test_a_replay_that_another_process_has_ended_is_not_stuck(world: World) -> None:
+    begun(world).fault = KafkaUnavailable("gone")
+    world.work()
+    world.told(at(3, "done"), by="another desk")
+    world.work()
     assert REGISTRY.get_sample_value("tidegate_operator_replays_stuck") == 0
 
 

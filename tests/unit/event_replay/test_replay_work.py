@@ -16,12 +16,15 @@ from streams.event_replay import work as working
 from streams.event_replay.known import Known
 from streams.event_replay.work import Work
 from streams.serde.codec import ENVELOPE
-from streams.serde.replay_records import ReplayAsked, ReplayProgress
+from streams.serde.replay_records import ReplayAsked, ReplayProgress, ReplaySpan
 from streams.settings import Settings
 from streams.topology.load import load
 
 ASKED = ReplayAsked("why", None, None, (), None, None, None, (), "x", "batch", 1.0, b"d")
 END = 6
+WHOLE = Span(0, 0, END)
+WAITING = Known("r1", ASKED, progress=ReplayProgress("paused", (ReplaySpan(0, 0, 0, END),)))
+"""A replay that was asked for, and of which is fixed what it has to read."""
 UNREADABLE = (1, 3, 5)
 """Offsets of the records that cannot be read; the others are events."""
 
@@ -71,8 +74,8 @@ class Sink:
     def flush(self) -> None: ...
 
 
-def begun(known: Known) -> Work:
-    arguments: Any = (Settings(), load(None), None, known, Standing(), Sink(), "me")
+def begun(known: Known, now: Span = WHOLE) -> Work:
+    arguments: Any = (Settings(), load(None), known, {0: now}, Standing(), Sink(), "me")
     return Work(*arguments)
 
 
@@ -81,15 +84,13 @@ def test_what_cannot_be_read_is_counted_once_wherever_the_replay_pauses(
     monkeypatch: pytest.MonkeyPatch, events: int
 ) -> None:
     monkeypatch.setattr(working, "Scan", PlayedScan)
-    monkeypatch.setattr(working, "asked_spans", lambda *_: {0: Span(0, 0, END)})
     monkeypatch.setattr(working, "Pace", OneByOne)
-    known = Known("r1", ASKED)
-    work = begun(known)
+    work = begun(WAITING)
     for _ in range(events):
         work.step()
     paused = work.save("paused")
     assert (paused.events, paused.unreadable) == (events, _before(paused))
-    work = begun(replace(known, progress=paused))
+    work = begun(replace(WAITING, progress=paused))
     while work.step():
         pass
     assert (work.progress.events, work.progress.unreadable) == (3, 3)
@@ -113,11 +114,63 @@ def test_events_that_came_after_it_was_asked_for_are_not_selected(
             super().__init__(_, spans)
             selected.append(selection.until)
 
-    def noted_spans(*arguments: Any) -> dict[int, Span]:
-        selected.append(arguments[-1].until)
-        return {0: Span(0, 0, END)}
-
     monkeypatch.setattr(working, "Scan", NotedScan)
-    monkeypatch.setattr(working, "asked_spans", noted_spans)
-    begun(Known("r1", replace(ASKED, until=until), asked_at=1_000))
-    assert selected == [bound, bound]
+    begun(replace(WAITING, asked=replace(ASKED, until=until), asked_at=1_000))
+    assert selected == [bound]
+
+
+def test_what_is_purged_while_a_replay_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "Scan", PlayedScan)
+    monkeypatch.setattr(working, "Pace", OneByOne)
+    work = begun(WAITING, Span(4, 4, END + 10))
+    assert [note.split(" were")[0] for note in work.progress.notes] == ["4 offsets of partition 0"]
+    while work.step():
+        pass
+    assert (work.progress.events, work.progress.status) == (1, "done")
+    assert work.progress.spans == (ReplaySpan(0, 0, END, END),)
+
+
+class Silent(PlayedScan):
+    """Gives nothing at first, as a partition without a leader does."""
+
+    def batches(self) -> Iterator[Batch]:
+        yield Batch((), {0: 0}, ())
+        yield from super().batches()
+
+
+def test_the_reason_why_it_stood_still_is_kept_until_events_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(working, "Scan", Silent)
+    monkeypatch.setattr(working, "Pace", OneByOne)
+    monkeypatch.setattr(working, "_SAVED_EVERY_SECONDS", 0)
+    assert WAITING.progress is not None
+    work = begun(replace(WAITING, progress=replace(WAITING.progress, error="no leader")))
+    shown = []
+    for _ in range(3):
+        work.step()
+        shown.append(work.saved.error)
+    assert shown == ["no leader", None, None]
+
+
+def test_a_misspelled_type_is_told_though_the_replay_waited_and_not_after_a_resumption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a resumption it has seen a part of the types alone."""
+
+    class Seeing(PlayedScan):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.progress = Progress(0, 0, oldest_at=1, types={"order.paid"})
+
+    monkeypatch.setattr(working, "Scan", Seeing)
+    monkeypatch.setattr(working, "Pace", OneByOne)
+    misspelled = replace(WAITING, asked=replace(ASKED, types=("ordr.*",)))
+    told = []
+    for _ in range(2):
+        work = begun(misspelled)
+        misspelled = replace(misspelled, progress=work.save("paused"))
+        while work.step():
+            pass
+        told.append(sum("no event has a type 'ordr.*'" in note for note in work.progress.notes))
+    assert told == [1, 0]

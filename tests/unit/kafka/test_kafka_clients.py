@@ -18,8 +18,9 @@ from support.garbage import large, left_behind
 from support.recorded_spans import recording
 
 from streams.errors import KafkaUnavailable
-from streams.kafka import clients
-from streams.kafka.clients import AwaitedProducer, note_reason, wait_for_broker
+from streams.kafka import first_contact
+from streams.kafka.clients import AwaitedProducer, wait_for_broker
+from streams.kafka.first_contact import Contact, note_reason
 from streams.settings import Settings
 from streams.tracing import spans
 
@@ -128,11 +129,11 @@ def test_who_waits_as_long_as_it_takes_is_told_of_a_broker_that_refuses_it(
 ) -> None:
     asked, stop = threading.Event(), threading.Event()
     for code in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        monkeypatch.setattr(clients, "AdminClient", partial(Silent, code=code, asked=asked))
+        monkeypatch.setattr(first_contact, "AdminClient", partial(Silent, code=code, asked=asked))
         with pytest.raises(KafkaUnavailable, match=r"refuses this client .wrong password.: see"):
             wait_for_broker(Settings(), refused_seconds=0)
     monkeypatch.setattr(
-        clients, "AdminClient", partial(Silent, code=KafkaError._TRANSPORT, asked=asked)
+        first_contact, "AdminClient", partial(Silent, code=KafkaError._TRANSPORT, asked=asked)
     )
     asked.clear()
     waiting = threading.Thread(
@@ -144,3 +145,69 @@ def test_who_waits_as_long_as_it_takes_is_told_of_a_broker_that_refuses_it(
     stop.set()
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+AWAY = KafkaError(KafkaError._TRANSPORT, "connection refused")
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "wrong password")
+CUT_OFF = KafkaError(
+    KafkaError._AUTHENTICATION, "mechanism handshake failed: Local: Broker transport failure"
+)
+"""What librdkafka tells of a broker that goes away while it is asked for its SASL mechanisms."""
+
+
+class Played:
+    """An admin client that is told something with each question; one question takes 2 s."""
+
+    def __init__(self, config: dict[str, Any], told: list[KafkaError | None]) -> None:
+        self._hear, self._told = config["error_cb"], told
+        self.now = 0.0
+
+    def list_topics(self, timeout: float) -> None:
+        self.now += timeout
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def poll(self, _: float) -> None:
+        error = self._told.pop(0)
+        if error is not None:
+            self._hear(error)
+
+
+@pytest.mark.parametrize(
+    ("told", "lasts"),
+    [
+        ([REFUSED, REFUSED, REFUSED], [0, 2, 4]),
+        ([AWAY, AWAY, REFUSED, REFUSED], [0, 0, 0, 2]),
+        ([REFUSED, None, None, REFUSED], [0, 0, 0, 6]),
+        ([REFUSED, AWAY, None, AWAY], [0, 0, 0, 0]),
+        ([REFUSED, AWAY, REFUSED, REFUSED], [0, 0, 0, 2]),
+        ([CUT_OFF, None, CUT_OFF, AWAY], [0, 0, 0, 0]),
+    ],
+    ids=["it goes on", "after an absence", "between pauses of the client", "once, then away",
+         "anew after an absence", "cut off"],
+)  # fmt: skip
+def test_only_a_refusal_that_goes_on_counts_and_from_its_first_time(
+    monkeypatch: pytest.MonkeyPatch, told: list[KafkaError | None], lasts: list[float]
+) -> None:
+    """A broker that goes away while it greets a client looks like one that refuses it."""
+    made: list[Played] = []
+
+    def client(config: dict[str, Any]) -> Played:
+        made.append(Played(config, told))
+        return made[0]
+
+    monkeypatch.setattr(first_contact, "AdminClient", client)
+    monkeypatch.setattr("streams.kafka.first_contact.time.monotonic", lambda: made[0].now)
+    contact, found = Contact(Settings()), list[float]()
+    for _ in range(len(told)):
+        assert contact.silence() is not None
+        found.append(contact.refused_seconds)
+    assert found == lasts
+
+
+def test_the_reason_of_a_silence_stays_known_while_nothing_new_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = [REFUSED, None, AWAY, None]
+    monkeypatch.setattr(first_contact, "AdminClient", lambda config: Played(config, told))
+    contact = Contact(Settings())
+    assert [contact.silence() for _ in range(4)] == [REFUSED, REFUSED, AWAY, AWAY]

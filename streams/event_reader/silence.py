@@ -1,0 +1,71 @@
+"""Logs why a reader gets nothing: no broker answers, or a partition gives errors alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from streams.kafka.failures import Outage
+from streams.kafka.first_contact import note_reason
+
+log = structlog.get_logger(__name__)
+
+_ANSWER_SECONDS = 0.5
+
+Wanted = Literal["records", "end"]
+"""What a partition is asked for."""
+
+
+class Silence:
+    """Tells each cause once for as long as it lasts. One thread uses it, after a broker answered.
+
+    The client itself tries all of this again, for ever and without a word.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._told: set[tuple[Wanted, int, int | None]] = set()
+        self._reasons: list[KafkaError] = []
+        self._outage = Outage()
+        self._outage.answered()
+
+    def heard(self, error: KafkaError) -> None:
+        """Note an error of the client as a whole: librdkafka's `error_cb`, called while polling."""
+        note_reason(self._reasons, error)
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage.failed(next(iter(self._reasons), error).str())
+
+    def ask(self, consumer: Consumer) -> None:
+        """During an outage, ask whether it is over.
+
+        Records prove nothing, because the client may have fetched them before, and after an outage
+        a topic without new records gives none.
+        """
+        if self._outage.over:
+            return
+        try:
+            consumer.list_topics(self._topic, _ANSWER_SECONDS)
+        except KafkaException:
+            return
+        self._reasons.clear()
+        self._outage.answered()
+
+    def tell(self, wanted: Wanted, error: KafkaError, partition: int | None) -> None:
+        """Log what a partition answers, unless that was said since it last gave what is wanted."""
+        cause = (wanted, error.code(), partition)
+        if cause not in self._told:
+            self._told.add(cause)
+            log.warning(
+                "kafka does not give events: trying on",
+                topic=self._topic, partition=partition, error=error.str(),
+            )  # fmt: skip
+
+    def given(self, wanted: Wanted, partition: int) -> None:
+        """Note that a partition has given what is wanted: a later error is a new one."""
+        if self._told:
+            self._told = {
+                cause for cause in self._told
+                if cause[0] != wanted or cause[2] not in (partition, None)
+            }  # fmt: skip
