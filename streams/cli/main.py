@@ -65,10 +65,9 @@ def main() -> None:
         application(sys.argv[1:])()
     except KeyboardInterrupt:
         sys.exit(130)
-    except ConfigError as error:
-        _fail(error, 2)
     except TidegateError as error:
-        _fail(error, 1)
+        _tell(error)
+        sys.exit(_code(error))
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -102,9 +101,12 @@ def _wanted(name: str, asked: str | None) -> bool:
     return name == asked or not known
 
 
-def _fail(error: TidegateError, code: int) -> None:
+def _tell(error: TidegateError) -> None:
     typer.echo(f"error: {error}", err=True)
-    sys.exit(code)
+
+
+def _code(error: TidegateError) -> int:
+    return 2 if isinstance(error, ConfigError) else 1
 
 
 def _print_version(asked: bool) -> None:
@@ -167,9 +169,16 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
         from streams.tracing.process import recorded
 
         process = "-".join(filter(None, (stage.name, application.get("pool"))))
-        with recorded(stage.name, settings), rights_watched(process, settings, topology):
-            _run(stage, settings, topology, **application)
-        if stage.kind != "worker":  # an application may have registered something with `atexit`
+        at_once = stage.kind != "worker"  # an application may have registered something `atexit`
+        try:
+            with recorded(stage.name, settings), rights_watched(process, settings, topology):
+                _run(stage, settings, topology, **application)
+        except TidegateError as error:
+            if at_once:
+                _tell(error)
+                end_at_once(_code(error))
+            raise
+        if at_once:
             end_at_once()
 
     return with_options(command, OF_STAGES[stage.kind])

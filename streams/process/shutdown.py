@@ -50,15 +50,16 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def end_at_once() -> NoReturn:
-    """End the process with 0, after its work is done, without the interpreter's own end.
+def end_at_once(code: int = 0) -> NoReturn:
+    """End the process, after its work is done or has failed, without the interpreter's own end.
 
     That destroys objects beneath threads of librdkafka, RocksDB and Python that still run: now and
-    then such a process ended by SIGSEGV. What is registered with `atexit` is not called.
+    then such a process ended by SIGSEGV, or waited for ever for a client whose broker died
+    (librdkafka#4519). What is registered with `atexit` is not called.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def end_within(seconds: float, code: int) -> None:

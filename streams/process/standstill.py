@@ -64,10 +64,12 @@ class Standstill:
         self._seen = self._turns
         if self._ticks * _TICK_SECONDS < self._patience:
             return
-        telling = DaemonThread("standstill's last words", self._tell)  # a full disk may refuse them
-        telling.start()
-        telling.stop(_TELLING_SECONDS)
-        self._exit(os.EX_SOFTWARE)
+        try:
+            telling = DaemonThread("standstill's last words", self._tell)  # the log may hang, too
+            telling.start()
+            telling.stop(_TELLING_SECONDS)
+        finally:
+            self._exit(os.EX_SOFTWARE)
 
     def _tell(self) -> None:
         frame = sys._current_frames().get(self._watched)

@@ -3,8 +3,16 @@
 {{- if not .Values.kafka.bootstrap -}}
 {{- fail "kafka.bootstrap is empty: name the brokers of your Kafka, such as kafka-1:9092,kafka-2:9092 (the chart brings no Kafka)" -}}
 {{- end -}}
-{{- if not (regexMatch "^[a-z]" (include "tidegate.fullname" .)) -}}
-{{- fail (printf "the release's name %s begins with no letter, which the name of a Service must: set fullnameOverride" .Release.Name) -}}
+{{- $full := include "tidegate.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
+{{- fail (printf "%s, from the release's name or fullnameOverride, is no name that a Service may have (a letter, then letters, digits and -): set fullnameOverride" $full) -}}
+{{- end -}}
+{{- $labels := merge (dict) .Values.commonLabels .Values.pod.labels -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}{{- $labels = merge $labels (default dict $facts.values.pod.labels) -}}{{- end -}}
+{{- range $key, $_ := $labels -}}
+{{- if has $key (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component") -}}
+{{- fail (printf "the label %s cannot be given: it selects the pods of a component" $key) -}}
+{{- end -}}
 {{- end -}}
 {{- range $key, $of := .Values.keys -}}
 {{- if not $of.secretName -}}

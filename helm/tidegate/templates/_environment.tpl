@@ -4,15 +4,27 @@
 {{- include "tidegate.onceEach" (concat $own .root.Values.pod.extraEnv (default list .facts.values.pod.extraEnv)) -}}
 {{- end }}
 
-{{/* Variables, of which the last one of a name counts: a name that stands twice is refused by Helm 4. It stands where
-the first one did, unless it refers to others: Kubernetes knows only those that stand before it. */}}
+{{/* Variables, of which the last one of a name counts: a name that stands twice is refused by Helm 4. Those that refer
+to others stand behind them: Kubernetes knows only those that stand before. */}}
 {{- define "tidegate.onceEach" -}}
-{{- $names := list -}}{{- $last := dict -}}
+{{- $plain := list -}}{{- $referring := list -}}{{- $last := dict -}}
+{{- range . -}}{{- $_ := set $last .name . -}}{{- end -}}
 {{- range . -}}
-{{- if contains "$(" (toString .value) -}}{{- $names = without $names .name -}}{{- end -}}
-{{- $names = append $names .name -}}{{- $_ := set $last .name . -}}
+{{- if contains "$(" (toString (get $last .name).value) -}}
+{{- $referring = append $referring .name -}}
+{{- else -}}
+{{- $plain = append $plain .name -}}
 {{- end -}}
-{{- range uniq $names }}
+{{- end -}}
+{{- $left := uniq $referring -}}{{- $ordered := uniq $plain -}}
+{{- range $left -}}{{- range $name := $left -}}
+{{- $waits := false -}}
+{{- range $other := without $left $name -}}
+{{- if contains (printf "$(%s)" $other) (get $last $name).value -}}{{- $waits = true -}}{{- end -}}
+{{- end -}}
+{{- if not $waits -}}{{- $ordered = append $ordered $name -}}{{- $left = without $left $name -}}{{- end -}}
+{{- end -}}{{- end -}}
+{{- range concat $ordered $left }}
 - {{ toYaml (get $last .) | nindent 2 | trim }}
 {{- end }}
 {{- end }}

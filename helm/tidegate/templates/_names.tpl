@@ -13,16 +13,18 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .name }}
 {{- end }}
 
-{{/* The labels of an object of a component. Takes {root, name}. */}}
+{{/* The labels of an object of a component: its own go before the common ones. Takes {root, name, own}. */}}
 {{- define "tidegate.labels" -}}
+{{- $given := merge (dict) (default dict .own) .root.Values.commonLabels -}}
+{{- toYaml (merge $given (fromYaml (include "tidegate.standardLabels" .))) -}}
+{{- end }}
+
+{{- define "tidegate.standardLabels" -}}
 {{ include "tidegate.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: tidegate
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (replace "+" "_" .root.Chart.Version) }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* The metadata of an object of a component. Takes {root, name, suffix, annotations}. */}}

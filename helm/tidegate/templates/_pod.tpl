@@ -3,6 +3,9 @@
 {{- $values := .root.Values -}}
 {{- $own := .facts.values -}}
 {{- $pod := mergeOverwrite (deepCopy $values.pod) $own.pod -}}
+{{- range list "extraVolumes" "extraVolumeMounts" -}}
+{{- $_ := set $pod . (concat (get $values.pod .) (default list (get $own.pod .))) -}}
+{{- end -}}
 {{- $checksum := dict "checksum/topology" (toYaml $values.topology.overlay | sha256sum) -}}
 metadata: {{- include "tidegate.podMetadata" (merge (dict "pod" $pod "annotations" $checksum) .) | nindent 2 }}
 spec:
@@ -39,11 +42,7 @@ spec:
 
 {{/* The labels and annotations of a pod. Takes {root, name, pod, annotations}. */}}
 {{- define "tidegate.podMetadata" -}}
-labels:
-  {{- include "tidegate.labels" . | nindent 2 }}
-  {{- with .pod.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+labels: {{- include "tidegate.labels" (dict "root" .root "name" .name "own" .pod.labels) | nindent 2 }}
 {{- with merge (default dict .annotations) .pod.annotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -50,10 +51,14 @@ def _lacks(pod: Resource, common: Resource) -> str:
     return ", ".join(name for name, given in has.items() if not given)
 
 
-def objects(tmp_path: Path, **values: Any) -> list[Resource]:
+def made(tmp_path: Path, **values: Any) -> Path:
     over = tmp_path / "over.yaml"
     over.write_text(yaml.safe_dump(values))
-    return chart.resources(chart.output(over))
+    return over
+
+
+def objects(tmp_path: Path, **values: Any) -> list[Resource]:
+    return chart.resources(chart.output(made(tmp_path, **values)))
 
 
 def env_of(found: list[Resource], name: str) -> dict[str, Resource]:
@@ -114,8 +119,11 @@ def test_a_release_and_a_namespace_may_be_numbers() -> None:
     assert {each["namespace"] for each in metadata} == {"5678"}
 
 
-def test_a_name_that_no_service_may_have_is_refused() -> None:
-    assert "1234 begins with no letter" in release("1234").stderr
+@pytest.mark.parametrize("name", ["1234", "tidegate.prod"])
+def test_a_name_that_no_service_may_have_is_refused(name: str) -> None:
+    assert "is no name that a Service may have" in release(name).stderr
+    assert release(name, "--set", "fullnameOverride=tide").returncode == 0
+    assert "is no name" in release("tide", "--set", "fullnameOverride=my_App").stderr
 
 
 def test_a_variable_stands_behind_those_that_it_refers_to(tmp_path: Path) -> None:
@@ -130,6 +138,41 @@ def test_a_variable_stands_behind_those_that_it_refers_to(tmp_path: Path) -> Non
     names = list(env_of(found, "delivery"))
     assert names.index("PASSWORD") < names.index("TIDEGATE_EGRESS_PROXY")
     assert env_of(found, "delivery")["TIDEGATE_EGRESS_PROXY"] == proxy
+
+
+def test_variables_that_refer_to_each_other_stand_in_order(tmp_path: Path) -> None:
+    """Also if one component gives one of them anew, which refers to another one."""
+    given = {"NODE": "10.0.0.1", "COLLECTOR": "http://$(NODE):4318"}
+    own = {"NODE": "$(PREFIX)::1", "PREFIX": "fd00"}
+    env = [
+        [{"name": name, "value": value} for name, value in each.items()] for each in (given, own)
+    ]
+    found = objects(tmp_path, pod={"extraEnv": env[0]}, ingress={"pod": {"extraEnv": env[1]}})
+    names = [name for name in env_of(found, "ingress") if name in {*given, *own}]
+    assert names == ["PREFIX", "NODE", "COLLECTOR"]
+
+
+def test_volumes_of_a_component_come_in_addition(tmp_path: Path) -> None:
+    def volume(name: str) -> dict[str, Any]:
+        mount = {"name": name, "mountPath": f"/{name}"}
+        return {
+            "extraVolumes": [{"name": name, "emptyDir": {}}], "extraVolumeMounts": [mount],
+        }  # fmt: skip
+
+    found = objects(tmp_path, pod=volume("common"), ingress={"pod": volume("own")})
+    for component, named in ("ingress", {"common", "own"}), ("operator", {"common"}):
+        spec = chart.pods(found)[f"tide-tidegate-{component}"]["spec"]
+        for part in spec["volumes"], spec["containers"][0]["volumeMounts"]:
+            assert {each["name"] for each in part} & {"common", "own"} == named
+
+
+def test_a_label_of_a_component_goes_before_the_common_one(tmp_path: Path) -> None:
+    """A key that stands twice in one map is no valid YAML."""
+    own = {"labels": {"team": "b"}}
+    text = chart.output(made(tmp_path, commonLabels={"team": "a"}, ingress={"pod": own}))
+    labels = chart.pods(chart.resources(text))["tide-tidegate-ingress"]["metadata"]["labels"]
+    assert labels["team"] == "b"
+    assert not re.search(r"team: a\n +team: b", text)
 
 
 def test_certificates_of_a_volume_are_named_to_the_client(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_the_chart_has_no_lint() -> None:
             "delivery.settings.kafka_security_protocol=SSL",
             "delivery.settings.kafka_security_protocol is what kafka.securityProtocol gives",
         ),
+        ("commonLabels.app\\.kubernetes\\.io/name=a", "it selects the pods of a component"),
+        ("delivery.pod.labels.app\\.kubernetes\\.io/component=a", "io/component cannot be given"),
         ("settings.kafka_sasl_username=a", "settings.kafka_sasl_username is what kafka.sasl"),
         ("settings.egress_proxy=http://u:p@proxy:1", "settings.egress_proxy holds a password"),
         ("delivery.settings.egress_proxy=http://u@proxy:1", "delivery.settings.egress_proxy holds"),

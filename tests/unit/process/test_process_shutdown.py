@@ -38,6 +38,27 @@ def test_a_stage_that_is_done_ends_without_the_interpreters_own_end() -> None:
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 
+FAILS = """
+import atexit, os, sys
+from streams.errors import StageFailed
+from streams.stages import StageProcess
+from streams.cli.main import main
+def fail(*_):
+    atexit.register(os.abort)
+    raise StageFailed("for a reason")
+StageProcess.run = fail
+sys.argv = ["tidegate", "dedup"]
+main()
+"""
+
+
+def test_a_stage_that_failed_ends_so_too_and_says_why() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILS], timeout=60, check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, "error: for a reason")
+
+
 @pytest.mark.parametrize("whose", HANGING)
 def test_a_thread_that_hangs_keeps_no_process_from_ending(whose: str) -> None:
     program = ENDS.format(hanging=HANGING[whose])

@@ -85,3 +85,17 @@ def test_a_log_that_cannot_be_written_keeps_nothing_from_its_end(
     watched.turn()
     tick(watched, _ENOUGH + 1)
     assert codes == [os.EX_SOFTWARE]
+
+
+def test_a_process_that_can_start_no_thread_ends_nevertheless(
+    watched: Standstill, codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    watched.turn()
+    tick(watched, _ENOUGH)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError):
+        watched.tick()
+    assert codes == [os.EX_SOFTWARE]
