@@ -91,10 +91,9 @@ def _stores(sized: Size, declared: Topology) -> Iterator[str]:
         ),
         key=lambda found: found[1],
     )
-    needed = (
-        dirty * fullest(sized.topology.partitions, sized.demand.largest_tenant) * _CLEANER_BYTES
-    )
-    yield from _cleaner(name, needed)
+    partitions = sized.topology.partitions
+    share = fullest(partitions, partitions, sized.demand.largest_tenant)
+    yield from _cleaner(name, dirty * share * _CLEANER_BYTES)
 
 
 def _cleaner(topic: str, needed: float) -> Iterator[str]:

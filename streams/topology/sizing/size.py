@@ -20,6 +20,7 @@ from streams.topology.sizing.stages import (
     restore_seconds,
     sharing,
     stage_size,
+    whole,
     worker_size,
 )
 from streams.topology.validate import validate
@@ -76,15 +77,17 @@ def size(demand: Demand, topology: Topology, stages: Sequence[str] = FUSED) -> S
     """
     check(demand)
     found, kept = rates(demand), _kept(topology)
-    wanted = {name: _processes(name, found, kept, demand) for name in stages}
-    partitions = max(topology.partitions, partitions_for(max(wanted.values())))
+    needed = {name: _needed(name, found, kept, demand) for name in stages}
+    partitions = max(topology.partitions, partitions_for(math.ceil(max(needed.values()))))
     least = math.ceil(partitions / value("most", "dedup", "partitions"))
-    processes = {name: max(number, least) for name, number in wanted.items()}
-    processes = {"ingress": sharing(busy("ingress", found), HEAD_ROOM, 0.0), **processes}
+    ingress = math.ceil(sharing(busy("ingress", found), HEAD_ROOM, 0.0))
+    processes = {"ingress": ingress} | {
+        name: max(whole(number, partitions), least) for name, number in needed.items()
+    }
     workers = {pool: worker_size(pool, demand.effects) for pool in pools(demand) if pool.jobs}
     work = {pool.name: _work(topology, pool, w.processes) for pool, w in workers.items()}
     sized = _partitioned(topology, partitions, work)
-    sizes = [stage_size(name, n, found, kept, demand) for name, n in processes.items()]
+    sizes = [stage_size(name, n, partitions, found, kept, demand) for name, n in processes.items()]
     operator = operator_size(found, _rows_kept(sized, demand.listed_hours), demand)
     topics = topic_sizes(sized, demand, found, kept.alive, _heartbeats(workers, sized))
     asked = brokers(sized, demand, found, topics, {**processes, "operator": 1})
@@ -101,8 +104,8 @@ def _heartbeats(workers: Mapping[Pool, StageSize], topology: Topology) -> float:
     return sum(beats) / topology.leases.heartbeat_seconds
 
 
-def _processes(stage: str, rates: Mapping[str, float], kept: Kept, demand: Demand) -> int:
-    """Enough for the load, and to restore what one of them has lost in time."""
+def _needed(stage: str, rates: Mapping[str, float], kept: Kept, demand: Demand) -> float:
+    """Processes for the load, and to restore in time what one of them has lost."""
     largest = demand.largest_tenant
     load = sharing(busy(stage, rates), HEAD_ROOM, largest)
     lost = restore_seconds(stage, rates, kept)

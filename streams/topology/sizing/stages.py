@@ -68,22 +68,36 @@ def _times(stage: str) -> list[Figure]:
     return [] if stage == "scheduler" else figures("processor time", MEASURED_AS.get(stage, stage))
 
 
-def sharing(load: float, capacity: float, largest_tenant: float) -> int:
-    """How many processes a load needs if each has equally many partitions.
+def sharing(load: float, capacity: float, largest_tenant: float) -> float:
+    """How many processes a load would need, as a fraction, if the partitions divided evenly.
 
     The process with the largest tenant's partition has that tenant, and its part of the others. A
     tenant that fills most of a process is left to a warning: more processes would not help it.
     """
-    even = max(1, math.ceil(load / capacity))
+    even = max(1.0, load / capacity)
     spare = capacity - load * largest_tenant
     if spare < capacity / 4:
         return even
-    return max(even, math.ceil(load * (1 - largest_tenant) / spare))
+    return max(even, load * (1 - largest_tenant) / spare)
 
 
-def fullest(processes: int, largest_tenant: float) -> float:
-    """The share of the process that has the largest tenant's partition."""
-    return largest_tenant + (1 - largest_tenant) / processes
+def whole(needed: float, partitions: int) -> int:
+    """The fewest processes that suffice with whole partitions, if `needed` do with even shares.
+
+    None has more than `partitions / needed`; no process has less than one.
+    """
+    most = max(1, math.floor(partitions / needed))
+    return math.ceil(partitions / most)
+
+
+def fullest(processes: int, partitions: int, largest_tenant: float) -> float:
+    """The share of the process that has the largest tenant's partition, and as many as any."""
+    return largest_tenant + (1 - largest_tenant) * _held(processes, partitions) / partitions
+
+
+def _held(processes: int, partitions: int) -> int:
+    """Partitions of the process that has most."""
+    return math.ceil(partitions / processes)
 
 
 def restore_seconds(stage: str, rates: Mapping[str, float], kept: Kept) -> float:
@@ -103,10 +117,12 @@ def _restore_seconds(each: Figure, rates: Mapping[str, float], kept: Kept) -> fl
 
 
 def stage_size(
-    stage: str, processes: int, rates: Mapping[str, float], kept: Kept, demand: Demand
-) -> StageSize:
-    """A stage with its stores, in so many processes that share the partitions evenly."""
-    needed, share = busy(stage, rates), fullest(processes, demand.largest_tenant)
+    stage: str, processes: int, partitions: int, rates: Mapping[str, float], kept: Kept,
+    demand: Demand,
+) -> StageSize:  # fmt: skip
+    """A stage with its stores, in so many processes that share the partitions."""
+    needed = busy(stage, rates)
+    share = fullest(processes, partitions, demand.largest_tenant)
     stores = [_store(each, rates, kept, demand) for name in STORES.get(stage, ())
               for each in figures("store", name)]  # fmt: skip
     disk = sum(store.disk for store in stores)
@@ -117,11 +133,10 @@ def stage_size(
         *(store.formula for store in stores),
     ]
     if stores:
-        formulas.append(f"memory, disk, restore: of the fullest process, {share:.1%} of all")
-    commits = value("commits", MEASURED_AS.get(stage, stage), "process")
+        formulas.append(_fullest(processes, partitions, demand.largest_tenant))
+    commits = processes * value("commits", MEASURED_AS.get(stage, stage), "process")
     return StageSize(
-        stage, processes, needed, needed + processes * commits,
-        sum(mib for mib, _ in memory), disk * share,
+        stage, processes, needed, needed + commits, sum(mib for mib, _ in memory), disk * share,
         sum(store.restore_seconds for store in stores) * share,
         max((store.entries * share for store in stores), default=0.0), tuple(formulas),
     )  # fmt: skip
@@ -207,6 +222,14 @@ def _memory(
         waiting = rates["job"] * _BACKLOG_SECONDS * share
         parts.append((waiting * value("waiting", "jobs", "job") / MIB, "waiting jobs, 1 h"))
     return parts
+
+
+def _fullest(processes: int, partitions: int, largest_tenant: float) -> str:
+    share, held = fullest(processes, partitions, largest_tenant), _held(processes, partitions)
+    return (
+        f"memory, disk, restore: of the fullest process, {share:.1%} of all: {largest_tenant:g} + "
+        f"{1 - largest_tenant:g} x {held} of {partitions} partitions"
+    )
 
 
 def _work(stage: str, needed: float, rates: Mapping[str, float]) -> str:

@@ -12,12 +12,13 @@ import yaml
 from streams.errors import ConfigError
 from streams.operator.resources import TABLES
 from streams.topology.load import load
+from streams.topology.model import Topology
 from streams.topology.sizing.brokers import OPERATOR_READS, readers
 from streams.topology.sizing.demand import Demand, Pool, rates
 from streams.topology.sizing.figures import FIGURES, RUNS, value
 from streams.topology.sizing.limits import warnings
-from streams.topology.sizing.size import APART, Size, size, with_window
-from streams.topology.sizing.stages import HEAD_ROOM, STORES, StageSize, fullest, sharing
+from streams.topology.sizing.size import APART, FUSED, Size, size, with_window
+from streams.topology.sizing.stages import HEAD_ROOM, STORES, StageSize, fullest, sharing, whole
 
 ROOT = Path(__file__).parents[3]
 DAY = 86_400
@@ -26,6 +27,15 @@ USUAL = Demand(events=1_000, jobs=200)
 
 def sized(**changes: object) -> Size:
     return size(replace(USUAL, **changes), load())  # type: ignore[arg-type]
+
+
+def with_partitions(partitions: int) -> Topology:
+    usual = load()
+    topics = {
+        name: replace(each, partitions=partitions) if each.partitions == usual.partitions else each
+        for name, each in usual.topics.items()
+    }
+    return replace(usual, partitions=partitions, topics=topics)
 
 
 def stage(found: Size, name: str) -> StageSize:
@@ -75,8 +85,83 @@ def test_the_store_of_seen_keys_has_up_to_two_windows_and_no_replicas() -> None:
     expected = 1_000 * 14 * DAY * value("store", "seen", "event")
     again = 100 * 14 * DAY * value("store", "seen", "redelivery")
     dedup = stage(found, "dedup")
-    share = fullest(dedup.processes, USUAL.largest_tenant)
+    share = share_of_the_fullest(found, "dedup")
     assert dedup.disk == pytest.approx((expected + again) * share)
+
+
+def share_of_the_fullest(found: Size, name: str) -> float:
+    """Deal the partitions out; one process has the largest tenant's and its part of the others."""
+    partitions, processes = found.topology.partitions, stage(found, name).processes
+    dealt = len(range(partitions)[::processes])
+    largest = found.demand.largest_tenant
+    return largest + (1 - largest) * dealt / partitions
+
+
+def undivided(demand: Demand, name: str, stages: tuple[str, ...]) -> StageSize:
+    """A stage whose one tenant has all there is, so that one process has it all."""
+    return stage(size(replace(demand, largest_tenant=1.0), load(), stages), name)
+
+
+RATES = [(700, 0.1), (1_000, 0.1), (1_300, 0.1), (3_000, 0.03), (10_000, 0.01), (5_000, 0.0)]
+
+
+@pytest.mark.parametrize(("events", "share"), RATES)
+@pytest.mark.parametrize("declared", [4, 25, 50, 1_000])
+@pytest.mark.parametrize("stages", [FUSED, APART])
+def test_with_whole_partitions_no_process_restores_for_longer_or_works_more_than_planned(
+    events: float, share: float, declared: int, stages: tuple[str, ...]
+) -> None:
+    demand = Demand(events, events / 5, largest_tenant=share)
+    found = size(demand, with_partitions(declared), stages)
+    for name in stages:
+        fullest_share = share_of_the_fullest(found, name)
+        restore = undivided(demand, name, stages).restore_seconds
+        assert restore * fullest_share <= demand.restore_minutes * 60
+        assert stage(found, name).busy * fullest_share <= HEAD_ROOM
+
+
+@pytest.mark.parametrize(("events", "share"), RATES)
+@pytest.mark.parametrize("stages", [FUSED, APART])
+def test_restore_disk_and_keys_are_those_of_the_whole_partitions_of_the_fullest_process(
+    events: float, share: float, stages: tuple[str, ...]
+) -> None:
+    demand = Demand(events, events / 5, largest_tenant=share)
+    found = size(demand, with_partitions(25), stages)
+    for name in stages:
+        shown, all_of_it = stage(found, name), undivided(demand, name, stages)
+        fullest_share = share_of_the_fullest(found, name)
+        assert shown.restore_seconds == pytest.approx(all_of_it.restore_seconds * fullest_share)
+        assert shown.disk == pytest.approx(all_of_it.disk * fullest_share)
+        assert shown.keys == pytest.approx(all_of_it.keys * fullest_share)
+
+
+def test_the_waiting_jobs_are_those_of_the_whole_partitions_of_the_fullest_process() -> None:
+    found, one = sized(), sized(largest_tenant=1.0)
+
+    def waiting(of: Size) -> int:
+        formula = " ".join(stage(of, "pipeline").formulas)
+        return int(formula.partition(" MiB waiting jobs")[0].split()[-1].replace(",", ""))
+
+    assert waiting(found) == round(waiting(one) * share_of_the_fullest(found, "pipeline"))
+
+
+def test_a_tenant_that_no_process_restores_in_time_is_told_and_the_others_are_in_time() -> None:
+    found = sized(events=1e6, jobs=1e5, largest_tenant=0.01)
+    pipeline = stage(found, "pipeline")
+    others = 1 - 0.01 / share_of_the_fullest(found, "pipeline")
+    assert pipeline.restore_seconds * others <= 3_600 < pipeline.restore_seconds
+    assert "a process that lost its disk takes" in "\n".join(warnings(found, load()))
+
+
+def test_the_share_of_the_fullest_process_is_explained_in_whole_partitions() -> None:
+    found = sized()
+    partitions, processes = found.topology.partitions, stage(found, "pipeline").processes
+    held = math.ceil(partitions / processes)
+    assert (
+        stage(found, "pipeline")
+        .formulas[-1]
+        .endswith(f"of all: 0.1 + 0.9 x {held} of {partitions} partitions")
+    )
 
 
 def test_workers_follow_littles_law() -> None:
@@ -113,9 +198,21 @@ def test_partitions_hold_twice_the_processes_and_80_of_them_one_process_of_dedup
 def test_the_process_with_the_largest_tenant_is_not_overloaded_unless_the_tenant_alone_is(
     busy: float, share: float
 ) -> None:
-    processes = sharing(busy, HEAD_ROOM, share)
+    processes = whole(sharing(busy, HEAD_ROOM, share), 96)
     if busy * share <= HEAD_ROOM * 3 / 4:
-        assert busy * fullest(processes, share) <= HEAD_ROOM + 1e-9
+        assert busy * fullest(processes, 96, share) <= HEAD_ROOM + 1e-9
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 24, 96, 1_000])
+@pytest.mark.parametrize("needed", [1.0, 1.5, 2.9, 8.4, 11.0, 23.5, 2_000.0])
+def test_the_processes_are_the_fewest_whose_whole_partitions_fit(
+    needed: float, partitions: int
+) -> None:
+    def fit(processes: int) -> bool:
+        return math.ceil(partitions / processes) <= partitions / needed
+
+    fewest = next((n for n in range(1, partitions) if fit(n)), partitions)
+    assert whole(needed, partitions) == fewest
 
 
 def test_a_tenant_that_exceeds_a_partition_is_told_and_no_smaller_one() -> None:
@@ -130,12 +227,7 @@ def test_the_operators_limits_are_told() -> None:
 
 
 def test_more_partitions_than_the_load_wants_are_no_fault_and_are_counted() -> None:
-    usual = load()
-    topics = {
-        name: replace(each, partitions=24) if each.partitions == usual.partitions else each
-        for name, each in usual.topics.items()
-    }
-    declared = replace(usual, partitions=24, topics=topics)
+    usual, declared = load(), with_partitions(24)
     found = size(Demand(events=20, jobs=5), declared)
     assert found.topology.partitions == 24
     assert "the topology declares" not in "\n".join(warnings(found, declared))
