@@ -45,7 +45,7 @@ class EmbeddedCluster:
     """Three nodes on one data directory, each broker and controller, on 127.0.0.1 only.
 
     Clients find them at `port` and the two that follow it; 0 picks free ports once, as
-    `EmbeddedKafka` does, of which `heap_mb`, `extra` and `detached` are those of each node.
+    `EmbeddedKafka` does, of which `heap_mb` and `extra` are those of each node.
     `between` is given each node's ports and says at which ports nodes and clients dial it.
     """
 
@@ -56,14 +56,12 @@ class EmbeddedCluster:
         *,
         heap_mb: int = 256,
         extra: Mapping[str, str] = MappingProxyType({}),
-        detached: bool = False,
         between: Callable[[Ports], Ports] = as_they_are,
     ) -> None:
         self._root = data_dir.resolve()
         self._port = port
         self._heap_mb = heap_mb
         self._extra = extra
-        self._detached = detached
         self._between = between
         self.nodes: dict[int, EmbeddedKafka] = {}
 
@@ -108,7 +106,7 @@ class EmbeddedCluster:
         _kill(self.nodes.values())
 
     def release(self) -> None:
-        """Let detached nodes stay when this process ends."""
+        """Let the nodes that it started stay when this process ends."""
         for node in self.nodes.values():
             node.release()
 
@@ -135,7 +133,7 @@ class EmbeddedCluster:
         member = Member(cluster.cluster_id, id_, cluster.nodes[id_], reached_at)
         return EmbeddedKafka(
             node_dir(self._root, id_), heap_mb=self._heap_mb, extra=self._extra,
-            detached=self._detached, member=member,
+            member=member,
         )  # fmt: skip
 
     def _pid(self, id_: int) -> int | None:

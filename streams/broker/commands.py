@@ -19,6 +19,7 @@ from streams.broker.cluster_status import ClusterStatus, read_cluster_status, st
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.jars import kafka_version, missing_jars
 from streams.errors import BrokerError, ConfigError, TidegateError
+from streams.process.shutdown import end_on_sigterm
 from streams.settings import load_settings
 
 app = typer.Typer(
@@ -77,12 +78,9 @@ def start(
         several = size_of_cluster(where, nodes) > 1
         _tell_of_download()
         made = EmbeddedCluster if several else EmbeddedKafka
-        kafka = made(where, port, detached=detach)
+        kafka = made(where, port)
         if detach:
-            kafka.start()
-            typer.echo(f"{_ready(kafka, where)}; stop with: "
-                       f"tidegate broker stop --data-dir {where}")  # fmt: skip
-            kafka.release()
+            _start_detached(kafka, where)
         else:
             _run_in_foreground(kafka, where)
 
@@ -116,6 +114,14 @@ def status(
         Console().print(_table(found))
     if not found.running:
         raise typer.Exit(1)
+
+
+def _start_detached(kafka: EmbeddedKafka | EmbeddedCluster, where: Path) -> None:
+    # A terminated start ends what it has started, just as an interrupted one.
+    end_on_sigterm()
+    kafka.start()
+    kafka.release()
+    typer.echo(f"{_ready(kafka, where)}; stop with: tidegate broker stop --data-dir {where}")
 
 
 def _run_in_foreground(kafka: EmbeddedKafka | EmbeddedCluster, where: Path) -> None:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from streams.broker import metadata_log
 from streams.broker.member import NODE_ID
 from streams.broker.status import read_status
 from streams.errors import BrokerError
@@ -164,23 +165,15 @@ class DataDir:
 
     def _require_empty(self) -> None:
         """Refuse partitions without meta.properties: formatting would hide them from us."""
-        partitions = sorted(path.name for path in self.data.glob("*-[0-9]*") if path.is_dir())
-        if partitions:
-            raise self._corrupt(f"{self._meta} is missing beside partitions ({partitions[0]})")
+        found = metadata_log.partitions(self.data)
+        if found:
+            raise self._corrupt(f"{self._meta} is missing beside partitions ({found[0]})")
 
     def _require_metadata_log(self) -> None:
-        """Check that each segment starts with a whole record batch (magic 2, KIP-98) of its own
-        offset.
-
-        Kafka itself would truncate a damaged metadata log to nothing, start as a new cluster and
-        delete the partitions it no longer knows.
-        """
-        for segment in sorted((self.data / "__cluster_metadata-0").glob("*.log")):
-            with segment.open("rb") as file:
-                head = file.read(17)
-            sound = int.from_bytes(head[:8], "big") == int(segment.stem) and head[16:] == b"\x02"
-            if len(head) == 17 and not sound:
-                raise self._corrupt(f"{segment} is not a metadata log")
+        """Refuse a metadata log with which Kafka would start as a new cluster."""
+        finding = metadata_log.damage(self.data)
+        if finding:
+            raise self._corrupt(finding)
 
     def _corrupt(self, finding: str) -> BrokerError:
         return corrupt(self.root, finding)

@@ -34,7 +34,7 @@ class EmbeddedKafka:
     """One broker on one data directory; it listens on 127.0.0.1 only.
 
     `port` 0 picks a free port once and uses it again at every later start while it is free. The
-    child ends with this process, even if this one is killed; `detached` lets it stay. `heap_mb` is
+    child ends with this process, even if this one is killed, unless it is released. `heap_mb` is
     the JVM's heap in MiB; `extra` adds or overrides server settings. `member` makes it a node of a
     cluster (`streams.broker.cluster`), which decides its ports.
     """
@@ -48,7 +48,6 @@ class EmbeddedKafka:
         heap_mb: int = 256,
         security: BrokerSecurity | None = None,
         extra: Mapping[str, str] = MappingProxyType({}),
-        detached: bool = False,
         member: Member | None = None,
     ) -> None:
         self._dir = DataDir(data_dir, member.node_id if member else NODE_ID)
@@ -56,7 +55,6 @@ class EmbeddedKafka:
         self._heap_mb = heap_mb
         self._security = security
         self._extra = dict(extra)
-        self._detached = detached
         self._given = member
         self._member: Member | None = member
         self._process: KeptProcess | None = None
@@ -128,8 +126,8 @@ class EmbeddedKafka:
             self._forget()
 
     def release(self) -> None:
-        """Let a detached broker stay when this process ends; this object no longer stops it."""
-        if self._process and self._detached:
+        """Let the broker stay when this process ends; this object no longer stops it."""
+        if self._process:
             self._process.release()
             self._process = None
 
@@ -204,8 +202,9 @@ class EmbeddedKafka:
         logged = diagnosis.size_of(self._dir.server_log)
         self._process = KeptProcess.start(
             self._command(self._dir.kafka / "server.properties"),
-            lock_fd=lock, output=self._dir.jvm_log, detached=self._detached,
-        )  # fmt: skip
+            lock_fd=lock,
+            output=self._dir.jvm_log,
+        )
         try:
             self._await_ready(member, deadline, logged)
             text = status_text(self.bootstrap, self._process.pid, kafka_version())

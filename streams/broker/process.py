@@ -21,28 +21,27 @@ _START_SECONDS = 10.0
 
 
 class KeptProcess:
-    """A command that ends when this process ends, in whatever way (`streams.broker.jvm_reaper`)."""
+    """A command that ends when this process ends, in whatever way (`streams.broker.jvm_reaper`).
+
+    Only a released one stays.
+    """
 
     def __init__(self, reaper: subprocess.Popen[bytes], pid: int) -> None:
         self._reaper = reaper
         self.pid = pid
 
     @classmethod
-    def start(
-        cls, command: Sequence[str], *, lock_fd: int, output: Path, detached: bool = False
-    ) -> KeptProcess:
+    def start(cls, command: Sequence[str], *, lock_fd: int, output: Path) -> KeptProcess:
         """Start the command in a session of its own: Ctrl-C in the terminal does not reach it.
 
-        Its standard output and error go to `output`; `lock_fd` stays open in it; `detached` lets it
-        outlive this process.
+        Its standard output and error go to `output`; `lock_fd` stays open in it.
 
         Raises:
             BrokerError: the command cannot be executed.
         """
-        owner = "detached" if detached else str(os.getpid())
         reaper = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-I", "-S", str(_REAPER), owner, str(lock_fd), str(output), "--",
-             *command],
+            [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), str(lock_fd),
+             str(output), "--", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -79,18 +78,24 @@ class KeptProcess:
 
     def release(self) -> None:
         """Detach the process: it stays, and this object no longer controls it."""
-        for pipe in (self._reaper.stdin, self._reaper.stdout):
-            _pipe(pipe).close()
+        self._send(b"d")
+        self._close()
         # It stays alive on purpose: without this, the interpreter would warn of a lost child.
         self._reaper.returncode = 0
 
     def _order(self, order: bytes) -> None:
-        # A reaper that has ended reads nothing more.
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            os.write(_pipe(self._reaper.stdin).fileno(), order)
+        self._send(order)
         if self.wait(_STOP_SECONDS) is None:
             self._reaper.kill()
             self._reaper.wait()
+        self._close()
+
+    def _send(self, order: bytes) -> None:
+        # A reaper that has ended reads nothing more.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            os.write(_pipe(self._reaper.stdin).fileno(), order)
+
+    def _close(self) -> None:
         for pipe in (self._reaper.stdin, self._reaper.stdout):
             _pipe(pipe).close()
 

@@ -20,6 +20,7 @@ SAMPLERS = (
 )  # fmt: skip
 _RATIO = "traceidratio"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _PACKAGES = (
     "opentelemetry.sdk",
     "opentelemetry.exporter.otlp.proto.http",
@@ -47,7 +48,8 @@ def wanted(environ: Mapping[str, str]) -> Wanted | None:
         ConfigError: a variable has a value that cannot be used, or the extra is not installed.
     """
     given = {name: value.strip() for name, value in environ.items() if name.startswith("OTEL_")}
-    endpoint = given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or given.get(_ENDPOINT)
+    source = _TRACES_ENDPOINT if given.get(_TRACES_ENDPOINT) else _ENDPOINT
+    endpoint = given.get(source)
     if not endpoint or given.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     exporter = given.get("OTEL_TRACES_EXPORTER") or "otlp"
@@ -59,7 +61,8 @@ def wanted(environ: Mapping[str, str]) -> Wanted | None:
     _check_headers(given)
     found = _read(given)
     if found.protocol != "grpc" and not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(f"{_ENDPOINT}={endpoint!r} is no URL: write http:// or https:// first")
+        # The value may hold a password.
+        raise ConfigError(f"{source} is no URL: write http:// or https:// first")
     return found
 
 

@@ -58,6 +58,81 @@ def test_partitions_without_an_identity_are_never_formatted_over(directory: Data
         directory.load()
 
 
+def batch(offset: int) -> bytes:
+    """A record batch as far as it is looked at: base offset, length, leader epoch, magic 2."""
+    return offset.to_bytes(8, "big") + bytes(8) + b"\x02" + bytes(44)
+
+
+def with_partition(directory: DataDir, files: dict[str, bytes] | None) -> None:
+    """A node that has a partition, and these files in its metadata log; None: it is gone."""
+    formatted(directory, "cluster.id=mine\nnode.id=1\n")
+    (directory.data / "events-0").mkdir()
+    log = directory.data / "__cluster_metadata-0"
+    if files is not None:
+        log.mkdir()
+        for name, content in files.items():
+            (log / name).write_bytes(content)
+
+
+FIRST, LATER = f"{0:020}.log", f"{841:020}.log"
+SNAPSHOT = f"{841:020}-{3:010}.checkpoint"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        None,
+        {},
+        {FIRST: b""},
+        {FIRST: b"", LATER: b""},
+        {FIRST: batch(0)[:16]},
+        {FIRST: b"", SNAPSHOT: b""},
+        {FIRST: b"", f"{SNAPSHOT}.part": batch(0)},
+        {FIRST: b"", f"{841:020}.snapshot": bytes(10), "leader-epoch-checkpoint": b"0\n1\n1 0\n"},
+    ],
+)
+def test_partitions_without_the_metadata_that_names_them_are_refused(
+    directory: DataDir, files: dict[str, bytes] | None
+) -> None:
+    """Kafka would start as a new cluster, which knows no topic."""
+    with_partition(directory, files)
+    told = r"__cluster_metadata-0 has no metadata beside partitions \(events-0\); restore"
+    with pytest.raises(BrokerError, match=told):
+        directory.load()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {FIRST: batch(0)},
+        {FIRST: batch(0), LATER: b""},
+        {FIRST: batch(0), LATER: batch(841)[:9]},
+        {LATER: batch(841)},
+        {LATER: b"", SNAPSHOT: batch(0)},
+    ],
+)
+def test_a_metadata_log_with_a_batch_or_a_snapshot_is_used(
+    directory: DataDir, files: dict[str, bytes]
+) -> None:
+    with_partition(directory, files)
+    assert directory.load() == Instance("mine", 0, 0)
+
+
+@pytest.mark.parametrize("content", [batch(7), b"\xff" * 61])
+def test_a_segment_that_is_not_of_its_offset_is_refused(directory: DataDir, content: bytes) -> None:
+    with_partition(directory, {FIRST: batch(0), LATER: content})
+    with pytest.raises(BrokerError, match=r"841\.log is not a metadata log; restore"):
+        directory.load()
+
+
+def test_a_node_without_partitions_may_have_an_empty_metadata_log(directory: DataDir) -> None:
+    """It was ended right after its first format."""
+    formatted(directory, "cluster.id=mine\nnode.id=1\n")
+    (directory.data / "__cluster_metadata-0").mkdir()
+    (directory.data / "__cluster_metadata-0" / FIRST).touch()
+    assert directory.load() == Instance("mine", 0, 0)
+
+
 def test_garbage_in_our_own_file_is_refused(directory: DataDir) -> None:
     (directory.kafka / "instance.json").write_text("{")
     with pytest.raises(BrokerError, match=r"instance\.json is not readable"):

@@ -45,6 +45,8 @@ def test_the_standard_variables_say_how() -> None:
     ("name", "value"),
     [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "user:s3cret@collector:4318"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "user:s3cret@collector:4318/v1/traces"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_TRACES_EXPORTER", "zipkin"),
         ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
