@@ -99,8 +99,7 @@ class Desk:
         """Save the progress of what is at work, so that the next owner goes on from there."""
         for number in partitions:
             for known in self._known.get(number, {}).values():
-                work = self._works.get(known.replay_id)
-                if work is not None:
+                if work := self._works.get(known.replay_id):
                     try:
                         work.save("running", work.progress.error)
                     except (KafkaUnavailable, KafkaException) as error:
@@ -151,14 +150,10 @@ class Desk:
         return True
 
     def _further(self, number: int, known: Known) -> bool:
-        """Whether it moved, or need not move now.
-
-        One that is merely begun again, or has read nothing since, is still stuck if it was.
-        """
+        """Whether it moved, or need not; one that has merely begun again has not."""
         rest = self._rest(known)
         if rest in (None, "paused") and not (known.progress and known.progress.spans):
-            recorded = self._record(number, known)
-            if recorded is None:
+            if (recorded := self._record(number, known)) is None:
                 return False
             known = recorded
         work = self._works.get(known.replay_id)
@@ -246,8 +241,7 @@ class Desk:
 
     def _close(self, replay_id: str) -> None:
         self._questions.drop(replay_id)
-        work = self._works.pop(replay_id, None)
-        if work is not None:
+        if work := self._works.pop(replay_id, None):
             work.close()
 
 
