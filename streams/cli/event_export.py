@@ -34,7 +34,7 @@ from streams.event_export.manifest import Manifest
 from streams.event_reader.counts import notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import EVENTS, Span, purged_of
+from streams.event_reader.span import EVENTS, Ranges, Span, purged_of
 from streams.runtime.topics import Topics
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
@@ -78,7 +78,7 @@ def export_events(
             # `7d` means another time now than it meant to the first run.
             selection = replace(selection, since=start.since, until=start.until)
             whole = located(settings, loaded, selection, chosen)
-            found = _exported(settings, to, start, whole, selection, told)
+            found = _exported(settings, to, start, whole, chosen, selection, told)
             if not start.next:  # a later run goes on behind them
                 found["notes"] += purged_of(whole, chosen)
     except OSError as error:
@@ -105,21 +105,23 @@ def _exported(
     to: Path,
     start: Manifest,
     whole: dict[int, Span],
+    chosen: Ranges,
     selection: Selection,
     told: Told,
 ) -> dict[str, Any]:
     where = left(whole, start)
     scan = Scan(settings, where, selection, told)
     written = Export(to, start.asked["format"], start).run(scan)
-    # A later run reads new events alone, so it knows only some of the types, and few tenants.
-    named = selection if not start.next else replace(selection, types=(), tenant_id=None)
+    # After a run that has read any, a run knows only some of the types, and few tenants.
+    if any(start.next.values()):
+        selection = replace(selection, types=(), tenant_id=None)
     return {
         "events": written.events - start.events,
         "events_in_all": written.events,
         "unreadable": written.unreadable,
         "files": sum(1 for _ in to.glob("day=*/type=*/[0-9]*")),
         "directory": str(to),
-        "notes": [*purged(whole, start), *notes(scan.progress, where, named)],
+        "notes": [*purged(whole, start, chosen), *notes(scan.progress, where, selection)],
     }
 
 

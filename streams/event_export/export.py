@@ -17,7 +17,7 @@ from streams.event_export.manifest import ExportRefused, Manifest
 from streams.event_reader.counts import utc
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Batch, Found, Scan
-from streams.event_reader.span import Span
+from streams.event_reader.span import Ranges, Span
 
 ROWS_IN_PART = 50_000
 """So many events are held in memory, and written at once; about 100 MB."""
@@ -98,10 +98,15 @@ def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
     return found
 
 
-def purged(spans: Mapping[int, Span], written: Manifest) -> Iterator[str]:
-    """Yield what was purged after the last run, before it could be exported."""
+def purged(spans: Mapping[int, Span], written: Manifest, chosen: Ranges) -> Iterator[str]:
+    """Yield what was purged after the last run, before it could be exported.
+
+    The last run may not have come as far as the first of the `chosen` offsets.
+    """
     for number, span in spans.items():
-        gone = min(span.oldest, span.end) - written.next.get(str(number), span.oldest)
+        named, _ = chosen.get(number, (0, None))
+        following = max(written.next.get(str(number), span.oldest), named)
+        gone = min(span.oldest, span.end) - following
         if gone > 0:
             yield (
                 f"{gone} offsets of partition {number} were purged before they were exported: the "

@@ -50,7 +50,7 @@ def consume(
         EventsPurged: events were purged before they were read; `skip_purged` goes on after them,
             unless the topic ends before them, as one does that was made again.
         PoisonRecord: a record cannot be read; `skip_unreadable` leaves such records out.
-        KafkaUnavailable: Kafka refuses this client, or to be read.
+        KafkaUnavailable: Kafka refuses this client, or to be read, or gives a damaged batch.
         Exception: whatever `handle` or the sink raises; the transaction is rolled back.
     """
     settings = load_settings(bootstrap=bootstrap)

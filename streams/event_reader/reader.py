@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import cast
 
@@ -25,7 +25,7 @@ from streams.event_reader.silence import Silence
 from streams.event_reader.sinks import Moved, Sink
 from streams.event_reader.span import EVENTS
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import DENIED, GONE, UNREADABLE
+from streams.kafka.failures import DENIED, GONE, UNREADABLE, damage
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
 from streams.settings import Settings
@@ -124,6 +124,20 @@ class Reader:
         consumer.unassign()
 
     def _take(self, messages: Sequence[Message], handle: Handle) -> None:
+        """Handle what came, up to a damaged batch, which ends this."""
+        damages = list(map(damage, messages))
+        damaged = next(filter(None, damages), None)
+        sound = messages[: damages.index(damaged)] if damaged else messages
+        for number, part in self._parts(sound).items():
+            # An empty partition gets its offset 0, too: without one, no purged event is missed.
+            if number in self._stored and _behind(part[-1]) != self._stored[number]:
+                self._require_behind(part[-1], number)
+                self._write(number, part, handle)
+        if damaged is not None:
+            raise damaged
+
+    def _parts(self, messages: Sequence[Message]) -> Mapping[int, Sequence[Message]]:
+        """The records of each partition, and its end if it was reached."""
         parts = defaultdict[int, list[Message]](list)
         for message in messages:
             number, error = message.partition() or 0, message.error()
@@ -136,11 +150,7 @@ class Reader:
                 self._at_end.discard(number)
             else:
                 self._at_end.add(number)
-        for number, part in parts.items():
-            # An empty partition gets its offset 0, too: without one, no purged event is missed.
-            if number in self._stored and _behind(part[-1]) != self._stored[number]:
-                self._require_behind(part[-1], number)
-                self._write(number, part, handle)
+        return parts
 
     def _require_behind(self, message: Message, number: int) -> None:
         """Check that records come from behind the stored offset, not from another topic's start."""

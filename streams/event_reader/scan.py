@@ -13,7 +13,7 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import GONE
+from streams.kafka.failures import GONE, damage
 from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
 from streams.serde.records import Envelope
@@ -103,12 +103,14 @@ class Scan:
         self._left = {number: span for number, span in spans.items() if span.first < span.end}
         self._done = 0
         self._unreadable: list[tuple[int, int]] = []
+        self._damaged: dict[int, KafkaUnavailable] = {}
 
     def __iter__(self) -> Iterator[Found]:
         """Yield what is selected, in each partition's order.
 
         Raises:
-            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged.
+            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged or is
+                damaged.
         """
         for batch in self.batches():
             yield from batch.found
@@ -117,7 +119,8 @@ class Scan:
         """Yield what is selected as it is read; a batch may be empty.
 
         Raises:
-            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged.
+            KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged or is
+                damaged.
         """
         name = self._settings.topic_prefix + EVENTS
         config = consumer_config(self._settings, "events-reader", **{
@@ -136,6 +139,8 @@ class Scan:
                 moved = self.progress.passed > before
                 silent = 0.0 if moved else silent + time.monotonic() - began
                 yield batch
+                for number in self._damaged.keys() & self._left.keys():
+                    raise self._damaged[number]
                 if silent > _PATIENCE_SECONDS:
                     raise KafkaUnavailable(
                         f"{name}: partitions {sorted(self._left)} answer no longer: see whether "
@@ -143,14 +148,20 @@ class Scan:
                     )
 
     def _take(self, messages: list[Message]) -> Iterator[Found]:
+        """Yield what is selected; in each partition, what came before a damaged batch."""
         for message in messages:
-            span, error = self._left.get(message.partition() or 0), message.error()
-            if span is not None and error is not None and error.code() in GONE:
+            number, error = message.partition() or 0, message.error()
+            if damaged := damage(message):
+                self._damaged.setdefault(number, damaged)
+            span = self._left.get(number)
+            if span is None or number in self._damaged:
+                continue
+            if error is not None and error.code() in GONE:
                 raise KafkaUnavailable(
                     f"{message.topic()}, partition {message.partition()}: records were purged "
                     "before they were read: the retention has passed. Type the command again"
                 )
-            if error is not None or span is None or (message.offset() or 0) >= span.end:
+            if error is not None or (message.offset() or 0) >= span.end:
                 continue
             found = self._found(message)
             if found is not None:

@@ -9,10 +9,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from streams.kafka.failures import Outage
 from streams.kafka.first_contact import note_reason
+from streams.process.boot_clock import boot_seconds
 
 log = structlog.get_logger(__name__)
 
 _ANSWER_SECONDS = 0.5
+_RECENT_SECONDS = 60.0
+"""The client tries each broker again within 10 s, and then tells its reason again."""
 
 Wanted = Literal["records", "end"]
 """What a partition is asked for."""
@@ -28,12 +31,18 @@ class Silence:
         self._topic = topic
         self._told: set[tuple[Wanted, int, int | None]] = set()
         self._reasons: list[KafkaError] = []
+        self._reason_at = float("-inf")
         self._outage = Outage()
         self._outage.answered()
 
     def heard(self, error: KafkaError) -> None:
         """Note an error of the client as a whole: librdkafka's `error_cb`, called while polling."""
+        now = boot_seconds()
+        if now - self._reason_at > _RECENT_SECONDS:
+            self._reasons.clear()
         note_reason(self._reasons, error)
+        if any(reason is error for reason in self._reasons):
+            self._reason_at = now
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(next(iter(self._reasons), error).str())
 

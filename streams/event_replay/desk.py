@@ -67,6 +67,7 @@ class Desk:
         self._works: dict[str, Work] = {}
         self._questions = Questions(ask)
         self._turns = Turns(clock)
+        self._newest_ms = 0
 
     @property
     def partitions(self) -> list[int]:
@@ -81,6 +82,7 @@ class Desk:
 
         What this desk wrote since it works on the partition is known already.
         """
+        self._newest_ms = max(self._newest_ms, record.at)
         ours = isinstance(record.body, ReplayProgress) and record.by == self._author
         if ours and partition in self._whole:
             return
@@ -97,8 +99,7 @@ class Desk:
         """Save the progress of what is at work, so that the next owner goes on from there."""
         for number in partitions:
             for known in self._known.get(number, {}).values():
-                work = self._works.get(known.replay_id)
-                if work is not None:
+                if work := self._works.get(known.replay_id):
                     try:
                         work.save("running", work.progress.error)
                     except (KafkaUnavailable, KafkaException) as error:
@@ -140,6 +141,8 @@ class Desk:
         try:
             if self._further(number, self._known[number][replay_id]):
                 self._turns.moved(replay_id)
+            else:
+                self._turns.waited(replay_id, began)
         except Exception as error:
             self._tell(number, self._known[number][replay_id], error)
             self._turns.failed(replay_id, began)
@@ -147,11 +150,10 @@ class Desk:
         return True
 
     def _further(self, number: int, known: Known) -> bool:
-        """Whether it moved, or need not move now; one that is merely begun again is still stuck."""
+        """Whether it moved, or need not; one that has merely begun again has not."""
         rest = self._rest(known)
         if rest in (None, "paused") and not (known.progress and known.progress.spans):
-            recorded = self._record(number, known)
-            if recorded is None:
+            if (recorded := self._record(number, known)) is None:
                 return False
             known = recorded
         work = self._works.get(known.replay_id)
@@ -162,6 +164,8 @@ class Desk:
         elif not work.step():
             self._learn(number, known, work.progress)
             self._close(known.replay_id)
+        elif not work.moved:
+            return False
         return True
 
     def _record(self, number: int, known: Known) -> Known | None:
@@ -180,11 +184,11 @@ class Desk:
     def _begin(self, known: Known) -> bool:
         """Begin to work, unless the broker, which is told of it first, says that it is too late.
 
-        Whether it need not begin now, because others have their turn.
+        Whether it need not begin now, because others have their turn, and move.
         """
         if len(self._works) == _AT_ONCE:
             self._close(known.replay_id)
-            return True
+            return all(work.moved for work in self._works.values())
         now = self._questions.answer(known.replay_id, _asked(known))
         if now is not None:
             self._write(known, replace(known.progress or NOTHING, status="running"))
@@ -196,7 +200,7 @@ class Desk:
         """What a replay is to become that is not to run, or None."""
         if known.stopped is not None or known.clash:
             return "stopped"
-        if self._broker_ms() - known.asked_at > self._kept_ms:
+        if max(self._broker_ms(), self._newest_ms) - known.asked_at > self._kept_ms:
             return "expired"
         return "paused" if known.paused else None
 
@@ -237,8 +241,7 @@ class Desk:
 
     def _close(self, replay_id: str) -> None:
         self._questions.drop(replay_id)
-        work = self._works.pop(replay_id, None)
-        if work is not None:
+        if work := self._works.pop(replay_id, None):
             work.close()
 
 

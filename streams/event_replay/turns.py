@@ -1,7 +1,8 @@
 """Whose turn it is: one replay that is stuck must not keep the others from going on.
 
 One thread carries all replays of a process, and an attempt that fails may have waited many seconds
-for Kafka. So a round ends with the first failure, and the others then get as much time.
+for Kafka. So a round ends with the first failure, and those that move then get as much time. They
+get it, too, after a stuck one has waited in vain for events.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import math
 from collections.abc import Callable, Iterable
 
 _RETRY_SECONDS = 5.0
+_LONGEST_TURN_SECONDS = 60.0
+"""A machine that stood still makes a short attempt look long."""
 
 
 class Turns:
@@ -27,13 +30,12 @@ class Turns:
 
     def due(self, replay_ids: Iterable[str]) -> list[str]:
         """Those to try now, in this order: those that move, then stuck ones, longest due first."""
-        now, found = self._clock(), list[tuple[float, str]]()
-        for replay_id in replay_ids:
-            retry_at = self._retry_at.get(replay_id, -math.inf)
-            if retry_at == -math.inf or now >= max(retry_at, self._others_until):
-                found.append((retry_at, replay_id))
-        found.sort(key=lambda each: each[0])
-        return [replay_id for _, replay_id in found]
+        now, all_ = self._clock(), list(replay_ids)
+        moving = [replay_id for replay_id in all_ if replay_id not in self._retry_at]
+        if moving and now < self._others_until:
+            return moving
+        due = [each for each in all_ if self._retry_at.get(each, math.inf) <= now]
+        return moving + sorted(due, key=self._retry_at.__getitem__)
 
     def moved(self, replay_id: str) -> None:
         """Note that a replay is not stuck, or that nobody here cares for it any more."""
@@ -41,6 +43,12 @@ class Turns:
 
     def failed(self, replay_id: str, began: float) -> None:
         """Note that an attempt has failed which began at a time of the clock."""
-        now = self._clock()
-        self._retry_at[replay_id] = now + _RETRY_SECONDS
-        self._others_until = now + (now - began)
+        self._retry_at[replay_id] = self._clock() + _RETRY_SECONDS
+        self.waited(replay_id, began)
+
+    def waited(self, replay_id: str, began: float) -> None:
+        """Note that an attempt which began at a time of the clock has not moved a replay."""
+        if replay_id in self._retry_at:
+            now = self._clock()
+            others_until = max(self._others_until, began) + 2 * (now - began)
+            self._others_until = min(others_until, now + _LONGEST_TURN_SECONDS)

@@ -43,8 +43,8 @@ class Work:
     """Carries a replay from its last progress on; `saved` is the progress that is durable.
 
     `now` is where its events lie now. What it has to read is in its progress, since it was asked
-    for. Until a step succeeds, the progress keeps the error of before. After an exception it is of
-    no more use: open another one.
+    for. `moved` tells whether it has read or asked for anything yet; until then, the progress keeps
+    the error of before. After an exception it is of no more use: open another one.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Work:
         self._known, self._asked, self._sink = known, asked, sink
         self._verdicts = Verdicts(topology, asked.job, there)
         self._partitions, self._author = topology.partitions, author
-        self.saved = known.progress
+        self.saved, self.moved = known.progress, False
         self._spans = left(self.saved.spans, now)
         gone = tuple(purged(self.saved.spans, self._spans))
         self.progress = replace(
@@ -72,8 +72,9 @@ class Work:
             started_at=self.saved.started_at or wall_ms(),
         )
         self._next = {number: span.first for number, span in self._spans.items()}
-        # A part of the types alone has been seen since a resumption.
-        resumed = self.saved.started_at > 0
+        # A part of the types alone has been seen since a resumption. A former release may have
+        # carried it without noting when it began.
+        resumed = self.saved.started_at > 0 or any(s.next > s.first for s in self.saved.spans)
         self._named = Selection(since=asked.since) if resumed else selection(asked)
         self._scan = Scan(settings, self._spans, selection(asked))
         self._batches = self._scan.batches()
@@ -100,9 +101,9 @@ class Work:
         if not self._waiting and self._batch is not None:
             self._pass(self._batch.next)
             self._batch = None
+        self.moved = self.moved or bool(dealt or self._scan.progress.passed)
         if time.monotonic() >= self._save_at:
-            moved = dealt or self._scan.progress.passed
-            self.save("running", None if moved else self.progress.error)
+            self.save("running", None if self.moved else self.progress.error)
         return True
 
     def save(self, status: ReplayStatus, error: str | None = None) -> ReplayProgress:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streams.errors import KafkaUnavailable, RecordTooLarge
 from streams.process.boot_clock import boot_seconds
@@ -70,6 +70,13 @@ UNREADABLE = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 """Codes that say that the log no longer has an offset."""
 
+_DAMAGED = frozenset({
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError._NOT_IMPLEMENTED,
+})  # fmt: skip
+"""Codes of a batch that fails its checksum, or of which the format makes no sense."""
+
 DENIED = frozenset({
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -82,6 +89,22 @@ GRANTED_BY = "`tidegate topology describe --acls` prints what grants them"
 """The next step of every message about missing rights."""
 
 _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
+
+
+def damage(message: Message) -> KafkaUnavailable | None:
+    """The error of a batch that the broker gives damaged; None for any other message.
+
+    Read no further after it: librdkafka asks for the batch over and over without a pause, or goes
+    on at an offset that the damaged bytes name, and then says that this one is not there.
+    """
+    error = message.error()
+    if error is None or error.code() not in _DAMAGED:
+        return None
+    return KafkaUnavailable(
+        f"{message.topic()}, partition {message.partition()}: the broker gives a damaged batch at "
+        f"offset {message.offset()} ({error.str()}): mend its disk, or let another replica lead; "
+        "nothing was skipped"
+    )
 
 
 def classify(error: KafkaError) -> Verdict:

@@ -9,11 +9,14 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 
 class PlayedMessage:
-    """A record, or with an error the end of a partition."""
+    """A record, or with an error the end of a partition or what else Kafka says of it."""
 
     def __init__(self, partition: int, offset: int, value: bytes | None, error: int = 0) -> None:
         self._place, self._value = (partition, offset), value
         self._error = KafkaError(error) if error else None
+
+    def topic(self) -> str:
+        return "events"
 
     def partition(self) -> int:
         return self._place[0]
@@ -26,6 +29,9 @@ class PlayedMessage:
 
     def error(self) -> KafkaError | None:
         return self._error
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return []
 
     def timestamp(self) -> tuple[int, int]:
         return (1, 1_700_000_000_000)
@@ -66,6 +72,9 @@ class PlayedConsumer:
 
     def get_watermark_offsets(self, place: TopicPartition, _: float) -> tuple[int, int]:
         return 0, len(self._logs[place.partition])
+
+    def position(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, self._next[p.partition]) for p in places]
 
     def commit(self, **_: Any) -> None: ...
 

@@ -27,7 +27,7 @@ from streams import SqliteSink
 from streams.errors import ConfigError, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import reader as reading
-from streams.event_reader import topic_sink
+from streams.event_reader import silence, topic_sink
 from streams.event_reader.consume import EventsPurged, consume
 from streams.event_reader.handling import Part
 from streams.event_reader.sinks import DatabaseSink, Moved
@@ -213,26 +213,43 @@ def test_records_that_were_fetched_before_do_not_end_an_outage(
     assert [line["event"] for line in lines] == ["kafka does not answer: trying on"]
 
 
+def test_the_reason_of_an_outage_is_not_one_that_was_heard_long_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker may have refused the client a week ago, while others answered."""
+    now = 0.0
+    monkeypatch.setattr(silence, "boot_seconds", lambda: now)
+    heard = silence.Silence("events").heard
+    heard(KafkaError(KafkaError._SSL, "certificate expired"))
+    now += 59
+    heard(KafkaError(KafkaError._TRANSPORT, "connection refused"))
+    now += 2
+    with capture_logs() as lines:
+        heard(KafkaError(KafkaError._TRANSPORT, "connection refused"))
+        heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "3/3 brokers are down"))
+    assert [line["error"] for line in lines] == ["connection refused"]
+
+
 def test_errors_of_a_partition_are_told_once_for_as_long_as_it_gives_nothing_else(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client tries again for ever, so without a word nobody would know why nothing comes."""
-    bad, storage = KafkaError._BAD_MSG, KafkaError.KAFKA_STORAGE_ERROR
+    epoch, storage = KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.KAFKA_STORAGE_ERROR
 
     def fails(partition: int, code: int) -> list[PlayedMessage]:
         return [PlayedMessage(partition, -1, None, code)]
 
     lines = told(
-        file, monkeypatch, [], fails(1, bad), fails(1, bad), fails(1, storage), fails(0, bad),
-        [PlayedMessage(1, 2, None, KafkaError._PARTITION_EOF)], fails(0, bad), fails(1, bad),
-        [PlayedMessage(0, 3, LOGS[0][3])], fails(0, bad),
+        file, monkeypatch, [], fails(1, epoch), fails(1, epoch), fails(1, storage), fails(0, epoch),
+        [PlayedMessage(1, 2, None, KafkaError._PARTITION_EOF)], fails(0, epoch), fails(1, epoch),
+        [PlayedMessage(0, 3, LOGS[0][3])], fails(0, epoch),
     )  # fmt: skip
     assert {(line["event"], line["topic"]) for line in lines} == {
         ("kafka does not give events: trying on", "events")
     }
     assert [(line["partition"], line["error"]) for line in lines] == [
         (number, KafkaError(code).str())
-        for number, code in ((1, bad), (1, storage), (0, bad), (1, bad), (0, bad))
+        for number, code in ((1, epoch), (1, storage), (0, epoch), (1, epoch), (0, epoch))
     ]
 
 

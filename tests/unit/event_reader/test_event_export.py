@@ -7,10 +7,10 @@ from urllib.parse import unquote
 
 import pytest
 import typer
-from confluent_kafka import TopicPartition
 from support.operator_cluster import make_event
-from support.played_consumer import PlayedConsumer, PlayedMessage
+from support.played_consumer import PlayedConsumer
 
+from streams.cli import event_export
 from streams.cli.event_selection import ranges
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, file_of, left, purged
@@ -20,7 +20,7 @@ from streams.event_reader import scan as scanning
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Found, Scan
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Span
+from streams.event_reader.span import Span, within
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings
 
@@ -77,44 +77,57 @@ def test_a_partition_that_ends_before_what_is_written_is_refused() -> None:
 def test_what_was_purged_since_the_last_run_is_told() -> None:
     written = Manifest({}, None, None, next={"0": 50, "1": 90})
     spans = {0: Span(80, 80, 99), 1: Span(80, 80, 99), 2: Span(80, 80, 99)}
-    assert [told.split(" were")[0] for told in purged(spans, written)] == [
+    assert [told.split(" were")[0] for told in purged(spans, written, {})] == [
         "30 offsets of partition 0"
     ]
-
-
-class Readable(PlayedConsumer):
-    """A consumer that tells how far it has read; its records have no headers."""
-
-    def consume(self, most: int, wait: float) -> list[PlayedMessage]:
-        found = super().consume(most, wait)
-        for message in found:
-            message.headers = lambda: []  # type: ignore[attr-defined]
-        return found
-
-    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(p.topic, p.partition, self._next[p.partition]) for p in places]
 
 
 def test_what_was_purged_of_a_partition_that_was_empty_at_the_first_run_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = [[ENVELOPE.encode(make_event("a0"))], []]
-    monkeypatch.setattr(scanning, "Consumer", lambda _: Readable(logs))
+    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer(logs))
     scan = Scan(Settings(), {0: Span(0, 0, 1), 1: Span(0, 0, 0)}, Selection())
     written = Export(tmp_path, "jsonl", Manifest({}, None, None)).run(scan)
     assert (written.events, manifests.read(tmp_path)) == (1, written)
     later = {0: Span(0, 0, 1), 1: Span(80, 80, 99)}
-    assert [told.split(" were")[0] for told in purged(later, written)] == [
+    assert [told.split(" were")[0] for told in purged(later, written, {})] == [
         "80 offsets of partition 1"
     ]
 
 
 def test_what_was_purged_behind_the_offsets_that_are_asked_for_is_not_told() -> None:
     written = Manifest({}, None, None, next={"0": 60, "1": 50})
-    asked = dict.fromkeys((0, 1), Span(80, 60, 60))  # such as 0:10-60
-    assert [told.split(" were")[0] for told in purged(asked, written)] == [
+    chosen = ranges(["0:10-60", "1:10-60"])
+    asked = within(dict.fromkeys((0, 1), Span(80, 80, 99)), chosen)
+    assert [told.split(" were")[0] for told in purged(asked, written, chosen)] == [
         "10 offsets of partition 1"
     ]
+
+
+def test_what_was_purged_before_the_offsets_that_are_asked_for_is_not_told() -> None:
+    """The last run has found partitions that did not reach as far as these offsets."""
+    written = Manifest({}, None, None, next={"0": 0, "1": 0})
+    chosen = ranges(["0:10-100", "1:10-100"])
+    later = within({0: Span(5, 5, 200), 1: Span(50, 50, 200)}, chosen)
+    assert [told.split(" were")[0] for told in purged(later, written, chosen)] == [
+        "40 offsets of partition 1"
+    ]
+
+
+@pytest.mark.parametrize(("read_before", "told"), [(0, True), (1, False)])
+def test_a_misspelled_type_is_told_by_the_first_run_that_finds_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_before: int, told: bool
+) -> None:
+    """A later one knows only the types of new events."""
+    logs = [[ENVELOPE.encode(make_event(f"a{n}")) for n in range(2)]]
+    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer(logs))
+    start = Manifest({"format": "jsonl"}, None, None, next={"0": read_before})
+    found = event_export._exported(
+        Settings(), tmp_path, start, {0: Span(0, 0, 2)}, {}, Selection(types=("ordr.*",)),
+        lambda _: None,
+    )  # fmt: skip
+    assert any("no event has a type 'ordr.*'" in note for note in found["notes"]) == told
 
 
 def test_files_whose_manifest_is_lost_are_not_touched(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -36,6 +36,7 @@ class PlayedWork:
     known: Known
     left: int = 3
     fault: Exception | None = None
+    moved: bool = False
     closed: bool = False
     saved: ReplayProgress | None = None
     progress: ReplayProgress = field(default_factory=lambda: at(0, "running"))
@@ -43,7 +44,7 @@ class PlayedWork:
     def step(self) -> bool:
         if self.fault is not None:
             raise self.fault
-        self.left -= 1
+        self.left, self.moved = self.left - 1, True
         self.progress = at(3 - self.left, "running" if self.left else "done")
         return self.left > 0
 
@@ -53,6 +54,18 @@ class PlayedWork:
 
     def close(self) -> None:
         self.closed = True
+
+
+@dataclass
+class SilentWork(PlayedWork):
+    """A work whose partition gives nothing: after 30 s of empty steps it fails, as a scan does."""
+
+    steps: Iterator[int] = field(default_factory=lambda: iter(range(150)))
+
+    def step(self) -> bool:
+        if next(self.steps, None) is None:
+            raise KafkaUnavailable("partitions [0] answer no longer")
+        return True
 
 
 def at(offset: int, status: Any) -> ReplayProgress:
@@ -87,6 +100,7 @@ class World:
         self.now = 0.0
         self.fault: Exception | None = None
         self.seconds_of_a_fault = 0.0
+        self.silent = set[str]()
         self.desk = Desk(
             OURS, KEPT_MS, self._ask, self._open, self._write,
             lambda: self.broker_ms, lambda: self.now,
@@ -113,8 +127,21 @@ class World:
             self.now += self.seconds_of_a_fault
             raise self.fault
         self.opened_with.append(now)
-        self.works.append(PlayedWork(known))
+        kind = SilentWork if known.replay_id in self.silent else PlayedWork
+        self.works.append(kind(known))
+        if known.replay_id in self.silent:
+            self._slow(self.works[-1], 0.2)
         return cast(Work, self.works[-1])
+
+    def _slow(self, work: PlayedWork, seconds: float) -> None:
+        """Let each of its steps take some time."""
+        step = work.step
+
+        def slow() -> bool:
+            self.now += seconds
+            return step()
+
+        work.step = slow  # type: ignore[method-assign]
 
     def _write(self, _: Known, progress: ReplayProgress) -> None:
         self.written.append(progress)
@@ -277,6 +304,21 @@ def test_a_replay_whose_jobs_may_be_forgotten_is_not_begun_again(world: World) -
     world.work(3)
     assert world.works == []
     assert world.written[-1].status == "expired"
+
+
+def test_a_paused_replay_expires_by_the_brokers_time_of_what_others_have_written(
+    world: World,
+) -> None:
+    """A process that has written nothing has no other time of a broker."""
+    world.told(ASKED, at=5)
+    world.told(at(0, "paused"), by="another desk")
+    world.told(ReplayPaused(True))
+    world.desk.read_to_end(0)
+    world.work(3)
+    assert world.written == []
+    world.told(at(3, "done"), id_="another", by="another desk", at=5 + KEPT_MS + 1)
+    world.work(3)
+    assert [each.status for each in world.written] == ["expired"]
 
 
 def test_four_replays_run_at_once_and_the_others_wait_their_turn(world: World) -> None:
@@ -444,6 +486,63 @@ def test_a_replay_is_tried_again_five_seconds_after_its_attempt_has_ended(world:
     assert [progress.error for progress in world.written].count("no leader") == failures
     world.work(after_seconds=0.1)
     assert [progress.error for progress in world.written].count("no leader") > failures
+
+
+def silent(world: World, replays: int) -> None:
+    """Replays whose steps give nothing until they fail."""
+    for number in range(replays):
+        world.silent.add(f"silent{number}")
+        world.told(ASKED, id_=f"silent{number}")
+
+
+@pytest.mark.parametrize("replays", [1, 6])
+def test_replays_that_get_nothing_stay_stuck_while_they_wait_for_events(
+    world: World, replays: int
+) -> None:
+    world.desk.read_to_end(0)
+    silent(world, replays)
+    shown = []
+    while world.now < 600:
+        world.work(after_seconds=0.02)
+        if world.now > 200:
+            shown.append(REGISTRY.get_sample_value("tidegate_operator_replays_stuck"))
+    assert None not in shown
+    assert 0 not in shown
+
+
+def test_replays_that_get_nothing_leave_the_others_half_of_the_time(world: World) -> None:
+    healthy = begun(world)
+    healthy.left = 1_000_000
+    world._slow(healthy, 0.02)
+    silent(world, 3)
+    while world.now < 200:
+        world.work(after_seconds=0)
+    before, until = healthy.left, world.now + 600
+    while world.now < until:
+        world.work(after_seconds=0)
+    assert before - healthy.left > 600 / 0.02 / 2.1
+
+
+def test_a_stuck_replay_waits_a_minute_at_most_after_a_machine_that_stood_still(
+    world: World,
+) -> None:
+    stuck(world, 1, 3_600)
+    world.work()
+    tried, world.seconds_of_a_fault = len(world.written), 0
+    world.work(after_seconds=59)
+    assert len(world.written) == tried
+    world.work(after_seconds=1)
+    assert len(world.written) > tried
+
+
+def test_a_stuck_replay_leaves_no_time_to_others_if_there_are_none(world: World) -> None:
+    world.told(ASKED)
+    world.desk.read_to_end(0)
+    world.fault, world.seconds_of_a_fault = KafkaUnavailable("no leader"), 30
+    world.work()
+    tried = len(world.written)
+    world.work(after_seconds=5)
+    assert len(world.written) > tried
 
 
 def test_each_of_many_stuck_replays_is_tried_again(world: World) -> None:
