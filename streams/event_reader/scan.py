@@ -103,7 +103,7 @@ class Scan:
         self._left = {number: span for number, span in spans.items() if span.first < span.end}
         self._done = 0
         self._unreadable: list[tuple[int, int]] = []
-        self._damaged: dict[int, KafkaUnavailable] = {}
+        self._damaged: dict[int, tuple[int, KafkaUnavailable]] = {}
 
     def __iter__(self) -> Iterator[Found]:
         """Yield what is selected, in each partition's order.
@@ -140,7 +140,7 @@ class Scan:
                 silent = 0.0 if moved else silent + time.monotonic() - began
                 yield batch
                 for number in self._damaged.keys() & self._left.keys():
-                    raise self._damaged[number]
+                    raise self._damaged[number][1]
                 if silent > _PATIENCE_SECONDS:
                     raise KafkaUnavailable(
                         f"{name}: partitions {sorted(self._left)} answer no longer: see whether "
@@ -152,7 +152,7 @@ class Scan:
         for message in messages:
             number, error = message.partition() or 0, message.error()
             if damaged := damage(message):
-                self._damaged.setdefault(number, damaged)
+                self._damaged.setdefault(number, (message.offset() or 0, damaged))
             span = self._left.get(number)
             if span is None or number in self._damaged:
                 continue
@@ -187,7 +187,9 @@ class Scan:
         passed, reached = 0, dict[int, int]()
         for place in consumer.position(places):
             span = self._left[place.partition]
-            at = reached[place.partition] = min(max(place.offset, span.first), span.end)
+            damaged, _ = self._damaged.get(place.partition, (place.offset, None))
+            position = min(place.offset, damaged)  # the client may have gone on behind it
+            at = reached[place.partition] = min(max(position, span.first), span.end)
             if at >= span.end:
                 del self._left[place.partition]
                 self._done += span.end - span.first

@@ -67,7 +67,6 @@ class Desk:
         self._works: dict[str, Work] = {}
         self._questions = Questions(ask)
         self._turns = Turns(clock)
-        self._newest_ms = 0
 
     @property
     def partitions(self) -> list[int]:
@@ -82,7 +81,6 @@ class Desk:
 
         What this desk wrote since it works on the partition is known already.
         """
-        self._newest_ms = max(self._newest_ms, record.at)
         ours = isinstance(record.body, ReplayProgress) and record.by == self._author
         if ours and partition in self._whole:
             return
@@ -200,7 +198,7 @@ class Desk:
         """What a replay is to become that is not to run, or None."""
         if known.stopped is not None or known.clash:
             return "stopped"
-        if max(self._broker_ms(), self._newest_ms) - known.asked_at > self._kept_ms:
+        if self._broker_ms() - known.asked_at > self._kept_ms:
             return "expired"
         return "paused" if known.paused else None
 

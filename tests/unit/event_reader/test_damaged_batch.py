@@ -77,6 +77,25 @@ def test_a_scan_gives_what_comes_before_it_and_ends(monkeypatch: pytest.MonkeyPa
     assert [each.offset for each in found] == [0, 1, 2, 3]
 
 
+class Skipping(Damaged):
+    """As a client would be that skips the batch: it gives what lies behind it."""
+
+    def position(self, places: list[Any]) -> list[Any]:
+        found = super().position(places)
+        if self._next[0] == len(LOGS[0]):
+            found[0].offset = 9
+        return found
+
+
+def test_a_scan_never_passes_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "Consumer", Skipping)
+    scan = Scan(Settings(), {0: Span(0, 0, 9)}, Selection())
+    reached = list[int]()
+    with pytest.raises(KafkaUnavailable, match=TOLD):
+        reached.extend(batch.next[0] for batch in scan.batches())
+    assert max(reached) == 4
+
+
 def test_a_scan_whose_span_ends_before_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "Consumer", Damaged)
     assert len(list(Scan(Settings(), {0: Span(0, 0, 4)}, Selection()))) == 4
