@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 from support.killed_reader import LOGS, fresh, read, seen
 from support.played_consumer import PlayedConsumer, PlayedMessage
 
@@ -80,7 +80,7 @@ def test_a_scan_gives_what_comes_before_it_and_ends(monkeypatch: pytest.MonkeyPa
 class Skipping(Damaged):
     """As a client would be that skips the batch: it gives what lies behind it."""
 
-    def position(self, places: list[Any]) -> list[Any]:
+    def position(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
         found = super().position(places)
         if self._next[0] == len(LOGS[0]):
             found[0].offset = 9
