@@ -300,12 +300,12 @@ def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_on
         phases.append(spans[settle:])
 
     async def script() -> None:
-        await measured(settle=2)
+        await measured(settle=5)
         before_the_kill.update(told.status for told in flood.told)
         edge.processes[0].kill()
         await asyncio.to_thread(edge.start, 0)
         await asyncio.to_thread(edge.joined, 0)
-        await measured(settle=3)
+        await measured(settle=5)
 
     asyncio.run(flood.run(script))
     received = edge.cluster.read("events.received")

@@ -25,6 +25,7 @@ from streams.operator.read_model.projections import (
 )
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
+from streams.process.standstill import Standstill
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
@@ -82,7 +83,8 @@ class FoldSession:
         self._consumer.assign(self._partitions)
 
     def close(self) -> None:
-        self._consumer.close()
+        with Standstill().watched():
+            self._consumer.close()
 
     def _noticed(self, error: KafkaError) -> None:
         """librdkafka's `error_cb`, called while polling."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 
 import structlog
 from confluent_kafka import KafkaException
@@ -23,7 +23,6 @@ from streams.operator.read_model.projections import kept_ms
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import RowKey
 from streams.process.daemon_thread import DaemonThread
-from streams.process.standstill import Standstill
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.settings import Settings
@@ -107,7 +106,7 @@ class Follower:
         self._lag, self._folded = None, {}
         with (
             closing(self._database.open_writer()) as connection,
-            self._session(connection) as session,
+            closing(self._session(connection)) as session,
         ):
             self._catch_up(session)
             due = time.monotonic()
@@ -121,14 +120,8 @@ class Follower:
                 if not session.step():
                     self._thread.stopping.wait(_GATHER_SECONDS)
 
-    @contextmanager
-    def _session(self, connection: sqlite3.Connection) -> Iterator[FoldSession]:
-        session = FoldSession(self._settings, connection, self._announce, self._outage)
-        try:
-            yield session
-        finally:
-            with Standstill().watched():
-                session.close()
+    def _session(self, connection: sqlite3.Connection) -> FoldSession:
+        return FoldSession(self._settings, connection, self._announce, self._outage)
 
     def _catch_up(self, session: FoldSession) -> None:
         began = time.monotonic()

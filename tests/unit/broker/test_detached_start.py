@@ -23,8 +23,9 @@ from streams.errors import BrokerError
 
 # The command with a JVM that is never ready: it writes its pid, and waits for its end.
 NEVER_READY = """
-import sys
+import signal, sys
 from streams.broker import commands, embedded
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 jvm = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
 embedded.ensure_jars = lambda: []
 embedded.format_data = lambda *_: None
