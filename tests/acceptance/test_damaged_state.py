@@ -28,8 +28,9 @@ def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
     """Killed with state on disk: what was there when it started, and what came since."""
     with DedupUnderLoad(kafka, tmp_path) as running:
         for run in (1, 2):
+            before = worked(running)
             stage = running.start()
-            eventually(lambda: worked(running) > run * RUN, 30, what=f"run {run}'s work")  # noqa: B023
+            eventually(lambda: worked(running) > before + RUN, 30, what=f"run {run}'s work")  # noqa: B023
             stage.kill_in_flight()
         yield running
 
