@@ -1,4 +1,4 @@
-"""Whose turn it is: one replay that is stuck must not keep the others from going on.
+"""Decides whose turn it is: one replay that is stuck must not keep the others from going on.
 
 One thread carries all replays of a process, and an attempt that fails may have waited many seconds
 for Kafka. So a round ends with the first failure, and those that move then get as much time. They

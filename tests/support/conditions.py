@@ -58,11 +58,6 @@ class _Cores:
     share: float = 1.0
 
 
-def crowded() -> bool:
-    """Whether more tests run at once than there are cores."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > (os.cpu_count() or 1)
-
-
 def _cores() -> _Cores:
     try:
         lines = Path("/proc/stat").read_text().splitlines()  # proc(5)
@@ -70,7 +65,7 @@ def _cores() -> _Cores:
         return _Cores()
     count = os.cpu_count() or 1
     steal = int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK") / count
-    if not crowded():
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) <= count:
         return _Cores(steal)
     running = [int(line.split()[1]) for line in lines if line.startswith("procs_running ")]
     return _Cores(steal, min(1.0, count / max([1, *running])))

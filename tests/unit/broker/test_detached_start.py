@@ -98,7 +98,7 @@ def test_a_start_that_is_ended_before_its_three_nodes_are_ready_leaves_none(
 def test_it_says_ready_only_when_the_broker_would_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has read the line may end the command at once."""
+    """A program that has read the line may end the command at once."""
     done: list[str] = []
 
     class Played:

@@ -68,12 +68,12 @@ def test_a_thread_that_hangs_keeps_no_process_from_ending(whose: str) -> None:
 def test_a_command_ends_at_sigterm_where_the_signal_has_no_default_action() -> None:
     """As for the first process of a container; an ignored signal is inherited likewise."""
     program = (
-        "import os, signal, time\n"
+        "import os, signal\n"
         "from streams.process.shutdown import end_on_sigterm\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "end_on_sigterm()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
-        "time.sleep(60)\n"
+        "signal.pause()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
     assert ended.returncode == 143
