@@ -19,7 +19,6 @@ stage alone; the comparison is then made only for each `--contender` named.
 
 from __future__ import annotations
 
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -36,7 +35,6 @@ Entry = tuple[str, Contender, Settings]
 
 def main() -> None:
     chosen = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contenders must not outlive us
     alone = list(measured_alone(chosen))
     rows = contest(chosen, entries(chosen, alone=bool(alone)))
     figures = [result for measured in alone for result in measured.results]

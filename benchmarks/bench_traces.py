@@ -1,17 +1,18 @@
 """What traces cost: jobs a second and processor time a job, with none, 1 % and all recorded.
 
-    python benchmarks/bench_traces.py [--rounds 3] [--jobs 6000] [--before TREE] [--quick] [--json]
+    python benchmarks/bench_traces.py [--rounds 2] [--turns 10] [--jobs 1000] [--before TREE]
+        [--quick] [--json]
 
-Each round runs `tidegate dev` for each row, one after the other, and begins with another row than
-the round before: traces off, 1 % of the events recorded, all of them, and off again, whose ratio to
-the first shows how far two equal runs lie apart. `--before` adds a row that runs the code of an
-older checkout, without traces. After a warm-up come no-op jobs, then jobs of one effect, as fast as
-they are taken. Spans go to a collector in this program, on loopback, which keeps none; its own
-processor time is in none of the figures.
+Each round starts `tidegate dev` once for each row: traces off, 1 % of the events recorded, all of
+them, and off again, whose ratio to the first shows how far two equal ones lie apart. `--before`
+adds a row that runs the code of an older checkout, without traces. After a warm-up they take short
+turns, each of no-op jobs and then of jobs of one effect, as fast as they are taken, while the
+others are idle: a machine that gets slower for a minute does so for all. Spans go to a collector in
+this program, on loopback, which keeps none; its own processor time is in none of the figures.
 
-A figure is the median of its rounds; a ratio is that of each round to `off` in the same round. At
-1 % processor time may be 1.03 times that of `off`. Every job must end once: else the row is void,
-and the exit code is 1. So it is if a row records spans that should not, or none that should.
+A figure is the median of all turns; a ratio is that of each turn to `off` in the same turn. At 1 %
+processor time may be 1.03 times that of `off`. Every job must end once: else the row is void, and
+the exit code is 1. So it is if a row records spans that should not, or none that should.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -49,23 +50,24 @@ def main() -> None:
     chosen = parse()
     with collector() as url:
         rows = variables(url, chosen.before)
-        rounds = [list(in_turn(turned(rows, turn), chosen)) for turn in range(chosen.rounds)]
-    results = medians(rounds)
+        turns = [turn for _ in range(chosen.rounds) for turn in in_turns(rows, chosen)]
+    results = medians(turns)
     report("traces", results, as_json=chosen.json)
     sys.exit(1 if any(row.value for row in results if row.metric == FAULTS) else 0)
 
 
 def parse() -> Namespace:
     parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=6_000, help="no-op jobs; half with an effect")
+    parser.add_argument("--rounds", type=int, default=2, help="each with new processes")
+    parser.add_argument("--turns", type=int, default=10, help="of each row in a round")
+    parser.add_argument("--jobs", type=int, default=1_000, help="a turn; half with an effect")
     parser.add_argument("--before", type=Path, help="a checkout from before traces")
-    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--quick", action="store_true", help="one short turn")
     chosen = parser.parse_args()
     if chosen.before and (chosen.before / "streams" / "tracing").exists():
         parser.error(f"{chosen.before} has traces: name a checkout from before them")
     if chosen.quick:
-        chosen.rounds, chosen.jobs = 1, 400
+        chosen.rounds, chosen.turns, chosen.jobs = 1, 1, 400
     return chosen
 
 
@@ -85,30 +87,39 @@ def variables(url: str, before: Path | None) -> dict[str, dict[str, str]]:
     return found
 
 
-def turned(rows: Mapping[str, dict[str, str]], by: int) -> list[tuple[str, dict[str, str]]]:
-    """The rows in another order for each round."""
-    all_ = list(rows.items())
+def in_turns(rows: Mapping[str, dict[str, str]], chosen: Namespace) -> Iterator[list[Result]]:
+    """One round: the figures of each turn with their ratios, then what became of the spans."""
+    with ExitStack() as stack:
+        systems = {row: started(stack, env) for row, env in rows.items()}
+        for row, system in systems.items():
+            list(measured(row, system, chosen.jobs))
+        for turn in range(chosen.turns):
+            results = [
+                result
+                for row, system in turned(systems, turn)
+                for result in measured(row, system, chosen.jobs)
+            ]
+            yield [*results, *ratios(results)]
+        time.sleep(_EXPORT_SECONDS)
+        yield [result for row, system in systems.items() for result in spans(row, system)]
+
+
+def started(stack: ExitStack, env: Mapping[str, str]) -> Tidegate:
+    """A pipeline with a broker and data of its own, until the stack closes."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-"))
+    return stack.enter_context(tidegate(Path(folder), OURS, env=env))
+
+
+def turned(systems: Mapping[str, Tidegate], by: int) -> list[tuple[str, Tidegate]]:
+    """The rows in another order for each turn."""
+    all_ = list(systems.items())
     return all_[by % len(all_) :] + all_[: by % len(all_)]
 
 
-def in_turn(rows: Sequence[tuple[str, dict[str, str]]], chosen: Namespace) -> Iterator[Result]:
-    """One round: each row once, with a broker and data of its own, then the ratios."""
-    results: list[Result] = []
-    for row, env in rows:
-        with (
-            tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
-            tidegate(Path(folder), OURS, env=env) as system,
-        ):
-            results += measured(row, system, chosen.jobs)
-    yield from results
-    yield from ratios(results)
-
-
 def measured(row: str, system: Tidegate, jobs: int) -> Iterator[Result]:
-    """Each load in turn, then what became of the spans; a load that stalls is the last."""
+    """Each load in turn, and the jobs that did not end once; a load that stalls is the last."""
     wrong = 0
     try:
-        wrong += system.run(Load("noop", max(200, jobs // 3))).wrong
         for load in (Load("noop", jobs), Load("effect", jobs // 2)):
             run = system.run(load)
             wrong += run.wrong
@@ -119,11 +130,14 @@ def measured(row: str, system: Tidegate, jobs: int) -> Iterator[Result]:
     except Stalled as why:
         print(f"{row} stalled: {why}", file=sys.stderr)
         wrong += 1
-    if SHARES.get(row):
-        time.sleep(_EXPORT_SECONDS)
+    yield Result(row, FAULTS, wrong, "jobs")
+
+
+def spans(row: str, system: Tidegate) -> Iterator[Result]:
+    """How many were exported and lost; a fault is a row that should have some, or none."""
     counted = {name: system.counted(metric) for name, metric in _COUNTED.items()}
     yield from (Result(row, name, value, "spans") for name, value in counted.items())
-    yield Result(row, FAULTS, wrong + (any(counted.values()) != bool(SHARES.get(row))), "jobs")
+    yield Result(row, FAULTS, float(any(counted.values()) != bool(SHARES.get(row))), "jobs")
 
 
 def ratios(results: Sequence[Result]) -> Iterator[Result]:

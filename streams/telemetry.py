@@ -9,6 +9,7 @@ it was written.
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from streams.errors import ConfigError
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
+
+_SILENT_SECONDS = 10
+"""After which a connection that asks nothing is closed: each has a thread."""
 
 OPENMETRICS = "application/openmetrics-text"
 """The type of a page that has exemplars; Prometheus asks for it."""
@@ -80,6 +84,8 @@ def serve_probes(
     """
 
     class Probe(BaseHTTPRequestHandler):
+        timeout = _SILENT_SECONDS
+
         def do_GET(self) -> None:
             accept = self.headers.get("Accept")
             status, body, content_type = _answer(self.path.partition("?")[0], accept, ready, why)
@@ -93,15 +99,26 @@ def serve_probes(
             """Log nothing: scrapes are not worth a line."""
 
     try:
-        server = ThreadingHTTPServer((settings.host, settings.probe_port), Probe)
+        server = _server_of(settings.host)((settings.host, settings.probe_port), Probe)
     except OSError as error:
         raise ConfigError(
             f"cannot serve the probes on {settings.host}:{settings.probe_port}: {error.strerror}; "
             "choose another port with --probe-port"
         ) from error
-    server.daemon_threads = True
     DaemonThread("probes", server.serve_forever).start()
     return int(server.server_address[1])
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class _Ipv6Server(_Server):
+    address_family = socket.AF_INET6
+
+
+def _server_of(host: str) -> type[_Server]:
+    return _Ipv6Server if ":" in host else _Server
 
 
 def show_ready(stages: Iterable[str], ready: Callable[[], bool]) -> None:

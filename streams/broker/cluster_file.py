@@ -97,10 +97,11 @@ def settle(known: ClusterFile | None, data_dir: Path, size: int, port: int) -> C
     if known and any(read_status(node_dir(data_dir, node)).pid for node in known.nodes):
         return known
     nodes: dict[int, NodePorts] = {}
+    all_asked = frozenset(range(port, port + size)) if port else frozenset()
     for node in range(NODE_ID, NODE_ID + size):
         former = known.nodes[node] if known else NodePorts(0, 0, 0)
         asked = port + node - NODE_ID if port else 0
-        nodes[node] = _settle_node(former, asked, _used(nodes))
+        nodes[node] = _settle_node(former, asked, all_asked | _used(nodes))
     return ClusterFile(known.cluster_id if known else new_cluster_id(), nodes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
 from streams.dev_state import read_state
 from streams.errors import ConfigError, TidegateError
@@ -128,7 +128,7 @@ def call(
     Raises:
         TokenRefused: `token` is not the API's.
         NotReached: nothing answers at `url`.
-        NoAnswer: the API cannot answer yet.
+        NoAnswer: the API cannot answer yet, or did not; it may have done what was asked.
         CallFailed: the API refused, with the problem's detail.
     """
     headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
@@ -160,9 +160,13 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
 
     try:
         return asyncio.run(send())
+    except ClientConnectorError as error:
+        raise NotReached(f"no operator's API answers at {url} ({error})") from error
     except (ClientError, TimeoutError) as error:
         why = f"{error}" or type(error).__name__
-        raise NotReached(f"no operator's API answers at {url} ({why})") from error
+        raise NoAnswer(
+            f"the operator's API at {url} gave no answer ({why}): see whether it runs there"
+        ) from error
 
 
 def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:

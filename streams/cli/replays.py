@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streams.cli import replay_tables
-from streams.cli.api_client import NoAnswer
+from streams.cli.api_client import NoAnswer, NotReached
 from streams.cli.cells import plain
 from streams.cli.event_selection import Offsets, Since, Source, Subject, Types, Until, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
 from streams.cli.quantities import moment
+from streams.serde.ids import event_replay_id
 
 replays = typer.Typer(no_args_is_help=True, help="List, show, pause and stop replays of events.")
 
@@ -102,12 +104,30 @@ def replay_events(
         "rate": rate, "priority": priority, "dry_run": dry_run,
     }  # fmt: skip
     body = {name: value for name, value in body.items() if value is not None}
-    found = api.post("/v1/replays", body, key, within=_COUNTED_WITHIN_SECONDS)
+    found = _sent(api, body, key)
     if found["warning"]:
         typer.echo(f"warning: {plain(found['warning'])}", err=True)
     if dry_run:
         return show(found, as_json, replay_tables.preview)
     return _followed(api, found, as_json) if watch else _begun(api, found, as_json)
+
+
+def _sent(api: Api, body: Answer, key: str | None) -> Answer:
+    """Begin a replay, or count one; without an answer, say how to see whether it has begun."""
+    if body["dry_run"]:
+        return api.post("/v1/replays", body, within=_COUNTED_WITHIN_SECONDS)
+    key = key or str(uuid4())
+    try:
+        return api.post("/v1/replays", body, key)
+    except NotReached:
+        raise
+    except NoAnswer as error:
+        replay_id = event_replay_id(body.get("tenant_id"), key)
+        look = api.command("replays", "show", replay_id)
+        raise NoAnswer(
+            f"{error}. The replay may have begun: see with `{look}` before you ask again",
+            error.name,
+        ) from None
 
 
 @command(replays, "list", replay_tables.replays)

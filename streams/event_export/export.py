@@ -22,6 +22,9 @@ from streams.event_reader.span import Ranges, Span
 ROWS_IN_PART = 50_000
 """So many events are held in memory, and written at once; about 100 MB."""
 
+PART_BYTES = 64 * 1024 * 1024
+"""Or as many as have so many bytes on the topic."""
+
 PART_SECONDS = 30.0
 """A part is written after this time, too, so that a rare selection does not begin anew for ever."""
 
@@ -49,14 +52,16 @@ class Export:
         encode, written = encoder(self.format), self.start
         manifests.delete_uncounted(self.folder, written.parts)
         manifests.write(self.folder, written)
-        gathered, following, began = list[Found](), _started(written, scan), time.monotonic()
+        gathered, following = list[Found](), _started(written, scan)
+        size, began = 0, time.monotonic()
         for batch in scan.batches():
             gathered += batch.found
+            size += sum(len(found.record) for found in batch.found)
             following = _passed(following, batch)
             late = time.monotonic() - began > PART_SECONDS
-            if late or len(gathered) >= self.rows_in_part:
+            if late or len(gathered) >= self.rows_in_part or size >= PART_BYTES:
                 following = self._part(encode, gathered, following)
-                gathered, began = [], time.monotonic()
+                gathered, size, began = [], 0, time.monotonic()
         return self._part(encode, gathered, following)
 
     def _part(

@@ -163,28 +163,43 @@ class Reader:
             )
 
     def _write(self, number: int, messages: Sequence[Message], handle: Handle) -> None:
-        """Handle a part; its last message may be the end of the partition.
+        """Handle a part, up to a record that cannot be read, which ends this.
 
-        That lies behind the transaction's marker. An offset before the marker would be purged with
-        it, and a reader that has missed nothing would end with `EventsPurged`.
+        Its last message may be the end of the partition, behind the transaction's marker. An offset
+        before the marker would be purged with it, and a reader that has missed nothing would end
+        with `EventsPurged`.
         """
-        behind = [_behind(message) for message in messages]
-        events = tuple(
-            (after, event)
-            for after, event in zip(behind, map(self._event, messages), strict=True)
-            if event is not None
-        )
-        part = Part(number, self._stored[number], behind[-1], events)
+        events, behind = list[tuple[int, Envelope]](), None
+        for message in messages:
+            try:
+                event = self._event(message)
+            except PoisonRecord:
+                if behind is None or self._handled_all(number, behind, events, handle):
+                    raise
+                return
+            behind = _behind(message)
+            if event is not None:
+                events.append((behind, event))
+        if behind is not None:
+            self._handled_all(number, behind, events, handle)
+
+    def _handled_all(
+        self, number: int, behind: int, events: list[tuple[int, Envelope]], handle: Handle
+    ) -> bool:
+        """Whether a part was handled to its end; else it is read on from another offset."""
+        part = Part(number, self._stored[number], behind, tuple(events))
         try:
             reached = self._into.write(self._consumer, part, handle)
         except Moved:
             log.info("another process has written on: its offset is taken over", partition=number)
             self._go_on(number, self._into.stored(self._consumer, [number])[number])
-            return
+            return False
         self._handled += sum(after <= reached for after, _ in events)
         self._stored[number] = reached
         if reached < part.next:
             self._go_on(number, reached)
+            return False
+        return True
 
     def _go_on(self, number: int, stored: int | None) -> None:
         """Read on from another offset, unless the partition is being taken from this process.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -12,7 +11,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import closing_watched, consumer_config
 from streams.kafka.failures import GONE, damage
 from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
@@ -126,7 +125,7 @@ class Scan:
         config = consumer_config(self._settings, "events-reader", **{
             "enable.partition.eof": True, "auto.offset.reset": "error",
         })  # fmt: skip
-        with closing(Consumer(config)) as consumer:
+        with closing_watched(Consumer(config)) as consumer:
             places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
             consumer.assign(places)
             silent = 0.0

@@ -8,7 +8,6 @@ knowing it does no harm: the jobs that it asks for have the ids of those that it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 import structlog
@@ -30,7 +29,7 @@ from streams.event_replay.spans import ask
 from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason
 from streams.event_replay.work import Work, write
-from streams.kafka.clients import consumer_config, wait_for_broker
+from streams.kafka.clients import closing_watched, consumer_config, wait_for_broker
 from streams.process.daemon_thread import DaemonThread
 from streams.serde import ids
 from streams.serde.codec import REPLAY
@@ -87,7 +86,7 @@ class Carrier:
             "enable.partition.eof": True,
             "group.instance.id": f"{GROUP}-{self._settings.instance}",
         })  # fmt: skip
-        with closing(Consumer(config)) as consumer:
+        with closing_watched(Consumer(config)) as consumer:
             consumer.subscribe(
                 [self._settings.topic_prefix + TOPIC],
                 on_assign=_begin,

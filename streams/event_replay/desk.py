@@ -63,6 +63,7 @@ class Desk:
         self._write = write
         self._clock = clock
         self._known: dict[int, dict[str, Known]] = {}
+        self._open_ids: dict[int, dict[str, None]] = {}
         self._whole: set[int] = set()
         self._works: dict[str, Work] = {}
         self._questions = Questions(ask)
@@ -87,6 +88,7 @@ class Desk:
         of_partition = self._known.setdefault(partition, {})
         known = of_partition.get(record.replay_id, Known(record.replay_id))
         of_partition[record.replay_id] = known.folded(record)
+        self._open_ids.setdefault(partition, {})[record.replay_id] = None
 
     def read_to_end(self, partition: int) -> None:
         """Begin to work: everything that was written about this partition's replays is known."""
@@ -110,6 +112,7 @@ class Desk:
             for replay_id in self._known.pop(number, {}):
                 self._close(replay_id)
                 self._turns.moved(replay_id)
+            self._open_ids.pop(number, None)
             self._whole.discard(number)
 
     def work(self) -> None:
@@ -125,10 +128,12 @@ class Desk:
         """The replays that are not at their end, each with its partition."""
         found = dict[str, int]()
         for number in self._whole:
-            for known in self._known[number].values():
+            open_ids = self._open_ids.get(number, {})
+            for known in [self._known[number][replay_id] for replay_id in open_ids]:
                 if known.ended:
                     self._close(known.replay_id)
                     self._turns.moved(known.replay_id)
+                    del open_ids[known.replay_id]
                 elif known.asked:
                     found[known.replay_id] = number
         return found
@@ -227,11 +232,11 @@ class Desk:
         status: ReplayStatus = "running" if saved.spans else "paused"
         progress = replace(saved, status=status, error=str(error))
         self._learn(number, known, progress)
-        self._close(known.replay_id)
         try:
             self._write(known, progress)
         except (KafkaUnavailable, KafkaException):
             log.warning("the reason was not written", replay_id=known.replay_id)
+        self._close(known.replay_id)
 
     def _learn(self, number: int, known: Known, progress: ReplayProgress) -> Known:
         learnt = self._known[number][known.replay_id] = replace(known, progress=progress)

@@ -40,6 +40,7 @@ class Sink:
         except BufferError as error:
             raise KafkaUnavailable(f"{topic}: {error}") from error
         except KafkaException as error:
+            self._producer = None
             raise not_sent(topic, error.args[0]) from error
 
     def flush(self) -> None:

@@ -138,7 +138,7 @@ def _nobody(origins: Sequence[Origin]) -> web.Response:
 def _unknown_outcome(origin: Origin) -> web.Response:
     return problem(
         502, "bad-gateway",
-        f"{origin.name} ended before it answered; the request may have been carried out: "
-        "send it again, the same event gets the same job",
+        f"{origin.name} ended before it answered; the request may have been carried out. Send "
+        "it again if it is a webhook or has an Idempotency-Key, and look first if not",
         headers={"Retry-After": str(_RETRY_AFTER_SECONDS)},
     )  # fmt: skip

@@ -6,17 +6,19 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.failures import not_sent
 from streams.kafka.first_contact import Contact, refuses
+from streams.process.standstill import Standstill
 from streams.settings import ANSWER_MS, Settings
 from streams.topology.model import PRODUCER_BATCH_BYTES
 
@@ -45,6 +47,16 @@ def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:
     )
     transaction = {name: overrides[name] for name in _TRANSACTION if name in overrides}
     return config | transaction | {"acks": "all", "enable.idempotence": True}
+
+
+@contextmanager
+def closing_watched(consumer: Consumer) -> Iterator[Consumer]:
+    """Close the consumer at the end; the process ends itself if that never returns."""
+    try:
+        yield consumer
+    finally:
+        with Standstill().watched():
+            consumer.close()
 
 
 def consumer_config(settings: Settings, group: str, **overrides: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 import structlog
@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from prometheus_client import REGISTRY
 
 from streams.delivery.egress.configured import egress_policy
-from streams.errors import ConfigError, PoisonRecord
+from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
 from streams.event_replay.carrier import carrier
 from streams.event_replay.preview import Preview
@@ -127,11 +127,11 @@ async def _state(
     view.start()
     book = DataKeyring(vault)
     settings_of = TenantsFollower(settings, topology, STAGE, book.apply, _passed_over, failed)
-    closed = partial(_closed, database)
 
     def ready() -> bool:  # `settings_of` checks the topics before it is ready
         return follower.ready and settings_of.ready
 
+    closed = partial(_closed, database, ready)
     replays = carrier(settings, topology, closed, ready)
     reader.start()
     settings_of.start()
@@ -194,11 +194,18 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _closed(database: Database, tenant_id: str) -> Reason | None:
-    """Return why a tenant gets no jobs from a replay of events."""
-    if database.read(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
-        return "tenant_erased"
+def _closed(database: Database, ready: Callable[[], bool], tenant_id: str) -> Reason | None:
+    """Return why a tenant gets no jobs from a replay of events.
+
+    Raises:
+        KafkaUnavailable: what was read may be of a read model that is rebuilt now.
+    """
+    erasure = database.read(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
     record = database.read(lambda db: tenants.tenant(db, tenant_id))
+    if not ready():
+        raise KafkaUnavailable("the operator has not read its topics to their end")
+    if erasure:
+        return "tenant_erased"
     return "tenant_disabled" if record is not None and record.disabled else None
 
 

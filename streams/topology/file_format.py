@@ -11,9 +11,11 @@ from typing import Annotated
 from pydantic import Field
 
 from streams.topology import model
-from streams.topology.model import Count, Declared, Name, Positive, Text
+from streams.topology.model import Count, Declared, Name, Positive, Span, Text
 
 _DAY_MS = 86_400_000
+_MOST_KIB = 2_097_152
+"""Of 2 GiB: Kafka holds `max.message.bytes` in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +23,10 @@ class TopicShape(Declared):
     name: Name
     partitions: Count | None = None
     cleanup: model.Cleanup = "delete"
-    retention_days: Positive | None = None
+    retention_days: Span | None = None
     timestamp: model.Timestamp | None = None
-    max_message_kib: Positive | None = None
-    compaction_lag_minutes: Positive | None = None
+    max_message_kib: Annotated[Positive, Field(lt=_MOST_KIB)] | None = None
+    compaction_lag_minutes: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,15 @@ class RouteShape(Declared):
 
 @dataclass(frozen=True, slots=True)
 class RetentionShape(Declared):
-    finished_jobs_days: Positive
-    unhandled_hours: Positive
-    deliveries_days: Positive
+    finished_jobs_days: Span
+    unhandled_hours: Span
+    deliveries_days: Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyShape(Declared):
     partitions: Count
-    window_days: Positive
+    window_days: Span
     topics: tuple[TopicShape, ...]
     stages: tuple[model.StageDeclaration, ...]
     fused: tuple[str, ...] = ()

@@ -38,6 +38,8 @@ Timestamp = Literal["create", "append"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
+Span = Annotated[float, Field(gt=0, le=1_000_000, strict=True)]
+"""Days, hours or minutes that are no mistake, and of which Kafka can hold the milliseconds."""
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 

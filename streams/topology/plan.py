@@ -106,7 +106,7 @@ def compare(topology: Topology, cluster: Cluster, prefix: str, consent: Consent)
     Only settings that `topic_config` declares are compared; topics that the file does not
     name are left alone.
     """
-    found = [*_brokers(cluster, consent)]
+    found: list[Step | Refusal] = []
     for topic in topology.topics.values():
         name = prefix + topic.name
         existing = cluster.topics.get(name)
@@ -114,6 +114,8 @@ def compare(topology: Topology, cluster: Cluster, prefix: str, consent: Consent)
             found.append(_create(topic, name, cluster))
         else:
             found += _differences(topic, name, existing, consent)
+    if any(isinstance(step, CreateTopic) for step in found):
+        found = [*_brokers(cluster, consent), *found]
     found += _deletions(topology, cluster, prefix, consent)
     return Plan(
         steps=tuple(item for item in found if not isinstance(item, Refusal)),
@@ -123,13 +125,14 @@ def compare(topology: Topology, cluster: Cluster, prefix: str, consent: Consent)
 
 
 def _brokers(cluster: Cluster, consent: Consent) -> Iterator[Step | Refusal]:
+    """Whether new topics can have their replicas: Kafka tells of the brokers that run."""
     if cluster.brokers < REPLICATION and not consent.unsafe:
         count = f"{cluster.brokers} broker" + ("s" if cluster.brokers != 1 else "")
         yield Refusal(
             "",
             f"the cluster has {count}, and acknowledged records are safe only on {REPLICATION} "
-            f"replicas with {MIN_IN_SYNC} in sync; add brokers, or accept that one lost disk "
-            "loses them with --allow-unsafe",
+            f"replicas with {MIN_IN_SYNC} in sync; add brokers, start those that are down, or "
+            "accept that one lost disk loses them with --allow-unsafe",
         )
 
 

@@ -67,6 +67,10 @@ def _wanted(detail: ErrorDetails) -> str:
             return f"a number above {context['gt']:g}"
         case "greater_than_equal":
             return f"a whole number of at least {context['ge']}"
+        case "less_than":
+            return f"a number below {context['lt']:,}"
+        case "less_than_equal":
+            return f"a number of at most {context['le']:,}"
         case kind:
             return _WANTED.get(kind) or detail["msg"].removeprefix("Input should be ")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ from support.operator_cluster import (
 
 from streams.cli.api_client import CallFailed
 from streams.event_replay import preview, spans
+from streams.kafka.offsets import Place
 from streams.operator.http.app_state import SUBMITTED_BY
+from streams.operator.http.refusal import Refusal
+from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.serde import ids
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope, PayloadRef, ReplayEvent
@@ -126,6 +130,26 @@ def test_one_key_begins_one_replay_in_two_processes_at_once(
         ]
     assert [each["jobs"] for each in shown] == [20, 20]
     assert len({command.job_id for command, _ in asked_for(cluster)}) == 20
+
+
+def test_a_replay_has_begun_though_the_read_model_does_not_show_it_in_time(
+    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told to call again without a key begins another one, and each event gets two jobs."""
+    written(cluster, operator, make_event("a1"), make_event("a2"))
+    whole, calls = ReadBarrier.wait, count(1)
+
+    async def late_once(self: ReadBarrier, place: Place, seconds: float) -> None:
+        if next(calls) == 2:
+            raise Refusal(503, "not-ready", "call again")
+        await whole(self, place, seconds)
+
+    monkeypatch.setattr(ReadBarrier, "wait", late_once)
+    replay = begun(operator)
+    assert replay["status"] == "queued"
+    ended(operator, replay)
+    assert len({command.job_id for command, _ in asked_for(cluster)}) == 2
+    assert len(operator.get("/v1/replays")["replays"]) == 1
 
 
 def test_a_replay_that_waits_gives_no_jobs_for_events_that_came_meanwhile(

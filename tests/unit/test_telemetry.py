@@ -1,11 +1,17 @@
-"""What a log line of a stage shows, and what it does not."""
+"""What a log line of a stage shows, and what it does not; who is answered by the probes."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from urllib.request import urlopen
 
 import pytest
+
+from streams import telemetry
+from streams.settings import Settings
+from streams.telemetry import serve_probes
 
 _RAISING = """
 import structlog
@@ -32,3 +38,17 @@ def test_a_traceback_names_its_job_and_shows_no_values(log_format: str) -> None:
     for expected in ("Traceback (most recent call last)", "in handler", "ValueError: odd", "job_a"):
         assert expected in done.stderr
     assert "s3cret" not in done.stderr
+
+
+def test_the_probes_are_served_on_ipv6() -> None:
+    port = serve_probes(Settings(host="::", probe_port=0), lambda: True)
+    with urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answer:
+        assert answer.status == 200
+
+
+def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a thread, and anybody may open some."""
+    monkeypatch.setattr(telemetry, "_SILENT_SECONDS", 0.05)
+    port = serve_probes(Settings(host="127.0.0.1", probe_port=0), lambda: True)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
+        assert silent.recv(1) == b""

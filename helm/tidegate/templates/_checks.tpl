@@ -81,6 +81,9 @@
 {{- if not $given.app -}}
 {{- fail (printf "workers.%s.app is empty: name the application as module:attribute, such as support.app:app" $name) -}}
 {{- end -}}
+{{- if hasKey (default dict $given.settings) "slots" -}}
+{{- fail (printf "workers.%s.settings.slots is what workers.%s.slots gives: use that instead" $name $name) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.analytics.autoscaling.enabled -}}
 {{- fail "analytics.autoscaling.enabled cannot be true: each process answers for the partitions that it counts, so set analytics.replicas" -}}
@@ -94,6 +97,11 @@
 {{- end -}}
 {{- if and $scaled.enabled $facts.pool (not $.Values.autoscaling.prometheus) -}}
 {{- fail (printf "%s.autoscaling.enabled needs autoscaling.prometheus, the address of Prometheus: the jobs that wait are counted there" $where) -}}
+{{- end -}}
+{{- with $facts.values.wheel -}}
+{{- if not (and .volume .files) -}}
+{{- fail (printf "%s.wheel needs both volume and files: the volume with the wheels, and their names in it" $where) -}}
+{{- end -}}
 {{- end -}}
 {{- if and $scaled.enabled $most (gt (int $scaled.maxReplicas) (int $most)) -}}
 {{- fail (printf "%s.autoscaling.maxReplicas is %d, but only %s pods would have a partition" $where (int $scaled.maxReplicas) $most) -}}

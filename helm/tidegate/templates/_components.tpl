@@ -60,9 +60,9 @@ analytics: {command: [analytics], stateful: true, serves: http, needs: [admin]}
 {{ int (default 4 .Values.topology.overlay.partitions) }}
 {{- end }}
 
-{{/* Partitions of a pool's work topic. Takes {root, pool}. */}}
+{{/* Partitions of a pool's work topic: the built-in topology gives those of `default`. Takes {root, pool}. */}}
 {{- define "tidegate.workPartitions" -}}
-{{- $found := 16 -}}
+{{- $found := ternary 16 (int (include "tidegate.partitions" .root)) (eq .pool "default") -}}
 {{- $topic := printf "jobs.work.%s" .pool -}}
 {{- range .root.Values.topology.overlay.topics -}}
 {{- if and (eq .name $topic) .partitions -}}{{- $found = int .partitions -}}{{- end -}}

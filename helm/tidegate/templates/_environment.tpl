@@ -118,7 +118,12 @@ TIDEGATE_KAFKA_{{ . | replace "." "_" | upper }}
 {{- $given := splitList "," (include "tidegate.text" (default list $settings.egress_own_hosts)) -}}
 {{- $_ := set $settings "egress_own_hosts" (concat $console.hosts (without $given "")) -}}
 {{- end -}}
-{{- range $name, $value := $settings }}
+{{- include "tidegate.settingsVariables" $settings -}}
+{{- end }}
+
+{{/* The variables of settings by their names in tidegate.toml. */}}
+{{- define "tidegate.settingsVariables" -}}
+{{- range $name, $value := . }}
 - {name: TIDEGATE_{{ upper $name }}, value: {{ include "tidegate.text" $value | quote }}}
 {{- end }}
 {{- end }}

@@ -1,5 +1,5 @@
 {{/* The pod of a Job that runs one command of `tidegate topology`. It has what all pods have in common, and no ports,
-keys or state. Takes {root, name, args, restartPolicy, topology}. */}}
+keys or state. A stage that ends is gone after its session. Takes {root, name, args, restartPolicy, topology}. */}}
 {{- define "tidegate.jobPod" -}}
 {{- $pod := .root.Values.pod -}}
 {{- $of := dict "root" .root "kafkaUser" .root.Values.topology.kafkaUser "topology" .topology "pod" $pod -}}
@@ -15,7 +15,10 @@ spec:
       {{- include "tidegate.container" (dict "root" .root "resources" .root.Values.topology.resources) | nindent 6 }}
       env:
         {{- $own := fromYamlArray (include "tidegate.clientEnvironment" $of) }}
-        {{- include "tidegate.onceEach" (concat $own $pod.extraEnv) | nindent 8 }}
+        {{- $settings := deepCopy .root.Values.settings -}}
+        {{- with .root.Values.pipeline.settings.session_seconds -}}{{- $_ := set $settings "session_seconds" . -}}{{- end -}}
+        {{- $given := fromYamlArray (include "tidegate.settingsVariables" $settings) }}
+        {{- include "tidegate.onceEach" (concat $own $given $pod.extraEnv) | nindent 8 }}
       volumeMounts: {{- include "tidegate.clientMounts" $of | nindent 8 }}
   volumes: {{- include "tidegate.clientVolumes" $of | nindent 4 }}
 {{- end }}

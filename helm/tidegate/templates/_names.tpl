@@ -37,9 +37,12 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* The image. Takes the chart's image, over which a worker's may be laid. */}}
+{{/* The image. Takes the chart's image, over which a worker's may be laid: the chart's digest is of no other image. */}}
 {{- define "tidegate.image" -}}
-{{- $of := mergeOverwrite (deepCopy .root.Values.image) (default dict .image) -}}
+{{- $common := deepCopy .root.Values.image -}}
+{{- $own := default dict .image -}}
+{{- if or $own.repository $own.tag -}}{{- $_ := unset $common "digest" -}}{{- end -}}
+{{- $of := mergeOverwrite $common $own -}}
 {{- if $of.digest -}}
 {{ $of.repository }}@{{ $of.digest }}
 {{- else -}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from aiohttp import web
@@ -105,8 +106,7 @@ async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
     """Begin a replay, or find the one that this key began."""
     known = await _shown(state, replay_id)
     if known.asked is None:
-        await _write(state, replay_id, asked)
-        known = await _shown(state, replay_id)
+        known = await _asked_for(state, replay_id, asked)
     if known.asked is not None and known.asked.digest != asked.digest:
         raise Refusal(
             409, "key-reused",
@@ -115,6 +115,26 @@ async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
             replay_id=replay_id,
         )  # fmt: skip
     return known
+
+
+async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
+    """Ask for a replay, which has begun also where the read model is late.
+
+    Raises:
+        Refusal: 503, it may have begun.
+    """
+    try:
+        await _write(state, replay_id, asked)
+    except KafkaUnavailable as error:
+        raise Refusal(
+            503, "kafka-unavailable",
+            f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. See whether "
+            "GET /v1/replays shows it before you ask again, or ask with the same Idempotency-Key",
+            replay_id=replay_id,
+        ) from None  # fmt: skip
+    with suppress(Refusal):
+        return await _shown(state, replay_id)
+    return Known(replay_id, asked, wall_ms(), SUBMITTED_BY)
 
 
 async def _changed(request: web.Request, body: ReplayPaused | ReplayStopped) -> web.Response:

@@ -222,7 +222,7 @@ def _digest(body: bytes) -> str:
     try:
         parsed: Any = parse_schema(orjson.loads(orjson.loads(body)["schema"]))
         return digest(parsed)
-    except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException,
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, SchemaParseException,
             UnknownType, RecursionError) as error:  # fmt: skip
         raise RegistryError(42201, "Invalid Avro schema") from error
 

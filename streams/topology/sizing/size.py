@@ -125,11 +125,16 @@ def partitions_for(processes: int, least: int = 4) -> int:
 
 
 def _partitioned(topology: Topology, partitions: int, work: Mapping[str, int]) -> Topology:
-    """The topology with other numbers of partitions, where a topic has the usual one."""
+    """The topology with other numbers of partitions, where a topic has the usual one.
+
+    A worker reads the same partition of `jobs.replies` as of its work topic.
+    """
+    numbers = {f"jobs.work.{pool}": number for pool, number in work.items()}
+    numbers["jobs.replies"] = max(topology.topics["jobs.replies"].partitions, *work.values(), 0)
     topics = {
         name: replace(topic, partitions=partitions)
         if topic.partitions == topology.partitions and not topic.addressed
-        else replace(topic, partitions=work.get(name.removeprefix("jobs.work."), topic.partitions))
+        else replace(topic, partitions=numbers.get(name, topic.partitions))
         for name, topic in topology.topics.items()
     }
     return replace(topology, partitions=partitions, topics=topics)

@@ -18,6 +18,7 @@ from streams.broker.cluster_file import (
 from streams.broker.cluster_status import read_cluster_status, stop_cluster
 from streams.broker.datadir import DataDir
 from streams.broker.member import NodePorts
+from streams.broker.ports import is_free
 from streams.errors import BrokerError, ConfigError
 
 FOUND = ClusterFile("id", {id_: NodePorts(20_000 + id_, 21_000, 22_000) for id_ in (1, 2, 3)})
@@ -70,6 +71,13 @@ def test_no_port_is_given_twice(tmp_path: Path) -> None:
     assert len({port for node in found.nodes.values() for port in vars(node).values()}) == 9
     again = settle(found, tmp_path, 3, 0)
     assert again == found
+
+
+def test_a_port_that_is_asked_for_is_no_other_nodes_former_one(tmp_path: Path) -> None:
+    first = next(port for port in range(24_000, 31_000) if all(map(is_free, range(port, port + 6))))
+    former = {node: NodePorts(first + 2 + node, first + node, 0) for node in (1, 2, 3)}
+    found = settle(ClusterFile("id", former), tmp_path, 3, first)
+    assert len({port for node in found.nodes.values() for port in vars(node).values()}) == 9
 
 
 def test_clients_find_the_nodes_at_the_port_and_the_next_two(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import yaml
 from support import chart, helm_tools
 from support.chart import Resource
 
+from streams.topology.load import load
+
 CASE = chart.TESTS / "cases" / "placement.yaml"
 JOBS = {"topology-apply", "layout"}
 
@@ -104,6 +106,62 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path) -> None:
     assert token == {"name": "30", "key": "1"}
     claims = chart.of_kind(found, "StatefulSet")["tide-tidegate-pipeline"]["spec"]
     assert claims["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "1"
+
+
+def test_the_digest_of_the_charts_image_is_of_no_other_image(tmp_path: Path) -> None:
+    common = {"repository": "r/tidegate", "digest": "sha256:" + "0" * 64}
+    workers = {
+        name: {"app": "a:b", "image": image}
+        for name, image in {
+            "same": {"pullPolicy": "Always"}, "tagged": {"tag": "2"},
+            "other": {"repository": "r/support", "tag": "1"},
+            "pinned": {"repository": "r/support", "digest": "sha256:" + "1" * 64},
+        }.items()
+    }  # fmt: skip
+    pods = chart.pods(objects(tmp_path, image=common, workers=workers))
+    images = {
+        name: pods[f"tide-tidegate-worker-{name}"]["spec"]["containers"][0]["image"]
+        for name in workers
+    }
+    assert images == {
+        "same": f"r/tidegate@{common['digest']}", "tagged": "r/tidegate:2",
+        "other": "r/support:1", "pinned": f"r/support@sha256:{'1' * 64}",
+    }  # fmt: skip
+
+
+def test_the_jobs_have_the_settings_of_every_process_and_the_stages_session(tmp_path: Path) -> None:
+    given = {"kafka_ssl_endpoint_identification_algorithm": "none", "session_seconds": 12}
+    found = objects(tmp_path, settings=given)
+    jobs = [name for name in chart.pods(found) if "-topology-apply" in name or "-layout-" in name]
+    assert len(jobs) == 2
+    for name in jobs:
+        env = env_of(found, name.removeprefix("tide-tidegate-"))
+        assert env["TIDEGATE_KAFKA_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM"]["value"] == "none"
+        assert env["TIDEGATE_SESSION_SECONDS"]["value"] == "30"
+
+
+@pytest.mark.parametrize("partitions", [None, 32])
+def test_the_workers_of_a_pool_are_as_many_as_its_partitions(
+    partitions: int | None, tmp_path: Path
+) -> None:
+    """A topic that gives no number has the topology's."""
+    overlay: Resource = {
+        "pools": [{"name": "slow"}],
+        "topics": [{"name": "jobs.work.slow", "retention_days": 1}],
+    }
+    if partitions:
+        overlay["partitions"] = partitions
+        overlay["topics"].append({"name": "jobs.replies", "partitions": partitions})
+    (tmp_path / "topology.yaml").write_text(yaml.safe_dump(overlay))
+    most = load(tmp_path / "topology.yaml").topics["jobs.work.slow"].partitions
+
+    def said(replicas: int) -> str:
+        workers = {"slow": {"app": "a:b", "pool": "slow", "replicas": replicas}}
+        values = made(tmp_path, topology={"overlay": overlay}, workers=workers)
+        return chart.run("template", "--values", chart.BASE, "--values", values).stderr
+
+    assert said(most) == ""
+    assert f"but only {most} pods would have a partition" in said(most + 1)
 
 
 def release(name: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -57,6 +57,10 @@ def test_the_chart_has_no_lint() -> None:
         ("commonLabels.app\\.kubernetes\\.io/name=a", "it selects the pods of a component"),
         ("delivery.pod.labels.app\\.kubernetes\\.io/component=a", "io/component cannot be given"),
         ("settings.kafka_sasl_username=a", "settings.kafka_sasl_username is what kafka.sasl"),
+        ("autoscaling.prometheus=http://u:p@prometheus:9090", "at '/autoscaling/prometheus'"),
+        ("workers.a.app=a:b,workers.a.settings.slots=9", "use that instead"),
+        ("workers.a.app=a:b,workers.a.wheel.files={a.whl}", "workers.a.wheel needs both"),
+        ("workers.a.app=a:b,workers.a.wheel.volume.emptyDir.sizeLimit=1Mi", "a.wheel needs both"),
         ("settings.egress_proxy=http://u:p@proxy:1", "settings.egress_proxy holds a password"),
         ("delivery.settings.egress_proxy=http://u@proxy:1", "delivery.settings.egress_proxy holds"),
         ("kafka.settings.sasl\\.password=s3cret", "kafka.settings.sasl.password holds a secret"),
@@ -164,7 +168,8 @@ def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_pa
     values.write_text(
         "autoscaling: {prometheus: 'http://prometheus:9090'}\n"
         f"worker: {{{given}}}\n"
-        "workers: {imports: {app: 'a:b'}, slow: {app: 'a:b', pool: slow}}"
+        "workers: {imports: {app: 'a:b'}, "
+        "slow: {app: 'a:b', pool: slow, replicas: 1, autoscaling: {maxReplicas: 0}}}"
     )
     done = chart.run("template", "--values", chart.BASE, "--values", values)
     assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr
@@ -175,7 +180,7 @@ def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_pa
         "--values",
         values,
         "--set",
-        "workers.imports.pool=other",
+        "workers.imports.pool=other,topology.overlay.partitions=32",
     )
     assert done.returncode == 0, done.stderr
 

@@ -8,7 +8,8 @@ import shlex
 import time
 from typing import Any
 
-from support.operator_api import OperatorApi, invoke
+import pytest
+from support.operator_api import OperatorApi, invoke, problem
 from support.operator_cluster import event_job, make_entry, make_event
 from typer.testing import Result
 
@@ -19,6 +20,7 @@ from streams.operator.resources.dead_letters import dead_letter_json
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.events import event_details, event_json
 from streams.operator.resources.job_view import JobDetails, job_json
+from streams.serde.ids import event_replay_id
 from streams.serde.records import DeadLetter
 
 EVENT = make_event("order 7's", subject="order 7")
@@ -155,3 +157,27 @@ def test_review_says_that_nothing_waits(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/jobs", b'{"jobs": [], "next_cursor": null}')
     operator.on("GET", "/v1/effects/unknown", b'{"effects": [], "next_cursor": null}')
     assert run(operator, jobs, "review").stdout.startswith("no effect waits ")
+
+
+def test_a_replay_that_may_have_begun_is_named_with_the_command_that_shows_it(
+    operator: OperatorApi,
+) -> None:
+    """Who sends it again without the key that was sent begins another one."""
+    operator.on("POST", "/v1/replays", problem(502, "bad-gateway", "ended before it answered"))
+    wanted = ["--tenant", "acme", "--job", "t", "--note", "lost"]
+    done = invoke(operator, events, "replay", *wanted)
+    assert done.exit_code == 1
+    key = operator.asked[-1].headers["Idempotency-Key"]
+    look = f"tidegate replays show {event_replay_id('acme', key)} --url {operator.url}"
+    assert f"ended before it answered. The replay may have begun: see with `{look}`" in done.stderr
+    again = invoke(operator, events, "replay", *wanted)
+    assert operator.asked[-1].headers["Idempotency-Key"] != key
+    assert again.exit_code == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_replay_of_which_no_api_was_told_has_not_begun() -> None:
+    nobody = OperatorApi("http://127.0.0.1:9")
+    done = invoke(nobody, events, "replay", "--tenant", "acme", "--job", "t", "--note", "lost")
+    assert "no operator's API answers" in done.stderr
+    assert "may have begun" not in done.stderr

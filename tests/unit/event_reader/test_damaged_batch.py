@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from support.killed_reader import LOGS, fresh, read, seen
 from support.played_consumer import PlayedConsumer, PlayedMessage
 
-from streams.errors import KafkaUnavailable
+from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import follow as following
 from streams.event_reader import reader as reading
@@ -119,3 +119,16 @@ def test_who_follows_is_told_and_does_not_begin_with_the_oldest_event_again(
         found.extend(following.follow(Settings(), {0: 2}, Selection()))
     assert [each.offset for each in found] == [2, 3]
     assert [config["auto.offset.reset"] for config in configs] == ["error"]
+
+
+def test_what_lies_before_a_record_that_cannot_be_read_is_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
+    logs = [[*LOGS[0][:2], b"\0\0\0\0\x13?", *LOGS[0][2:]], LOGS[1]]
+    monkeypatch.setattr(reading, "Consumer", lambda _: PlayedConsumer(logs))
+    file = fresh(tmp_path / "orders.db")
+    for _ in range(2):
+        with pytest.raises(PoisonRecord, match="partition 0, offset 2"):
+            read(file)
+    assert seen(file) == ["evt_a0", "evt_a1"]

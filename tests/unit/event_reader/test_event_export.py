@@ -12,6 +12,7 @@ from support.played_consumer import PlayedConsumer
 
 from streams.cli import event_export
 from streams.cli.event_selection import ranges
+from streams.event_export import export as exports
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, file_of, left, purged
 from streams.event_export.formats import encoder, rfc3339
@@ -37,6 +38,20 @@ TYPES = [
     "\u6ce8\u6587" * 20,
     "a" + "\u043f" * 199,
 ]
+
+
+def test_a_part_is_bounded_by_its_bytes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = make_event("a1")
+    record = ENVELOPE.encode(event)
+    monkeypatch.setattr(exports, "PART_BYTES", 3 * len(record))
+    monkeypatch.setattr(scanning, "_BATCH", 1)
+    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer([[record] * 7]))
+    scan = Scan(Settings(), {0: Span(0, 0, 7)}, Selection())
+    done = Export(tmp_path, "jsonl", Manifest({}, None, None)).run(scan)
+    rows = [len(file.read_text().splitlines()) for file in sorted(tmp_path.rglob("*.jsonl"))]
+    assert (done.events, rows) == (7, [3, 3, 1])
 
 
 def test_every_type_has_a_file_of_its_own_two_levels_below_the_directory(tmp_path: Path) -> None:

@@ -274,6 +274,24 @@ def test_after_a_failure_it_goes_on_from_what_is_saved_and_says_why_it_stood_sti
     assert world.works[1].known.progress == replace(at(2, "running"), error="no broker")
 
 
+def test_the_reason_is_written_before_the_client_is_closed(world: World) -> None:
+    """A client whose broker died may never close."""
+    work, order = begun(world), list[str]()
+    work.fault = KafkaUnavailable("no broker")
+    work.close = lambda: order.extend(str(each.error) for each in world.written)  # type: ignore[method-assign]
+    world.work()
+    assert "no broker" in order
+
+
+def test_a_replay_that_has_ended_is_told_of_again(world: World) -> None:
+    begun(world)
+    world.work(3)
+    world.told(at(1, "running"), by="another desk")
+    world.told(ReplayStopped("enough"))
+    world.work()
+    assert world.written[-1].status == "stopped"
+
+
 def test_a_pause_is_obeyed_although_the_resumption_before_it_failed_unsaid(world: World) -> None:
     """The topic says `running`, and the reason could not be written: `paused` must follow."""
     world.told(ASKED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -93,8 +94,13 @@ async def test_a_schema_that_is_there_is_found_and_no_other_can_be_registered(ur
     other = Schema('{"type": "record", "name": "Mine", "fields": []}', "AVRO")
     assert await refused(url, lambda c: c.lookup_schema("dev.jobs-value", other)) == (404, 40403)
     assert await refused(url, lambda c: c.register_schema("dev.jobs-value", other)) == (422, 42205)
-    broken = Schema('{"type": "recor', "AVRO")
-    assert await refused(url, lambda c: c.lookup_schema("dev.jobs-value", broken)) == (422, 42201)
+    huge = '{"type":"fixed","name":"a","size":1e308,"logicalType":"decimal","precision":4}'
+    for text in ('{"type": "recor', huge):
+        broken = Schema(text, "AVRO")
+        ask = partial(
+            SchemaRegistryClient.lookup_schema, subject_name="dev.jobs-value", schema=broken
+        )
+        assert await refused(url, ask) == (422, 42201)
 
 
 async def test_what_is_not_there_is_refused_with_the_codes_of_a_registry(url: str) -> None:

@@ -235,6 +235,13 @@ def test_more_partitions_than_the_load_wants_are_no_fault_and_are_counted() -> N
     assert found.brokers.replicas > fewer.brokers.replicas
 
 
+def test_replies_have_as_many_partitions_as_the_largest_pools_work() -> None:
+    topics = sized(jobs=100_000).topology.topics
+    assert topics["jobs.work.default"].partitions > 16
+    assert topics["jobs.replies"].partitions == topics["jobs.work.default"].partitions
+    assert sized(jobs=0).topology.topics["jobs.replies"].partitions == 16
+
+
 def test_no_cleaner_is_told_to_take_more_than_kafka_gives_it() -> None:
     assert "dedupe.buffer.size (128 MiB) to" in told()
     most = told(events=1e6, jobs=1e5)

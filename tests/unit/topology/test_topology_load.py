@@ -168,6 +168,17 @@ def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
         ("partitions: 0\n", "1: partitions: the number 0 stands here; write a whole number of at"),
         ("window_days: .nan\n", "1: window_days: the number nan stands here; write a"),
         ("window_days: 0\n", "1: window_days: the number 0 stands here; write a number above 0"),
+        ("window_days: 1.0e+305\n", "1: window_days: the number 1e+305 stands here; write"),
+        (
+            "topics: [{name: dlq, retention_days: 1.0e+15}]\n",
+            "1: topics[dlq].retention_days: the number 1000000000000000.0 stands here; write a "
+            "number of at most 1,000,000",
+        ),
+        (
+            "topics: [{name: dlq, max_message_kib: 2097152}]\n",
+            "1: topics[dlq].max_message_kib: the number 2097152 stands here; write a number below "
+            "2,097,152",
+        ),
         ("routes:\n", "1: routes: nothing stands here; write a list"),
         ("limits: {}\n", "1: limits: a mapping stands here; write a list"),
         ("leases: 3\n", "1: leases: the number 3 stands here; write a mapping"),

@@ -66,6 +66,11 @@ def test_too_few_brokers_are_refused_by_number(brokers: int, named: str) -> None
     assert [named in r.why and "--allow-unsafe" in r.why for r in planned.refusals] == [True]
 
 
+def test_a_broker_that_is_down_refuses_nothing_where_no_topic_is_made() -> None:
+    """Kafka names the brokers that run; those of existing topics are told by their replicas."""
+    assert compare(load(), cluster(brokers=2), "", Consent()).empty
+
+
 def test_too_few_brokers_are_accepted_when_unsafe_is_allowed() -> None:
     planned = compare(load(), Cluster(1, {}), "", UNSAFE)
     assert not planned.refusals
