@@ -169,19 +169,19 @@ class Reader:
         before the marker would be purged with it, and a reader that has missed nothing would end
         with `EventsPurged`.
         """
-        events, behind = list[tuple[int, Envelope]](), None
+        events, behind, poison = list[tuple[int, Envelope]](), None, None
         for message in messages:
             try:
                 event = self._event(message)
-            except PoisonRecord:
-                if behind is None or self._handled_all(number, behind, events, handle):
-                    raise
-                return
+            except PoisonRecord as error:
+                poison = error
+                break
             behind = _behind(message)
             if event is not None:
                 events.append((behind, event))
-        if behind is not None:
-            self._handled_all(number, behind, events, handle)
+        whole = behind is None or self._handled_all(number, behind, events, handle)
+        if poison is not None and whole:
+            raise poison
 
     def _handled_all(
         self, number: int, behind: int, events: list[tuple[int, Envelope]], handle: Handle
