@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, InvalidURL
 
 from streams.dev_state import read_state
 from streams.errors import ConfigError, TidegateError
@@ -160,7 +160,7 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
 
     try:
         return asyncio.run(send())
-    except ClientConnectorError as error:
+    except (ClientConnectorError, InvalidURL) as error:
         raise NotReached(f"no operator's API answers at {url} ({error})") from error
     except (ClientError, TimeoutError) as error:
         why = f"{error}" or type(error).__name__

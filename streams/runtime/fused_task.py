@@ -36,6 +36,7 @@ class FusedTask:
         self._readers = {topic: part for part in parts for topic in part.stage.inputs}
         self._looked = dict.fromkeys(parts, 0)
         self._due = dict.fromkeys(parts, 0.0)
+        self._due_committed = dict(self._due)
         self._initiated: dict[tuple[str, bytes | None], Task] = {}
 
     def part(self, stage: str) -> Task:
@@ -124,11 +125,13 @@ class FusedTask:
         for part in self._parts:
             part.committed(changelog_offsets)
         self._looked = dict.fromkeys(self._parts, 0)
+        self._due_committed = dict(self._due)
 
     def rollback(self) -> None:
         for part in self._parts:
             part.rollback()
         self._looked = dict.fromkeys(self._parts, 0)
+        self._due = dict(self._due_committed)
 
     def closed(self) -> None:
         for part in self._parts:

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -25,12 +25,11 @@ from support.operator_cluster import (
     running,
 )
 
-from streams.cli.api_client import CallFailed
+from streams.cli.api_client import CallFailed, NoAnswer
 from streams.event_replay import preview, spans
-from streams.kafka.offsets import Place
+from streams.operator.http import app_state
 from streams.operator.http.app_state import SUBMITTED_BY
-from streams.operator.http.refusal import Refusal
-from streams.operator.read_model.read_barrier import ReadBarrier
+from streams.operator.read_model.fold_session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope, PayloadRef, ReplayEvent
@@ -135,18 +134,26 @@ def test_one_key_begins_one_replay_in_two_processes_at_once(
 def test_a_replay_has_begun_though_the_read_model_does_not_show_it_in_time(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is told to call again without a key begins another one, and each event gets two jobs."""
+    """Who is told that none has begun begins another one, and each event gets two jobs."""
     written(cluster, operator, make_event("a1"), make_event("a2"))
-    whole, calls = ReadBarrier.wait, count(1)
+    moves, stands, whole = Event(), Event(), FoldSession.step
 
-    async def late_once(self: ReadBarrier, place: Place, seconds: float) -> None:
-        if next(calls) == 2:
-            raise Refusal(503, "not-ready", "call again")
-        await whole(self, place, seconds)
+    def step(session: FoldSession) -> bool:
+        if not moves.is_set():
+            stands.set()
+            moves.wait(60)
+        return whole(session)
 
-    monkeypatch.setattr(ReadBarrier, "wait", late_once)
+    monkeypatch.setattr(FoldSession, "step", step)
+    assert stands.wait(30)
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 0.5)
     replay = begun(operator)
     assert replay["status"] == "queued"
+    path = f"/v1/replays/{replay['replay_id']}"
+    for method, body in (("GET", None), ("DELETE", {"note": "wrong"})):
+        with pytest.raises(NoAnswer, match="the read model has not caught up"):
+            operator.send(method, path, body)
+    moves.set()
     ended(operator, replay)
     assert len({command.job_id for command, _ in asked_for(cluster)}) == 2
     assert len(operator.get("/v1/replays")["replays"]) == 1

@@ -77,12 +77,12 @@
 
 {{- define "tidegate.checkComponents" -}}
 {{- include "tidegate.checkSettings" (dict "root" . "where" "settings" "settings" .Values.settings) -}}
+{{- if hasKey .Values.settings "slots" -}}
+{{- fail "settings.slots is what worker.slots gives: use that instead" -}}
+{{- end -}}
 {{- range $name, $given := .Values.workers -}}
 {{- if not $given.app -}}
 {{- fail (printf "workers.%s.app is empty: name the application as module:attribute, such as support.app:app" $name) -}}
-{{- end -}}
-{{- if hasKey (default dict $given.settings) "slots" -}}
-{{- fail (printf "workers.%s.settings.slots is what workers.%s.slots gives: use that instead" $name $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.analytics.autoscaling.enabled -}}
@@ -92,11 +92,14 @@
 {{- $most := include "tidegate.mostPods" (dict "root" $ "facts" $facts) -}}
 {{- $scaled := default dict $facts.values.autoscaling -}}
 {{- $where := ternary (printf "workers.%s" (trimPrefix "worker-" $name)) $name (hasKey $facts "pool") -}}
-{{- if and $most (gt (int $facts.values.replicas) (int $most)) -}}
+{{- if and $most (not $scaled.enabled) (gt (int $facts.values.replicas) (int $most)) -}}
 {{- fail (printf "%s.replicas is %d, but only %s pods would have a partition: use fewer, or more partitions (topology.overlay)" $where (int $facts.values.replicas) $most) -}}
 {{- end -}}
 {{- if and $scaled.enabled $facts.pool (not $.Values.autoscaling.prometheus) -}}
 {{- fail (printf "%s.autoscaling.enabled needs autoscaling.prometheus, the address of Prometheus: the jobs that wait are counted there" $where) -}}
+{{- end -}}
+{{- if and $facts.pool (hasKey $facts.values.settings "slots") -}}
+{{- fail (printf "%s.settings.slots is what %s.slots gives: use that instead" $where $where) -}}
 {{- end -}}
 {{- with $facts.values.wheel -}}
 {{- if not (and .volume .files) -}}

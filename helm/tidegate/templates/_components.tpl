@@ -14,13 +14,23 @@ The components that run, by name, as YAML. Of each:
 {{- $_ := set $all $name (set $facts "values" (index $.Values $name)) -}}
 {{- end -}}
 {{- range $name, $given := .Values.workers -}}
-{{- $values := mergeOverwrite (deepCopy $.Values.worker) $given -}}
+{{- $values := fromYaml (include "tidegate.worker" (dict "common" $.Values.worker "own" $given)) -}}
 {{- $pool := default "default" $values.pool -}}
 {{- $command := list "worker" "--app" $values.app "--pool" $pool "--slots" (printf "%d" (int $values.slots)) -}}
 {{- $facts := dict "serves" "probes" "stateful" false "needs" (list "vault" "cluster") "egress" "tools" -}}
 {{- $_ := set $all (printf "worker-%s" $name) (merge (dict "command" $command "pool" $pool "values" $values) $facts) -}}
 {{- end -}}
 {{- toYaml $all -}}
+{{- end }}
+
+{{/* A worker's values over those of all; an image, a user and a volume are not mixed. Takes {common, own}. */}}
+{{- define "tidegate.worker" -}}
+{{- $common := deepCopy .common -}}{{- $own := deepCopy .own -}}
+{{- $_ := set $common "image" (fromYaml (include "tidegate.imageOver" (dict "common" $common.image "own" $own.image))) -}}
+{{- $user := dict "common" $common.kafkaUser "own" (default dict $own.kafkaUser) -}}
+{{- $_ := set $common "kafkaUser" (fromYaml (include "tidegate.sasl" $user)) -}}
+{{- if (default dict $own.wheel).volume -}}{{- $_ := unset $common.wheel "volume" -}}{{- end -}}
+{{- toYaml (mergeOverwrite $common $own) -}}
 {{- end }}
 
 {{- define "tidegate.stages" -}}

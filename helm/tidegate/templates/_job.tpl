@@ -16,7 +16,7 @@ spec:
       env:
         {{- $own := fromYamlArray (include "tidegate.clientEnvironment" $of) }}
         {{- $settings := deepCopy .root.Values.settings -}}
-        {{- with .root.Values.pipeline.settings.session_seconds -}}{{- $_ := set $settings "session_seconds" . -}}{{- end -}}
+        {{- with dig "settings" "session_seconds" "" (default dict .root.Values.pipeline) -}}{{- $_ := set $settings "session_seconds" . -}}{{- end -}}
         {{- $given := fromYamlArray (include "tidegate.settingsVariables" $settings) }}
         {{- include "tidegate.onceEach" (concat $own $given $pod.extraEnv) | nindent 8 }}
       volumeMounts: {{- include "tidegate.clientMounts" $of | nindent 8 }}

@@ -37,15 +37,21 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* The image. Takes the chart's image, over which a worker's may be laid: the chart's digest is of no other image. */}}
+{{/* The image. Takes the chart's image, over which a worker's may be laid. */}}
 {{- define "tidegate.image" -}}
-{{- $common := deepCopy .root.Values.image -}}
-{{- $own := default dict .image -}}
-{{- if or $own.repository $own.tag -}}{{- $_ := unset $common "digest" -}}{{- end -}}
-{{- $of := mergeOverwrite $common $own -}}
+{{- $of := fromYaml (include "tidegate.imageOver" (dict "common" .root.Values.image "own" .image)) -}}
 {{- if $of.digest -}}
 {{ $of.repository }}@{{ $of.digest }}
 {{- else -}}
 {{ $of.repository }}:{{ default .root.Chart.AppVersion $of.tag }}
 {{- end -}}
+{{- end }}
+
+{{/* An image laid over another one, whose digest is that of no other repository or tag. Takes {common, own}. */}}
+{{- define "tidegate.imageOver" -}}
+{{- $common := deepCopy .common -}}{{- $own := default dict .own -}}
+{{- range list "repository" "tag" -}}
+{{- if and (get $own .) (ne (get $own .) (get $common .)) -}}{{- $_ := unset $common "digest" -}}{{- end -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $common $own) -}}
 {{- end }}

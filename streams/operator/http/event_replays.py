@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import suppress
 from functools import partial
 
@@ -47,8 +48,8 @@ async def begin(request: web.Request) -> web.Response:
     if wanted.dry_run:
         found = await _previewed(state, asked)
         return web.json_response(found | {"warning": await _doubt(state, asked.job)})
-    known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked)
     doubt = await _doubt(state, asked.job)
+    known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked)
     return web.json_response(_json(known) | {"warning": doubt}, status=202)
 
 
@@ -128,11 +129,12 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Kno
     except KafkaUnavailable as error:
         raise Refusal(
             503, "kafka-unavailable",
-            f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. See whether "
-            "GET /v1/replays shows it before you ask again, or ask with the same Idempotency-Key",
+            f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. Look at "
+            f"GET /v1/replays/{replay_id} before you ask again, or ask with the same "
+            "Idempotency-Key",
             replay_id=replay_id,
         ) from None  # fmt: skip
-    with suppress(Refusal):
+    with suppress(Refusal, sqlite3.Error):
         return await _shown(state, replay_id)
     return Known(replay_id, asked, wall_ms(), SUBMITTED_BY)
 
@@ -151,6 +153,8 @@ async def _known(request: web.Request) -> Known:
     """Return the replay of a path; 404 if nobody asked for it."""
     state, replay_id = request.app[STATE], request.match_info["replay_id"]
     known = await state.query(lambda db: event_replays.replay(db, replay_id))
+    if known.asked is None:  # the read model may be late: a 404 would say that none has begun
+        known = await _shown(state, replay_id)
     if known.asked is None:
         raise unknown("replay", replay_id, "GET /v1/replays lists them")
     return known

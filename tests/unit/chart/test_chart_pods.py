@@ -129,6 +129,41 @@ def test_the_digest_of_the_charts_image_is_of_no_other_image(tmp_path: Path) -> 
     }  # fmt: skip
 
 
+def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: Path) -> None:
+    """An image by digest, a user with its Secret, and a volume, which may have one type alone."""
+    digest = f"sha256:{'1' * 64}"
+    found = objects(
+        tmp_path,
+        kafka={"securityProtocol": "SASL_SSL", "sasl": {"secretName": "all"}},
+        image={"repository": "r/tidegate", "digest": f"sha256:{'0' * 64}"},
+        worker={
+            "image": {"repository": "r/support", "digest": digest},
+            "kafkaUser": {"secretName": "common", "username": "alice"},
+            "wheel": {"volume": {"configMap": {"name": "w"}}, "files": ["a.whl"]},
+        },
+        workers={
+            "same": {"app": "a:b", "image": {"repository": "r/support"}},
+            "own": {
+                "app": "a:b", "image": {"tag": "2"}, "kafkaUser": {"secretName": "bob"},
+                "wheel": {"volume": {"persistentVolumeClaim": {"claimName": "c"}}},
+            },
+        },
+    )  # fmt: skip
+    specs = {
+        name: chart.pods(found)[f"tide-tidegate-worker-{name}"]["spec"] for name in ("same", "own")
+    }
+    images = {name: spec["containers"][0]["image"] for name, spec in specs.items()}
+    assert images == {"same": f"r/support@{digest}", "own": "r/support:2"}
+    users = [env_of(found, f"worker-{n}")["TIDEGATE_KAFKA_SASL_USERNAME"]["value"] for n in specs]
+    assert users == ["alice", "bob"]
+    wheels = next(each for each in specs["own"]["volumes"] if each["name"] == "wheels")
+    assert wheels.keys() == {"name", "persistentVolumeClaim"}
+
+
+def test_a_stage_that_does_not_run_needs_no_values(tmp_path: Path) -> None:
+    assert "-layout-" in "".join(chart.pods(objects(tmp_path, layout="apart", pipeline=None)))
+
+
 def test_the_jobs_have_the_settings_of_every_process_and_the_stages_session(tmp_path: Path) -> None:
     given = {"kafka_ssl_endpoint_identification_algorithm": "none", "session_seconds": 12}
     found = objects(tmp_path, settings=given)

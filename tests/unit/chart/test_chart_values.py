@@ -58,7 +58,9 @@ def test_the_chart_has_no_lint() -> None:
         ("delivery.pod.labels.app\\.kubernetes\\.io/component=a", "io/component cannot be given"),
         ("settings.kafka_sasl_username=a", "settings.kafka_sasl_username is what kafka.sasl"),
         ("autoscaling.prometheus=http://u:p@prometheus:9090", "at '/autoscaling/prometheus'"),
-        ("workers.a.app=a:b,workers.a.settings.slots=9", "use that instead"),
+        ("workers.a.app=a:b,workers.a.settings.slots=9", "workers.a.slots gives: use that"),
+        ("worker.settings.slots=9", "workers.answers.slots gives: use that"),
+        ("settings.slots=9", "worker.slots gives: use that"),
         ("workers.a.app=a:b,workers.a.wheel.files={a.whl}", "workers.a.wheel needs both"),
         ("workers.a.app=a:b,workers.a.wheel.volume.emptyDir.sizeLimit=1Mi", "a.wheel needs both"),
         ("settings.egress_proxy=http://u:p@proxy:1", "settings.egress_proxy holds a password"),
@@ -169,7 +171,7 @@ def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_pa
         "autoscaling: {prometheus: 'http://prometheus:9090'}\n"
         f"worker: {{{given}}}\n"
         "workers: {imports: {app: 'a:b'}, "
-        "slow: {app: 'a:b', pool: slow, replicas: 1, autoscaling: {maxReplicas: 0}}}"
+        "slow: {app: 'a:b', pool: slow, replicas: 1, autoscaling: {maxReplicas: 0}}}\n"
     )
     done = chart.run("template", "--values", chart.BASE, "--values", values)
     assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr

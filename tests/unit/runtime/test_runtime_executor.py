@@ -9,10 +9,11 @@ from support.counting import HUGE, counting_stage
 from support.granting import Granting, granting_stage
 
 from streams.errors import ConfigError, StageFailed
-from streams.runtime.clock import SystemClock
+from streams.runtime.clock import SystemClock, VirtualClock
 from streams.runtime.executor import Executor, OutputRefused
+from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import Context, Record, Stage
+from streams.runtime.processor import Context, FusedStage, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
@@ -159,3 +160,32 @@ def test_a_dead_letter_that_nobody_takes_ends_the_stage_and_passes_nothing_by(ve
         Executor(broker).step([(counting, work)], [])
     assert broker.taken == [(0, b"1")]
     assert (counting.positions, counting.dirty) == ({"in": 1}, False)
+
+
+class Ticking:
+    """Forwards a record at each punctuation, which is too large in partition 0."""
+
+    def __init__(self, partition: int) -> None:
+        self._tick = b"tick" if partition else b"x" * HUGE
+
+    def restored(self, ctx: Context) -> None: ...
+
+    def process(self, record: Record, ctx: Context) -> None: ...
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        ctx.forward("out", b"k", self._tick)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_refused_punctuation_undoes_those_of_no_other_partition(fused: bool) -> None:
+    alone = Stage("ticking", ("in",), (), Ticking)
+    stage = FusedStage("pipeline", (alone,)) if fused else alone
+    clock = VirtualClock(0)
+    tasks = [task_of(stage, number, {}, clock, lambda *_: True, {"in": 0}) for number in (0, 1)]
+    for each in tasks:
+        each.restored()
+    broker = Refusing()
+    for _ in range(3):
+        clock.ms += 1_000
+        Executor(broker).step([], tasks)
+    assert broker.taken == [(1, b"tick")] * 3
