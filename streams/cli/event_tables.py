@@ -50,14 +50,23 @@ def _event(console: Console, found: Json) -> None:
     own = [each for each in found["deliveries"] if each["kind"] == "event"]
     delivery_tables.related(console, own)
     if found["job"] is None:
-        _say(console, "no job: no route matched it; once one does, give it its job:")
-        _say(console, found["route_command"])
-        return
-    console.print("its job")
-    tables.job(found["job"])
+        _without_job(console, found)
+    else:
+        console.print("its job")
+        tables.job(found["job"])
     tables.replays(console, found["replays"])
     for letter in found["dead_letters"]:
         print_fields(console, {k: v for k, v in letter.items() if k != "replays"}, "dead letter")
+
+
+def _without_job(console: Console, found: Json) -> None:
+    if any(letter["kind"] == "record" for letter in found["dead_letters"]):
+        _say(console, "no job: it became a dead letter")
+    elif found["routed"]:
+        _say(console, "no job: the dispatcher has not come to it yet, or the job was purged")
+    else:
+        _say(console, "no job: no route matched it; once one does, give it its job:")
+        _say(console, found["route_command"])
 
 
 def review(found: Json) -> None:

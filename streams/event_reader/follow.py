@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -11,7 +10,7 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.scan import Found, found_in
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import closing_watched, consumer_config
 from streams.kafka.failures import DENIED, GONE, UNREADABLE, damage
 from streams.settings import Settings
 
@@ -29,7 +28,7 @@ def follow(settings: Settings, offsets: Mapping[int, int], selection: Selection)
     """
     name = settings.topic_prefix + EVENTS
     config = consumer_config(settings, "events-reader", **{"auto.offset.reset": "error"})
-    with closing(Consumer(config)) as consumer:
+    with closing_watched(Consumer(config)) as consumer:
         consumer.assign([TopicPartition(name, number, at) for number, at in offsets.items()])
         while True:
             for message in consumer.consume(_BATCH, _WAIT_SECONDS):

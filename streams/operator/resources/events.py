@@ -74,6 +74,7 @@ def event_details(found: Envelope) -> Json:
         "content_type": found.content_type,
         "delivery_id": found.delivery_id,
         "request_id": found.request_id,
+        "routed": found.routed,
         "attributes": found.attributes,
         "fingerprint": found.fingerprint.hex(),
         "payload_hash": found.payload_hash.hex(),

@@ -33,6 +33,9 @@ LOST = {"tenant_id": "acme", "job_id": "job_lost", "type": "t", "job_status": "c
 REPLAY = {"job_id": "job_again", "replay_of": OWNER.job_id, "type": "t", "status": "succeeded",
           "created_at": "2026-11-23T20:00:00.000Z", "note": "the mapping is mended",
           "submitted_by": "operator"}  # fmt: skip
+OF_ITS_RECORD = dead_letter_json(
+    DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "large", "d", 1)
+)
 STORY: dict[str, Any] = {
     **event_json(EVENT, None), **event_details(EVENT), "partition": 1, "offset": 7,
     "duplicates": {"count": 3, "last_at": "2026-11-23T20:00:00.000Z", "last_event_id": "evt_9"},
@@ -67,7 +70,7 @@ def test_events_are_listed_by_what_is_asked_for(operator: OperatorApi) -> None:
 def test_an_event_without_a_job_comes_with_the_command_that_gives_it_one(
     operator: OperatorApi,
 ) -> None:
-    operator.on("GET", "/v1/events/evt_1", STORY)
+    operator.on("GET", "/v1/events/evt_1", STORY | {"routed": False})
     lines = run(operator, events, "show", "evt_1").stdout.splitlines()
     assert any("no route matched it" in line for line in lines)
     (command,) = (line for line in lines if line.startswith("tidegate "))
@@ -76,6 +79,22 @@ def test_an_event_without_a_job_comes_with_the_command_that_gives_it_one(
         "--url", operator.url,
     ]  # fmt: skip
     assert any("evt_9" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"routed": False, "replays": [REPLAY]}, ("no route matched it", "job_again")),
+        ({"dead_letters": [OF_ITS_RECORD]}, ("it became a dead letter", "output_refused")),
+        ({}, ("has not come to it yet, or the job was purged",)),
+    ],
+)
+def test_an_event_without_a_job_shows_why_and_what_became_of_it(
+    operator: OperatorApi, changed: Any, says: tuple[str, ...]
+) -> None:
+    operator.on("GET", "/v1/events/evt_1", STORY | changed)
+    shown = run(operator, events, "show", "evt_1").stdout
+    assert [each for each in says if each not in shown] == []
 
 
 def test_an_event_shows_its_job_its_replays_and_dead_letters(operator: OperatorApi) -> None:
@@ -170,6 +189,8 @@ def test_a_replay_that_may_have_begun_is_named_with_the_command_that_shows_it(
     key = operator.asked[-1].headers["Idempotency-Key"]
     look = f"tidegate replays show {event_replay_id('acme', key)} --url {operator.url}"
     assert f"ended before it answered. The replay may have begun: see with `{look}`" in done.stderr
+    blank = invoke(operator, events, "replay", *wanted, "--key", "")
+    assert (blank.exit_code, operator.asked[-1].headers["Idempotency-Key"]) == (1, "")
     again = invoke(operator, events, "replay", *wanted)
     assert operator.asked[-1].headers["Idempotency-Key"] != key
     assert again.exit_code == 1

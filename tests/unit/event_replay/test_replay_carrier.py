@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from support.played_consumer import PlayedMessage
 
 from streams.errors import KafkaUnavailable
+from streams.event_reader import follow as following
 from streams.event_reader import scan as scanning
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
@@ -38,7 +39,8 @@ class Gone:
     def assign(self, _: object) -> None: ...
 
     def consume(self, *_: object) -> list[PlayedMessage]:
-        return [PlayedMessage(0, 0, None, KafkaError._ALL_BROKERS_DOWN)]
+        codes = KafkaError._ALL_BROKERS_DOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return [PlayedMessage(0, 0, None, code) for code in codes]
 
     def position(self, places: list[Any]) -> list[Any]:
         return places
@@ -64,13 +66,19 @@ def of_a_scan() -> None:
     batches.close()
 
 
-@pytest.mark.parametrize("close", [of_a_process, of_a_scan])
+def of_a_tail() -> None:
+    with suppress(KafkaUnavailable):
+        next(following.follow(Settings(), {0: 0}, Selection()))
+
+
+@pytest.mark.parametrize("close", [of_a_process, of_a_scan, of_a_tail])
 def test_a_client_that_never_closes_ends_the_process(
     close: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread carries all replays: it would stand still without a word."""
     monkeypatch.setattr(carrying, "Consumer", Gone)
     monkeypatch.setattr(scanning, "Consumer", Gone)
+    monkeypatch.setattr(following, "Consumer", Gone)
     Gone.watched = []
     close()
     assert Gone.watched == [True]
