@@ -38,6 +38,10 @@ StageOption = Annotated[
     str | None,
     typer.Option(help="Look with the eyes of this stage's process.", metavar="STAGE"),
 ]
+PoolOption = Annotated[
+    str,
+    typer.Option(help="With `--stage worker`: the pool whose jobs it takes.", metavar="NAME"),
+]
 UrlOption = Annotated[
     str | None,
     typer.Option(help="The operator's API.  [default: that of `tidegate dev`]", metavar="URL"),
@@ -46,6 +50,7 @@ UrlOption = Annotated[
 
 def doctor(
     stage: StageOption = None,
+    pool: PoolOption = "default",
     url: UrlOption = None,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
@@ -72,7 +77,7 @@ def doctor(
             settings = found_settings(topology, bootstrap, data_dir)
         except ConfigError as error:
             return error
-        return examine(subject(settings, stage, url))
+        return examine(subject(settings, stage, url, pool))
 
     with _busy():
         found = Look("the doctor", look, seconds=_MOST_SECONDS).seen()

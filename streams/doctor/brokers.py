@@ -39,7 +39,7 @@ def number(brokers: Brokers, *, embedded: bool) -> Iterator[Finding]:
         yield NUMBER.warn(
             f"the cluster has {counted(count, 'broker')}, so one lost disk can lose records that "
             "were acknowledged",
-            f"add brokers until there are {REPLICATION}",
+            f"start those that are down, or add brokers until there are {REPLICATION}",
         )
 
 

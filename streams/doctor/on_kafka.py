@@ -138,9 +138,9 @@ def _with_topology(
 
 def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Finding]:
     prefix, stage = subject.settings.topic_prefix, subject.stage
-    wanted = rights.needed(topology, prefix, stage) if stage else ()
+    wanted = rights.needed(topology, prefix, stage, subject.pool) if stage else ()
     if not wanted:
-        yield rights.unknown(stage)
+        yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage)
         return
     yield from judged(rights.TOPICS, partial(rights.of_topics, wanted), seen.topics)
     yield from judged(rights.GROUPS, partial(rights.of_groups, wanted, prefix), seen.groups)

@@ -28,9 +28,9 @@ _ASK = Unseen(
 )
 
 
-def needed(topology: Topology, prefix: str, stage: str) -> tuple[Right, ...]:
-    """The rights of a stage's process; of workers, those of the default pool."""
-    return rights_of("worker-default" if stage == "worker" else stage, topology, prefix)
+def needed(topology: Topology, prefix: str, stage: str, pool: str) -> tuple[Right, ...]:
+    """The rights of a stage's process, or of a worker of the pool."""
+    return rights_of(f"worker-{pool}" if stage == "worker" else stage, topology, prefix)
 
 
 def of_topics(rights: Iterable[Right], seen: TopicsSeen) -> Iterator[Finding]:

@@ -23,12 +23,14 @@ class Subject:
     """What is looked at.
 
     `embedded` is the version of the brokers if `tidegate` started them. `url` is the operator's
-    address, if one is known. `stage` narrows the look to what this process needs.
+    address, if one is known. `stage` narrows the look to what this process needs, and `pool` to
+    that of its workers.
     """
 
     settings: Settings
     topology: Checked | ConfigError
     stage: str | None = None
+    pool: str = "default"
     url: str | None = None
     embedded: str | None = None
 
@@ -38,7 +40,9 @@ class Subject:
         return frozenset(filter(None, _secrets(self.settings)))
 
 
-def subject(settings: Settings, stage: str | None, url: str | None) -> Subject:
+def subject(
+    settings: Settings, stage: str | None, url: str | None, pool: str = "default"
+) -> Subject:
     """The subject of these settings, as a `dev` on their data directory completes them."""
     running = read_state(settings.data_dir)
     address = url or running.get("url")
@@ -46,6 +50,7 @@ def subject(settings: Settings, stage: str | None, url: str | None) -> Subject:
         _as_dev_has(settings) if running else settings,
         _topology(settings.topology),
         stage,
+        pool,
         address if isinstance(address, str) else None,
         _embedded(settings),
     )

@@ -174,6 +174,7 @@ class Executor:
         refused = self._refusal(task, alone=True)
         if refused is not None:
             log.error("what a punctuation did is refused: undone", detail=refused.detail)
+            task.put_off()
 
     def _initiate_alone(self, task: PartitionTask) -> None:
         for _ in range(_MOST_REFUSED):

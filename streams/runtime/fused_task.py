@@ -93,12 +93,22 @@ class FusedTask:
 
     def punctuate(self) -> None:
         """Punctuate each part at its own pace."""
+        for part in self._at_its_time():
+            part.punctuate()
+            self._pass_on(part)
+
+    def put_off(self) -> None:
+        for _ in self._at_its_time():
+            pass
+        self._due_committed = dict(self._due)
+
+    def _at_its_time(self) -> Iterator[Task]:
+        """Each part that is due, which then waits for its next time."""
         now = self._clock.monotonic()
         for part in self._parts:
             if now >= self._due[part]:
                 self._due[part] = now + part.stage.punctuate_seconds
-                part.punctuate()
-                self._pass_on(part)
+                yield part
 
     def initiate(self, limit: int | None = None) -> int:
         self._initiated.clear()

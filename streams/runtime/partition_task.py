@@ -75,6 +75,9 @@ class PartitionTask(Protocol):
     def punctuate(self) -> None:
         """Tell the processors that time has passed."""
 
+    def put_off(self) -> None:
+        """Let a punctuation that was undone wait for its next time."""
+
     def initiate(self, limit: int | None = None) -> int:
         """Have them forward such records, up to a limit; returns how many they forwarded."""
 

@@ -143,6 +143,9 @@ class Task:
         self._worked_at = self._clock.now()
         self._processor.punctuate(self._worked_at, self.ctx)
 
+    def put_off(self) -> None:
+        """Do nothing: the loop asks at the stage's own pace."""
+
     @property
     def initiates(self) -> bool:
         """Whether the processor forwards records that no input record causes."""

@@ -26,10 +26,10 @@ The components that run, by name, as YAML. Of each:
 {{/* A worker's values over those of all; an image, a user and a volume are not mixed. Takes {common, own}. */}}
 {{- define "tidegate.worker" -}}
 {{- $common := deepCopy .common -}}{{- $own := deepCopy .own -}}
-{{- $_ := set $common "image" (fromYaml (include "tidegate.imageOver" (dict "common" $common.image "own" $own.image))) -}}
-{{- $user := dict "common" $common.kafkaUser "own" (default dict $own.kafkaUser) -}}
+{{- $_ := set $common "image" (fromYaml (include "tidegate.imageOver" (dict "common" (default dict $common.image) "own" $own.image))) -}}
+{{- $user := dict "common" (default dict $common.kafkaUser) "own" (default dict $own.kafkaUser) -}}
 {{- $_ := set $common "kafkaUser" (fromYaml (include "tidegate.sasl" $user)) -}}
-{{- if (default dict $own.wheel).volume -}}{{- $_ := unset $common.wheel "volume" -}}{{- end -}}
+{{- if (default dict $own.wheel).volume -}}{{- $_ := unset (default dict $common.wheel) "volume" -}}{{- end -}}
 {{- toYaml (mergeOverwrite $common $own) -}}
 {{- end }}
 

@@ -97,7 +97,23 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path) -> None:
         "vault": {"secretName": "20", "entries": ["20261101", "20251001"]},
         "adminToken": {"secretName": "30", "entry": "1"},
     }
-    found = objects(tmp_path, keys=keys, pipeline={"persistence": {"storageClassName": "1"}})
+    found = objects(
+        tmp_path,
+        keys=keys,
+        pipeline={"persistence": {"storageClassName": "1"}},
+        topology={"delete": ["2024"]},
+        hooks={
+            "hosts": ["h.example"],
+            "ingress": {"enabled": True, "className": "1", "tlsSecretName": "2026"},
+        },
+    )
+    (route,) = chart.of_kind(found, "Ingress").values()
+    assert (route["spec"]["ingressClassName"], route["spec"]["tls"][0]["secretName"]) == (
+        "1",
+        "2026",
+    )
+    job = chart.pods(found)["tide-tidegate-topology-apply"]["spec"]["containers"][0]
+    assert job["args"][-1] == "2024"
     assert keys_of(found, "operator") == [
         {"key": "20261101", "path": "vault/20261101"},
         {"key": "20251001", "path": "vault/20251001"},
@@ -160,7 +176,8 @@ def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: P
     assert wheels.keys() == {"name", "persistentVolumeClaim"}
 
 
-def test_a_stage_that_does_not_run_needs_no_values(tmp_path: Path) -> None:
+def test_values_that_are_taken_away_are_none(tmp_path: Path) -> None:
+    objects(tmp_path, worker={"image": None, "kafkaUser": None, "wheel": None})
     assert "-layout-" in "".join(chart.pods(objects(tmp_path, layout="apart", pipeline=None)))
 
 

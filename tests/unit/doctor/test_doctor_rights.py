@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from streams.doctor import rights
@@ -15,7 +17,7 @@ from streams.topology.load import load
 TOPOLOGY = load()
 PREFIX = "t-"
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
-NEEDED = rights.needed(TOPOLOGY, PREFIX, "dedup")
+NEEDED = rights.needed(TOPOLOGY, PREFIX, "dedup", "default")
 NOTHING = Ends({}, {}, {})
 
 
@@ -75,7 +77,7 @@ def test_brokers_that_tell_no_rights_say_nothing_about_the_user() -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_of_every_stage_it_is_known_what_it_needs(stage: str) -> None:
-    assert "topic" in {each.resource for each in rights.needed(TOPOLOGY, PREFIX, stage)}
+    assert "topic" in {each.resource for each in rights.needed(TOPOLOGY, PREFIX, stage, "default")}
 
 
 def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -> None:
@@ -88,4 +90,13 @@ def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -
 @pytest.mark.parametrize("stage", [None, "nobody"])
 def test_where_nothing_is_known_to_compare_with_the_check_is_skipped(stage: str | None) -> None:
     assert rights.unknown(stage).status == "skipped"
-    assert not stage or not rights.needed(TOPOLOGY, PREFIX, stage)
+    assert not stage or not rights.needed(TOPOLOGY, PREFIX, stage, "default")
+
+
+def test_a_worker_of_another_pool_is_judged_by_its_own_rights(tmp_path: Path) -> None:
+    overlay = "pools: [{name: slow}]\ntopics: [{name: jobs.work.slow, retention_days: 1}]\n"
+    (tmp_path / "topology.yaml").write_text(overlay)
+    topology = load(tmp_path / "topology.yaml")
+    topics = {r.name for r in rights.needed(topology, PREFIX, "worker", "slow")}
+    assert PREFIX + "jobs.work.slow" in topics
+    assert PREFIX + "jobs.work.default" not in topics

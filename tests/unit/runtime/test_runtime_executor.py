@@ -163,10 +163,10 @@ def test_a_dead_letter_that_nobody_takes_ends_the_stage_and_passes_nothing_by(ve
 
 
 class Ticking:
-    """Forwards a record at each punctuation, which is too large in partition 0."""
+    """Forwards a record at each punctuation."""
 
-    def __init__(self, partition: int) -> None:
-        self._tick = b"tick" if partition else b"x" * HUGE
+    def __init__(self, tick: bytes) -> None:
+        self._tick = tick
 
     def restored(self, ctx: Context) -> None: ...
 
@@ -178,7 +178,7 @@ class Ticking:
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_refused_punctuation_undoes_those_of_no_other_partition(fused: bool) -> None:
-    alone = Stage("ticking", ("in",), (), Ticking)
+    alone = Stage("ticking", ("in",), (), lambda n: Ticking(b"tick" if n else b"x" * HUGE))
     stage = FusedStage("pipeline", (alone,)) if fused else alone
     clock = VirtualClock(0)
     tasks = [task_of(stage, number, {}, clock, lambda *_: True, {"in": 0}) for number in (0, 1)]
@@ -189,3 +189,17 @@ def test_a_refused_punctuation_undoes_those_of_no_other_partition(fused: bool) -
         clock.ms += 1_000
         Executor(broker).step([], tasks)
     assert broker.taken == [(1, b"tick")] * 3
+
+
+def test_a_refused_punctuation_of_a_slow_part_leaves_a_quick_one_its_time() -> None:
+    slow = Stage("slow", ("a",), (), lambda _: Ticking(b"x" * HUGE), 1.0)
+    quick = Stage("quick", ("b",), (), lambda _: Ticking(b"tick"), 0.05)
+    clock = VirtualClock(0)
+    fused = FusedStage("pipeline", (slow, quick))
+    work = task_of(fused, 0, {}, clock, lambda *_: True, {"a": 0, "b": 0})
+    work.restored()
+    broker = Refusing()
+    for _ in range(30):
+        clock.ms += 100
+        Executor(broker).step([], [work])
+    assert len(broker.taken) == 27
