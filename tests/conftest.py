@@ -132,6 +132,17 @@ def _embedded(temporary: pytest.TempPathFactory) -> Iterator[KafkaUnderTest]:
 
 
 @pytest.fixture(autouse=True)
+def end_of_clients(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let go of what a test was given while the broker of its module still runs.
+
+    A client whose broker has gone may never end (librdkafka#4674), and pytest keeps the values of
+    fixtures until all teardown is over.
+    """
+    yield
+    request.node.funcargs.clear()
+
+
+@pytest.fixture(autouse=True)
 def end_of_topics(request: pytest.FixtureRequest) -> Iterator[None]:
     """Delete the test's topics after all its processes have ended."""
     if "kafka" not in request.fixturenames:

@@ -89,11 +89,16 @@ async def _count(api: Api, settings: Settings, topology: Topology, end: ProcessE
         why = app.crash_reason or "it stopped by itself"
         raise StageFailed(f"analytics: Faust ended ({why!r}): start the stage again, it counts on")
     finally:
+        made_again = checking.done()
         checking.cancel()
         api.partitions = None
         with suppress(TimeoutError):
             await asyncio.wait_for(app.stop(), _STOPPING_SECONDS)
         partitions.close()
+        if made_again:
+            # A group keeps the partitions of a static member for a session (KIP-345), here those
+            # of a moment at which a topic was missing: the next start would count without it.
+            await asyncio.sleep(settings.session_seconds)
 
 
 def _report(done: asyncio.Future[None], end: ProcessEnd) -> None:

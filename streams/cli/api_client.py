@@ -181,4 +181,6 @@ def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:
     if isinstance(found, dict) and "detail" in found:
         failed = NoAnswer if status in _LATER else CallFailed
         raise failed(str(found["detail"]), str(found.get("type", "")).rpartition(":")[2])
+    if status in _LATER:
+        raise NoAnswer(f"{url} answers {status}, as a proxy does without an operator: try again")
     raise CallFailed(f"the answer of {url} ({status}) is not the operator's API's: check --url")

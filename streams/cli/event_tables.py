@@ -63,7 +63,8 @@ def _without_job(console: Console, found: Json) -> None:
     if any(letter["kind"] == "record" for letter in found["dead_letters"]):
         _say(console, "no job: it became a dead letter")
     elif found["routed"]:
-        _say(console, "no job: the dispatcher has not come to it yet, or the job was purged")
+        _say(console, "no job: the dispatcher has not come to it yet, or lacks the route that the "
+             "ingress has (start it with the same topology), or the job was purged")  # fmt: skip
     else:
         _say(console, "no job: no route matched it; once one does, give it its job:")
         _say(console, found["route_command"])

@@ -116,7 +116,7 @@ def _sent(api: Api, body: Answer, key: str | None) -> Answer:
     """Begin a replay, or count one; without an answer, say how to see whether it has begun."""
     if body["dry_run"]:
         return api.post("/v1/replays", body, within=_COUNTED_WITHIN_SECONDS)
-    key = str(uuid4()) if key is None else key
+    key = str(uuid4()) if key is None else key.strip()  # as HTTP does
     try:
         return api.post("/v1/replays", body, key)
     except NotReached:

@@ -75,7 +75,7 @@ def test_who_blocks_an_input_for_long_is_told_of_once(
     process.wait_for(BLOCKED, 60)
     eventually(lambda: blocked_seconds(process) > 36, 60, what="some more looks")
     (line,) = (json.loads(line) for line in process.lines.splitlines() if BLOCKED in line)
-    assert (line["topic"], line["partition"], line["offset"]) == ("in", 1, 0)
+    assert (line["topic"], line["partition"], line["offset"]) == (cluster.prefix + "in", 1, 0)
     producer.commit_transaction(30)
     process.wait_for("input goes on")
     eventually(lambda: len(cluster.pairs("out")) == 2, 30, what="both records are counted")

@@ -90,7 +90,7 @@ async def _doubt(state: AppState, job: str | None) -> str | None:
 async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     try:
         async with state.preview_turn:
-            found = await in_daemon_thread(partial(state.preview, asked))
+            found = await in_daemon_thread(partial(_preview, state, asked))
     except TooWide as error:
         raise Refusal(
             422, "selection-too-wide",
@@ -101,6 +101,13 @@ async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     except KafkaException as error:
         raise KafkaUnavailable(f"events: {error.args[0].str()}") from error
     return {"dry_run": True, **found, "selection": selection_json(asked), "rate": asked.rate}
+
+
+def _preview(state: AppState, asked: ReplayAsked) -> Json:
+    try:
+        return state.preview(asked)
+    finally:
+        state.database.release()
 
 
 async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:

@@ -122,6 +122,14 @@ class Database:
         finally:
             connection.execute("ROLLBACK")
 
+    def release(self) -> None:
+        """Close this thread's connection; a thread that ends keeps it open otherwise."""
+        held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
+        if held is not None:
+            self._readers.remove(held[1])
+            held[1].close()
+            del self._mine.held
+
     def close(self) -> None:
         """Close every thread's reading connection; do not read afterwards."""
         while self._readers:
@@ -132,9 +140,7 @@ class Database:
         held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
         if held is not None and held[0] == self._generation:
             return held
-        if held is not None:
-            self._readers.remove(held[1])
-            held[1].close()
+        self.release()
         generation, connection = self._generation, self._connect(read_only=True)
         self._readers.append(connection)
         self._mine.held = (generation, connection)

@@ -65,7 +65,8 @@ def _dead_letters(
     connection: sqlite3.Connection, found: Envelope, arrived: Arrival, job_id: str | None
 ) -> list[Json]:
     """Return the letters of the event's job and its replays, and of its record."""
-    ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{arrived.offset}"]
+    places = arrived.offset, found.event_id  # the fused dispatcher knows no offset
+    ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{place}" for place in places]
     ids = [each["job_id"] for each in _replays(connection, found, job_id)] + ids
     if job_id is not None:
         ids = [job_id, *ids]

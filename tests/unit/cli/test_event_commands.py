@@ -86,7 +86,13 @@ def test_an_event_without_a_job_comes_with_the_command_that_gives_it_one(
     [
         ({"routed": False, "replays": [REPLAY]}, ("no route matched it", "job_again")),
         ({"dead_letters": [OF_ITS_RECORD]}, ("it became a dead letter", "output_refused")),
-        ({}, ("has not come to it yet, or the job was purged",)),
+        (
+            {},
+            (
+                "has not come to it yet",
+                "or the job was purged",
+            ),
+        ),
     ],
 )
 def test_an_event_without_a_job_shows_why_and_what_became_of_it(
@@ -194,6 +200,13 @@ def test_a_replay_that_may_have_begun_is_named_with_the_command_that_shows_it(
     again = invoke(operator, events, "replay", *wanted)
     assert operator.asked[-1].headers["Idempotency-Key"] != key
     assert again.exit_code == 1
+
+
+def test_a_replay_may_have_begun_behind_a_proxy_too(operator: OperatorApi) -> None:
+    operator.on("POST", "/v1/replays", (504, b"<html>Gateway Time-out</html>"))
+    done = invoke(operator, events, "replay", "--tenant", "acme", "--job", "t", "--note", "lost")
+    assert f"{operator.url} answers 504" in done.stderr
+    assert "The replay may have begun" in done.stderr
 
 
 @pytest.mark.usefixtures("operator")

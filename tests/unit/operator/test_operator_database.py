@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -166,3 +168,19 @@ def test_what_does_not_continue_the_topics_is_not_trusted(
     with pytest.raises(Untrusted, match=reason):
         positions.resume(connection, {HERE: found}, now)
     connection.close()
+
+
+def test_threads_that_end_leave_no_connection_open(tmp_path: Path) -> None:
+    database = Database(tmp_path / "model.sqlite")
+    database.open_writer().close()
+
+    def look() -> None:
+        database.read(lambda db: db.execute("SELECT 1").fetchone())
+        database.release()
+
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        thread = Thread(target=look)
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/fd")) == before
