@@ -98,6 +98,7 @@ async def _count(api: Api, settings: Settings, topology: Topology, end: ProcessE
         if made_again:
             # A group keeps the partitions of a static member for a session (KIP-345), here those
             # of a moment at which a topic was missing: the next start would count without it.
+            log.info("waiting for the end of the session", seconds=settings.session_seconds)
             await asyncio.sleep(settings.session_seconds)
 
 

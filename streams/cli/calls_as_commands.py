@@ -24,6 +24,7 @@ _COMMANDS = {
     "GET /v1/dlq": "dlq list",
     "GET /v1/deliveries": "deliveries list",
     "GET /v1/replays": "replays list",
+    "GET /v1/replays/{id}": "replays show {id}",
 }
 """Calls with their paths' ids in braces, and the commands that make them."""
 _ID = r"(?P<\1>[^\\s/?`'\"]*[\\w~-])"

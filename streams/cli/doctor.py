@@ -71,6 +71,8 @@ def doctor(
     """
     if stage is not None and stage not in STAGES:
         raise typer.BadParameter(f"name one of {', '.join(STAGES)}", param_hint="--stage")
+    if pool != "default" and stage != "worker":
+        raise typer.BadParameter("give --stage worker, too", param_hint="--pool")
 
     def look() -> Report | ConfigError:
         try:

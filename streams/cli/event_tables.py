@@ -62,7 +62,7 @@ def _event(console: Console, found: Json) -> None:
 def _without_job(console: Console, found: Json) -> None:
     if any(letter["kind"] == "record" for letter in found["dead_letters"]):
         _say(console, "no job: it became a dead letter")
-    elif found["routed"]:
+    elif found.get("routed"):  # an operator of an earlier release does not tell
         _say(console, "no job: the dispatcher has not come to it yet, or lacks the route that the "
              "ingress has (start it with the same topology), or the job was purged")  # fmt: skip
     else:

@@ -123,6 +123,8 @@ def _sent(api: Api, body: Answer, key: str | None) -> Answer:
         raise
     except NoAnswer as error:
         replay_id = event_replay_id(body.get("tenant_id"), key)
+        if replay_id in str(error):  # the API has said so itself
+            raise
         look = api.command("replays", "show", replay_id)
         raise NoAnswer(
             f"{error}. The replay may have begun: see with `{look}` before you ask again",

@@ -37,6 +37,7 @@ class FusedTask:
         self._looked = dict.fromkeys(parts, 0)
         self._due = dict.fromkeys(parts, 0.0)
         self._due_committed = dict(self._due)
+        self._punctuated: list[Task] = []
         self._initiated: dict[tuple[str, bytes | None], Task] = {}
 
     def part(self, stage: str) -> Task:
@@ -93,22 +94,17 @@ class FusedTask:
 
     def punctuate(self) -> None:
         """Punctuate each part at its own pace."""
-        for part in self._at_its_time():
+        now = self._clock.monotonic()
+        self._punctuated = [part for part in self._parts if now >= self._due[part]]
+        for part in self._punctuated:
+            self._due[part] = now + part.stage.punctuate_seconds
             part.punctuate()
             self._pass_on(part)
 
     def put_off(self) -> None:
-        for _ in self._at_its_time():
-            pass
-        self._due_committed = dict(self._due)
-
-    def _at_its_time(self) -> Iterator[Task]:
-        """Each part that is due, which then waits for its next time."""
         now = self._clock.monotonic()
-        for part in self._parts:
-            if now >= self._due[part]:
-                self._due[part] = now + part.stage.punctuate_seconds
-                yield part
+        self._due |= {part: now + part.stage.punctuate_seconds for part in self._punctuated}
+        self._due_committed = dict(self._due)
 
     def initiate(self, limit: int | None = None) -> int:
         self._initiated.clear()

@@ -183,4 +183,4 @@ def test_threads_that_end_leave_no_connection_open(tmp_path: Path) -> None:
         thread = Thread(target=look)
         thread.start()
         thread.join()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
