@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 from support.conditions import eventually
 from support.open_transactions import open_transactions
 from support.positions import set_positions
+from support.topics import led
 
 from streams.broker.ports import pick_free
 from streams.doctor import clock_view, cluster_view, group_view
@@ -141,6 +142,7 @@ def state(installation: Installation) -> Any:
     admin = admin_client(installation.settings)
     topics = sorted(n for n in admin.list_topics(timeout=10).topics if n.startswith(PREFIX))
     places = [(name, 0) for name in topics]
+    eventually(lambda: led(admin, places), what="each new partition has a leader that knows it")
     groups = admin.list_consumer_groups(request_timeout=10).result().valid
     ours = sorted(g.group_id for g in groups if g.group_id.startswith(PREFIX))
     files = sorted(

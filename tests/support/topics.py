@@ -24,10 +24,11 @@ def create_topics(bootstrap: str, admin: AdminClient, topics: Iterable[NewTopic]
     for future in asked.values():
         future.result(30)
     places = [(topic.topic, number) for topic in wanted for number in range(topic.num_partitions)]
-    eventually(lambda: _led(admin, places), what="each partition has a leader")
+    eventually(lambda: led(admin, places), what="each partition has a leader")
 
 
-def _led(admin: AdminClient, places: Iterable[Place]) -> bool:
+def led(admin: AdminClient, places: Iterable[Place]) -> bool:
+    """Whether each partition has a leader that knows of it already."""
     try:
         return bool(read_offsets(admin, "", places, latest(), 10))
     except KafkaException:
