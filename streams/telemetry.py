@@ -99,7 +99,8 @@ def serve_probes(
             """Log nothing: scrapes are not worth a line."""
 
     try:
-        server = _server_of(settings.host)((settings.host, settings.probe_port), Probe)
+        kind = _Ipv6Server if ":" in settings.host else ThreadingHTTPServer
+        server = kind((settings.host, settings.probe_port), Probe)
     except OSError as error:
         raise ConfigError(
             f"cannot serve the probes on {settings.host}:{settings.probe_port}: {error.strerror}; "
@@ -109,16 +110,8 @@ def serve_probes(
     return int(server.server_address[1])
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class _Ipv6Server(_Server):
+class _Ipv6Server(ThreadingHTTPServer):
     address_family = socket.AF_INET6
-
-
-def _server_of(host: str) -> type[_Server]:
-    return _Ipv6Server if ":" in host else _Server
 
 
 def show_ready(stages: Iterable[str], ready: Callable[[], bool]) -> None:

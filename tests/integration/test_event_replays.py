@@ -134,7 +134,7 @@ def test_one_key_begins_one_replay_in_two_processes_at_once(
 def test_a_replay_has_begun_though_the_read_model_does_not_show_it_in_time(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is told that none has begun begins another one, and each event gets two jobs."""
+    """A caller who is told of no replay begins another one, and each event gets two jobs."""
     written(cluster, operator, make_event("a1"), make_event("a2"))
     moves, stands, whole = Event(), Event(), FoldSession.step
 

@@ -1,4 +1,4 @@
-"""What a log line of a stage shows, and what it does not; who is answered by the probes."""
+"""Log lines show a job and no values; the probes answer on IPv6 and close silent connections."""
 
 from __future__ import annotations
 

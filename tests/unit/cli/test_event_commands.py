@@ -187,7 +187,7 @@ def test_review_says_that_nothing_waits(operator: OperatorApi) -> None:
 def test_a_replay_that_may_have_begun_is_named_with_the_command_that_shows_it(
     operator: OperatorApi,
 ) -> None:
-    """Who sends it again without the key that was sent begins another one."""
+    """A person who sends the command again begins another replay: it gets another key."""
     operator.on("POST", "/v1/replays", problem(502, "bad-gateway", "ended before it answered"))
     wanted = ["--tenant", "acme", "--job", "t", "--note", "lost"]
     done = invoke(operator, events, "replay", *wanted)
