@@ -17,6 +17,7 @@ from streams.kafka.failures import DENIED, MISSING
 from streams.kafka.first_contact import note_reason
 from streams.settings import Settings
 from streams.topology.cluster import Cluster, cluster_of
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import Topology
 
 OFFSETS = "__consumer_offsets"
@@ -59,7 +60,7 @@ def patient_client(settings: Settings, reasons: list[KafkaError] | None = None) 
     heard: dict[str, Any] = {"socket.timeout.ms": round(ANSWER_SECONDS * 1000)}
     if reasons is not None:
         heard["error_cb"] = partial(note_reason, reasons)
-    return AdminClient(settings.client(**heard))
+    return LeaderCachingAdmin(settings.client(**heard))
 
 
 def read_metadata(settings: Settings) -> ClusterMetadata:

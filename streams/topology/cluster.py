@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.settings import Settings
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS, Topic
 
 REPLICATION = 3
@@ -96,7 +97,7 @@ def admin_client(settings: Settings) -> AdminClient:
     (`No leaders found`, `FENCED_LEADER_EPOCH`). Only a refresh helps, which by default comes after
     5 minutes.
     """
-    return AdminClient(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
+    return LeaderCachingAdmin(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
 
 
 def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:

@@ -30,6 +30,7 @@ def create_topics(bootstrap: str, admin: AdminClient, topics: Iterable[NewTopic]
 def led(admin: AdminClient, places: Iterable[Place]) -> bool:
     """Whether each partition has a leader that knows of it already."""
     try:
+        admin.list_topics(timeout=10)  # see `LeaderCachingAdmin`
         return bool(read_offsets(admin, "", places, latest(), 10))
     except KafkaException:
         return False
