@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.collection import collect, let_hypothesis_collect
+from support.collection import collect, let_go, let_hypothesis_collect
 from support.kafka_under_test import KafkaUnderTest
 from support.single_tests import SingleTests
 
@@ -66,6 +66,17 @@ def pytest_runtest_teardown() -> None:
     """Collect garbage now and then."""
     if next(_TESTS) % _TESTS_BETWEEN_COLLECTIONS == 0:
         collect()
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[object]) -> None:
+    """Let go of what a module was given: its broker has ended, see `collect`."""
+    if fixturedef.scope != "function":
+        let_go(fixturedef.cached_result)
+
+
+def pytest_sessionfinish() -> None:
+    """Collect what the last modules were given: the interpreter's own end would wait for it."""
+    collect()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from streams.doctor.finding import Check, Finding, counted
+from streams.doctor.secret_view import SecretsSeen
 from streams.errors import ConfigError
 from streams.serde.schemas import releases
 from streams.settings import Settings
@@ -18,6 +19,7 @@ from streams.vault.key_encryption import open_vault, read_cluster_key
 
 TOPOLOGY = Check("settings", "topology")
 VAULT = Check("settings", "vault key")
+SEALED = Check("settings", "sealed secrets")
 CLUSTER = Check("settings", "cluster key")
 TOKEN = Check("settings", "admin token")
 CLIENT = Check("settings", "kafka client")
@@ -90,6 +92,31 @@ def _key(check: Check, read: Callable[[], object], paths: tuple[Path, ...]) -> F
 _MAKE_KEY = (
     "name a file of 32 random bytes that this user may read (`head -c 32 /dev/urandom > FILE`), or "
     "mount the right one"
+)
+
+
+def opens_vault(settings: Settings, stage: str | None) -> bool:
+    """Whether a vault key is set, for a process that needs it."""
+    return bool(settings.vault_key_file or settings.vault_keys) and (
+        stage is None or "TIDEGATE_VAULT_KEY_FILE" in STAGES[stage].needs
+    )
+
+
+def sealed(seen: SecretsSeen) -> Found:
+    """The vault keys open what tenants have."""
+    records = counted(seen.open + len(seen.closed), "sealed record")
+    if seen.closed:
+        more = f" (and {len(seen.closed) - 1} more of {records})" if len(seen.closed) > 1 else ""
+        yield SEALED.fail(f"{seen.closed[0]}{more}", _ADD_KEY)
+    elif seen.open:
+        yield SEALED.ok(f"the vault keys open {records} of the topic tenants")
+    else:
+        yield SEALED.ok("no tenant has anything sealed yet")
+
+
+_ADD_KEY = (
+    "add the key under which it was sealed to TIDEGATE_VAULT_KEY_FILE (the first key seals, each "
+    "of them opens), and restart the process"
 )
 
 

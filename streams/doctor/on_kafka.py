@@ -1,4 +1,4 @@
-"""The part of the round that asks Kafka: four looks at the same time."""
+"""The part of the round that asks Kafka: its looks begin together, then are waited for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from streams.dev_state import read_state
-from streams.doctor import brokers, clocks, groups, rights, topics
+from streams.doctor import brokers, clocks, configuration, groups, rights, topics
 from streams.doctor.clock_view import ClocksSeen, kept_memories, read_clocks
 from streams.doctor.cluster_view import (
     Brokers,
@@ -24,6 +24,7 @@ from streams.doctor.cluster_view import (
 from streams.doctor.finding import Check, Finding, Unseen, counted
 from streams.doctor.group_view import GroupsSeen, read_groups
 from streams.doctor.looking import Look, judged
+from streams.doctor.secret_view import SecretsSeen, read_secrets
 from streams.doctor.subject import Subject
 from streams.errors import ConfigError
 from streams.kafka.offsets import Place
@@ -94,18 +95,19 @@ def _of_brokers(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the looks at one topology's topics and groups gave."""
+    """What the looks at one topology's topics and groups gave; no `secrets` without vault keys."""
 
     leaders: Mapping[Place, int]
     topics: TopicsSeen | Unseen
     groups: GroupsSeen | Unseen
     clocks: ClocksSeen | Unseen
+    secrets: SecretsSeen | Unseen | None
 
 
 def _look(
     subject: Subject, topology: Topology, admin: AdminClient, metadata: ClusterMetadata
 ) -> _Seen:
-    """Topics, groups and clocks: begun together, then waited for."""
+    """Topics, groups, clocks and secrets: begun together, then waited for."""
     prefix = subject.settings.topic_prefix
     led = _leaders(topology, metadata, prefix)
     appended = [place for place in led if topology.topics[place[0]].timestamp == "append"]
@@ -117,8 +119,20 @@ def _look(
             "groups", partial(read_groups, admin, prefix, names, read, metadata.topics), _ON_GROUPS
         ),
         Look("clocks", partial(read_clocks, admin, prefix, appended, memories), _ON_TOPICS),
+        _secrets(subject, admin, led),
     )
-    return _Seen(led, looks[0].seen(), looks[1].seen(), looks[2].seen())
+    kept = None if looks[3] is None else looks[3].seen()
+    return _Seen(led, looks[0].seen(), looks[1].seen(), looks[2].seen(), kept)
+
+
+def _secrets(
+    subject: Subject, admin: AdminClient, led: Iterable[Place]
+) -> Look[SecretsSeen] | None:
+    if not configuration.opens_vault(subject.settings, subject.stage):
+        return None
+    group = subject.stage or "operator"
+    look = partial(read_secrets, subject.settings, admin, group, led)
+    return Look("sealed secrets", look, "Read on topic tenants")
 
 
 _ON_TOPICS = "Describe on topics"
@@ -134,6 +148,8 @@ def _with_topology(
     yield from _of_rights(subject, topology, seen)
     yield from judged(_STAGES, partial(_of_groups, topology, address, prefix), seen.groups)
     yield from judged(_CLOCKS, partial(_of_clocks, seen.leaders), seen.clocks)
+    if seen.secrets is not None:
+        yield from judged(configuration.SEALED, configuration.sealed, seen.secrets)
 
 
 def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Finding]:

@@ -91,13 +91,8 @@ def _compaction(topic: Topic) -> dict[str, str]:
 
 
 def admin_client(settings: Settings) -> AdminClient:
-    """An admin client that finds new leaders within a second.
-
-    librdkafka answers offset requests from cached leaders and does not ask again when they are gone
-    (`No leaders found`, `FENCED_LEADER_EPOCH`). Only a refresh helps, which by default comes after
-    5 minutes.
-    """
-    return LeaderCachingAdmin(settings.client(**{"topic.metadata.refresh.interval.ms": 1_000}))
+    """An admin client that finds new leaders within 2 s, see `LeaderCachingAdmin`."""
+    return LeaderCachingAdmin(settings.client())
 
 
 def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:

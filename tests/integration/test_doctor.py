@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -31,16 +31,20 @@ from streams.doctor import clock_view, cluster_view, group_view
 from streams.doctor.finding import Report
 from streams.doctor.run import examine
 from streams.doctor.subject import subject
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.offsets import latest, read_offsets
 from streams.process.boot_clock import boot_seconds
 from streams.runtime.broker_clock import broker_clock
 from streams.runtime.broker_clock_estimate import Estimate
 from streams.runtime.broker_clock_file import clock_memory
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
 from streams.topology.cluster import admin_client
 from streams.topology.load import load
+from streams.vault.data_key import new_key_record
+from streams.vault.key_encryption import local_vault
 
 pytestmark = pytest.mark.broker
 
@@ -196,6 +200,31 @@ def examined(settings: Settings) -> tuple[Report, dict[str, str]]:
 
 
 @pytest.mark.usefixtures("hasty")
+def test_vault_keys_that_do_not_open_what_tenants_have_are_told(
+    installation: Installation, tmp_path: Path
+) -> None:
+    ours, other = tmp_path / "ours.key", tmp_path / "other.key"
+    for path in (ours, other):
+        path.write_bytes(os.urandom(32))
+        path.chmod(0o600)
+    record = new_key_record(local_vault(ours.read_bytes()), "acme")
+    producer = Producer(producer_config(installation.settings))
+    producer.produce(f"{PREFIX}tenants", TENANT.encode(record),
+                     tenant_key(record.tenant_id, record.kind, record.id))  # fmt: skip
+    assert producer.flush(10) == 0
+
+    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(ours))
+    assert (code, status(found, "settings: sealed secrets")) == (0, ["ok"])
+    assert "open 1 sealed record " in texts(found, "settings: sealed secrets")
+    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(other))
+    assert (code, status(found, "settings: sealed secrets")) == (3, ["fail"])
+    assert f"cannot open data key {record.id} of tenant acme" in str(found)
+    code, _, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=f"{other},{ours}")
+    assert code == 0
+    _, found, _ = installation.doctor("--stage", "dedup", TIDEGATE_VAULT_KEY_FILE=str(other))
+    assert "settings: sealed secrets" not in found
+
+
 def test_brokers_that_cannot_be_reached_have_an_exit_code_of_their_own(tmp_path: Path) -> None:
     address = f"127.0.0.1:{pick_free()}"
     found, statuses = examined(Settings(bootstrap=address, data_dir=tmp_path))

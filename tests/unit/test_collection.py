@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from threading import current_thread
+from types import SimpleNamespace
 from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import none
+from support.collection import collect
 
 
 def test_hypothesis_does_not_collect_between_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +25,23 @@ def test_hypothesis_does_not_collect_between_tests(monkeypatch: pytest.MonkeyPat
 
     example()
     assert not collections
+
+
+def test_what_a_module_was_given_ends_where_it_can_be_left_behind(
+    pytestconfig: pytest.Config, request: pytest.FixtureRequest
+) -> None:
+    ended: list[str] = []
+
+    class Given:
+        def __del__(self) -> None:
+            ended.append(current_thread().name)
+
+    definition = SimpleNamespace(scope="module", cached_result=Given())
+    pytestconfig.hook.pytest_fixture_post_finalizer(fixturedef=definition, request=request)
+    definition.cached_result = None  # as pytest does after its hook
+    assert ended == []
+    collect()
+    assert ended == ["garbage"]
 
 
 class Client:

@@ -1,0 +1,99 @@
+"""Looks at whether the vault keys of these settings open what is sealed on `tenants`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from streams.doctor.looking import ANSWER_SECONDS
+from streams.errors import PoisonRecord, VaultError
+from streams.kafka.clients import consumer_config
+from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
+from streams.serde.codec import TENANT
+from streams.serde.records import TenantRecord
+from streams.settings import Settings
+from streams.tenants.follower import TOPIC
+from streams.tenants.resealing import resealed
+from streams.vault.key_encryption import Vault, open_vault
+
+_NEWEST = 500
+"""How many records of each partition are looked at, at most."""
+_READ_SECONDS = 7.0
+_BATCH, _WAIT_SECONDS = 500, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsSeen:
+    """How many records hold something sealed that opens, and why that of the others does not."""
+
+    open: int
+    closed: tuple[str, ...] = ()
+
+
+def read_secrets(
+    settings: Settings, admin: AdminClient, group: str, places: Iterable[Place]
+) -> SecretsSeen:
+    """Open what is sealed in the newest records of `tenants`; no secret is kept.
+
+    Raises:
+        ConfigError: a vault key cannot be read.
+        KafkaException: the user may not read the topic.
+    """
+    vault = open_vault(settings)
+    starts = _starts(admin, settings.topic_prefix, [p for p in places if p[0] == TOPIC])
+    with Consumer(consumer_config(settings, group, **{"enable.partition.eof": True})) as consumer:
+        consumer.assign(starts)
+        newest = {m.key(): m.value() for m in _read(consumer, len(starts))}
+    refused = [_refusal(vault, record) for record in _sealed(newest.values())]
+    closed = tuple(why for why in refused if why is not None)
+    return SecretsSeen(len(refused) - len(closed), closed)
+
+
+def _starts(admin: AdminClient, prefix: str, places: list[Place]) -> list[TopicPartition]:
+    first, last = (
+        request_offsets(admin, prefix, places, spec, ANSWER_SECONDS)
+        for spec in (earliest(), latest())
+    )
+    return [
+        TopicPartition(
+            prefix + place[0], place[1],
+            max(offset_in(first[place]), offset_in(last[place]) - _NEWEST),
+        )
+        for place in places
+    ]  # fmt: skip
+
+
+def _read(consumer: Consumer, partitions: int) -> Iterator[Message]:
+    """Yield what comes, until the end of each partition or of the time."""
+    until, ends = time.monotonic() + _READ_SECONDS, set[int | None]()
+    while len(ends) < partitions and time.monotonic() < until:
+        for message in consumer.consume(_BATCH, _WAIT_SECONDS):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ends.add(message.partition())
+            else:
+                raise KafkaException(error)
+
+
+def _sealed(values: Iterable[bytes | None]) -> Iterator[TenantRecord]:
+    """The records that hold something sealed; those that follow `tenants` report damaged ones."""
+    for value in values:
+        with suppress(PoisonRecord):
+            record = TENANT.decode(value) if value is not None else None
+            if record and (record.secrets or any(key.sealed for key in record.keys)):
+                yield record
+
+
+def _refusal(vault: Vault, record: TenantRecord) -> str | None:
+    try:
+        resealed(vault, record)
+    except VaultError as error:
+        return str(error).partition(":")[0]
+    return None
