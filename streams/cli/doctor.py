@@ -59,8 +59,9 @@ def doctor(
 ) -> None:
     """Look at cluster, topics, rights, settings, clocks and versions, and say what is wrong.
 
-    It changes nothing, and needs only rights to describe. In a pod it has the settings of that pod:
-    `--stage` then adds the keys and rights that this stage needs. It takes 20 s at most.
+    It changes nothing, and needs only rights to describe, and to read `tenants` if a vault key is
+    set. In a pod it has the settings of that pod: `--stage` then adds the keys and rights that this
+    stage needs. It takes 20 s at most.
 
     Exit code 0: nothing fails, there may be warnings; 3: something fails; 1: no broker answers; 2:
     a setting is not valid.

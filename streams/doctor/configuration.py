@@ -106,17 +106,20 @@ def sealed(seen: SecretsSeen) -> Found:
     """The vault keys open what tenants have."""
     records = counted(seen.open + len(seen.closed), "sealed record")
     if seen.closed:
-        more = f" (and {len(seen.closed) - 1} more of {records})" if len(seen.closed) > 1 else ""
-        yield SEALED.fail(f"{seen.closed[0]}{more}", _ADD_KEY)
+        yield SEALED.fail(
+            f"the vault keys do not open {len(seen.closed)} of {records}: {seen.closed[0]}",
+            _ADD_KEY,
+        )
     elif seen.open:
         yield SEALED.ok(f"the vault keys open {records} of the topic tenants")
     else:
-        yield SEALED.ok("no tenant has anything sealed yet")
+        yield SEALED.ok("the newest records of the topic tenants have nothing sealed")
 
 
 _ADD_KEY = (
-    "add the key under which it was sealed to TIDEGATE_VAULT_KEY_FILE (the first key seals, each "
-    "of them opens), and restart the process"
+    "add the key under which it was sealed to TIDEGATE_VAULT_KEY_FILE (or TIDEGATE_VAULT_KEYS: "
+    "the first key seals, each of them opens), and restart the process; if that key is lost, set "
+    "the secret again"
 )
 
 

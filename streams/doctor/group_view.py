@@ -85,7 +85,7 @@ def read_groups(
 
     `topics` are all that the user may see, Kafka's own too.
     """
-    _require_groups(admin, topics)
+    require_groups(admin, topics)
     places = tuple(places)
     described, hidden = _described(admin, prefix, names)
     before, positions = _ends(admin, prefix, places), _positions(admin, prefix, described)
@@ -101,7 +101,7 @@ def read_groups(
     return GroupsSeen(groups, hidden, before, after, _old(admin, prefix, after))
 
 
-def _require_groups(admin: AdminClient, topics: Collection[str]) -> None:
+def require_groups(admin: AdminClient, topics: Collection[str]) -> None:
     """Check that there are groups to ask for.
 
     On a cluster that never had one, the first question for a group's coordinator makes Kafka create

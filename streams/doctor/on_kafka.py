@@ -24,10 +24,11 @@ from streams.doctor.cluster_view import (
 from streams.doctor.finding import Check, Finding, Unseen, counted
 from streams.doctor.group_view import GroupsSeen, read_groups
 from streams.doctor.looking import Look, judged
-from streams.doctor.secret_view import SecretsSeen, read_secrets
+from streams.doctor.secret_view import SecretsSeen, Tenants, read_secrets
 from streams.doctor.subject import Subject
 from streams.errors import ConfigError
 from streams.kafka.offsets import Place
+from streams.tenants.follower import TOPIC as TENANTS
 from streams.topology.cluster import REPLICATION
 from streams.topology.model import Topology
 
@@ -36,6 +37,12 @@ _TOPICS = Check("topics", "topics")
 _CLOCKS = Check("clocks", "clocks")
 _ALL = (_TOPICS, rights.TOPICS, _STAGES, _CLOCKS)
 _NEED_TOPOLOGY = Unseen("the topology is not valid", "tidegate topology validate")
+
+
+def _checks(subject: Subject) -> tuple[Check, ...]:
+    """Those that need a broker and the topology."""
+    opens = configuration.opens_vault(subject.settings, subject.stage)
+    return (*_ALL, configuration.SEALED) if opens else _ALL
 
 
 def unreached(subject: Subject, why: Unseen) -> Iterator[Finding]:
@@ -48,7 +55,7 @@ def unreached(subject: Subject, why: Unseen) -> Iterator[Finding]:
         f"start one with {start}, or name another with --bootstrap (TIDEGATE_BOOTSTRAP); check "
         "TIDEGATE_KAFKA_SECURITY_PROTOCOL and its settings",
     )
-    for check in _ALL:
+    for check in _checks(subject):
         yield check.skipped(Unseen("no broker answers"))
 
 
@@ -61,7 +68,7 @@ def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:
         "DescribeConfigs on the cluster",
     )  # fmt: skip
     if isinstance(subject.topology, ConfigError):
-        rest = [check.skipped(_NEED_TOPOLOGY) for check in _ALL]
+        rest = [check.skipped(_NEED_TOPOLOGY) for check in _checks(subject)]
         topology = None
     else:
         topology = subject.topology.topology
@@ -111,6 +118,7 @@ def _look(
     prefix = subject.settings.topic_prefix
     led = _leaders(topology, metadata, prefix)
     appended = [place for place in led if topology.topics[place[0]].timestamp == "append"]
+    tenants = [place for place in led if place[0] == TENANTS]
     memories = kept_memories(subject.settings.data_dir)
     names, read = groups.names(topology), _read(topology, led)
     looks = (
@@ -119,20 +127,23 @@ def _look(
             "groups", partial(read_groups, admin, prefix, names, read, metadata.topics), _ON_GROUPS
         ),
         Look("clocks", partial(read_clocks, admin, prefix, appended, memories), _ON_TOPICS),
-        _secrets(subject, admin, led),
+        _secrets(subject, topology, admin, Tenants(tenants, metadata.topics)),
     )
     kept = None if looks[3] is None else looks[3].seen()
     return _Seen(led, looks[0].seen(), looks[1].seen(), looks[2].seen(), kept)
 
 
 def _secrets(
-    subject: Subject, admin: AdminClient, led: Iterable[Place]
+    subject: Subject, topology: Topology, admin: AdminClient, seen: Tenants
 ) -> Look[SecretsSeen] | None:
     if not configuration.opens_vault(subject.settings, subject.stage):
         return None
+    # librdkafka asks for the coordinator of a group that the user must be allowed to see.
     group = subject.stage or "operator"
-    look = partial(read_secrets, subject.settings, admin, group, led)
-    return Look("sealed secrets", look, "Read on topic tenants")
+    group = f"worker-{subject.pool}" if group == "worker" else group
+    width = topology.topics[TENANTS].partitions
+    look = partial(read_secrets, subject.settings, admin, group, width, seen)
+    return Look("sealed secrets", look, f"Read on topic tenants, or Describe on group {group}")
 
 
 _ON_TOPICS = "Describe on topics"

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from streams.doctor.group_view import require_groups
 from streams.doctor.looking import ANSWER_SECONDS
-from streams.errors import PoisonRecord, VaultError
+from streams.errors import PoisonRecord, TidegateError, VaultError
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import DENIED, UNREADABLE
 from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.settings import Settings
-from streams.tenants.follower import TOPIC
 from streams.tenants.resealing import resealed
 from streams.vault.key_encryption import Vault, open_vault
 
@@ -35,26 +36,38 @@ class SecretsSeen:
     closed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """The partitions of `tenants` that have a leader, and all topics that the user may see."""
+
+    led: Sequence[Place]
+    topics: Collection[str]
+
+
 def read_secrets(
-    settings: Settings, admin: AdminClient, group: str, places: Iterable[Place]
+    settings: Settings, admin: AdminClient, group: str, partitions: int, seen: Tenants
 ) -> SecretsSeen:
     """Open what is sealed in the newest records of `tenants`; no secret is kept.
 
     Raises:
         ConfigError: a vault key cannot be read.
         KafkaException: the user may not read the topic.
+        TidegateError: the topic cannot be read whole.
     """
     vault = open_vault(settings)
-    starts = _starts(admin, settings.topic_prefix, [p for p in places if p[0] == TOPIC])
+    if len(seen.led) < partitions:
+        raise TidegateError("the topic tenants, or the leader of a partition of it, is missing")
+    require_groups(admin, seen.topics)
+    starts = _starts(admin, settings.topic_prefix, seen.led)
     with Consumer(consumer_config(settings, group, **{"enable.partition.eof": True})) as consumer:
         consumer.assign(starts)
-        newest = {m.key(): m.value() for m in _read(consumer, len(starts))}
+        newest = {m.key(): m.value() for m in _read(consumer, partitions)}
     refused = [_refusal(vault, record) for record in _sealed(newest.values())]
     closed = tuple(why for why in refused if why is not None)
     return SecretsSeen(len(refused) - len(closed), closed)
 
 
-def _starts(admin: AdminClient, prefix: str, places: list[Place]) -> list[TopicPartition]:
+def _starts(admin: AdminClient, prefix: str, places: Sequence[Place]) -> list[TopicPartition]:
     first, last = (
         request_offsets(admin, prefix, places, spec, ANSWER_SECONDS)
         for spec in (earliest(), latest())
@@ -69,16 +82,18 @@ def _starts(admin: AdminClient, prefix: str, places: list[Place]) -> list[TopicP
 
 
 def _read(consumer: Consumer, partitions: int) -> Iterator[Message]:
-    """Yield what comes, until the end of each partition or of the time."""
+    """Yield what comes, until the end of each partition."""
     until, ends = time.monotonic() + _READ_SECONDS, set[int | None]()
-    while len(ends) < partitions and time.monotonic() < until:
+    while len(ends) < partitions:
+        if time.monotonic() > until:
+            raise TidegateError(f"they were not read to their end within {_READ_SECONDS:g} s")
         for message in consumer.consume(_BATCH, _WAIT_SECONDS):
             error = message.error()
             if error is None:
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends.add(message.partition())
-            else:
+            elif error.code() in UNREADABLE | DENIED:
                 raise KafkaException(error)
 
 

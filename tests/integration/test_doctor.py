@@ -155,6 +155,32 @@ def state(installation: Installation) -> Any:
     return read_offsets(admin, "", places, latest(), 10), ours, files
 
 
+def test_vault_keys_that_do_not_open_what_tenants_have_are_told(
+    installation: Installation, tmp_path: Path
+) -> None:
+    ours, other = tmp_path / "ours.key", tmp_path / "other.key"
+    for path in (ours, other):
+        path.write_bytes(os.urandom(32))
+        path.chmod(0o600)
+    record = new_key_record(local_vault(ours.read_bytes()), "acme")
+    producer = Producer(producer_config(installation.settings))
+    producer.produce(f"{PREFIX}tenants", TENANT.encode(record),
+                     tenant_key(record.tenant_id, record.kind, record.id))  # fmt: skip
+    assert producer.flush(10) == 0
+
+    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(ours))
+    assert (code, status(found, "settings: sealed secrets")) == (0, ["ok"])
+    assert "open 1 sealed record " in texts(found, "settings: sealed secrets")
+    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(other))
+    assert (code, status(found, "settings: sealed secrets")) == (3, ["fail"])
+    told = f"do not open 1 of 1 sealed record: cannot open data key {record.id} of tenant acme"
+    assert told in texts(found, "settings: sealed secrets")
+    code, _, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=f"{other},{ours}")
+    assert code == 0
+    _, found, _ = installation.doctor("--stage", "dedup", TIDEGATE_VAULT_KEY_FILE=str(other))
+    assert "settings: sealed secrets" not in found
+
+
 def test_whatever_is_broken_is_named_with_its_remedy(installation: Installation) -> None:
     admin = admin_client(installation.settings)
     admin.delete_topics([f"{PREFIX}rejections"])[f"{PREFIX}rejections"].result(10)
@@ -200,31 +226,6 @@ def examined(settings: Settings) -> tuple[Report, dict[str, str]]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_vault_keys_that_do_not_open_what_tenants_have_are_told(
-    installation: Installation, tmp_path: Path
-) -> None:
-    ours, other = tmp_path / "ours.key", tmp_path / "other.key"
-    for path in (ours, other):
-        path.write_bytes(os.urandom(32))
-        path.chmod(0o600)
-    record = new_key_record(local_vault(ours.read_bytes()), "acme")
-    producer = Producer(producer_config(installation.settings))
-    producer.produce(f"{PREFIX}tenants", TENANT.encode(record),
-                     tenant_key(record.tenant_id, record.kind, record.id))  # fmt: skip
-    assert producer.flush(10) == 0
-
-    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(ours))
-    assert (code, status(found, "settings: sealed secrets")) == (0, ["ok"])
-    assert "open 1 sealed record " in texts(found, "settings: sealed secrets")
-    code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(other))
-    assert (code, status(found, "settings: sealed secrets")) == (3, ["fail"])
-    assert f"cannot open data key {record.id} of tenant acme" in str(found)
-    code, _, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=f"{other},{ours}")
-    assert code == 0
-    _, found, _ = installation.doctor("--stage", "dedup", TIDEGATE_VAULT_KEY_FILE=str(other))
-    assert "settings: sealed secrets" not in found
-
-
 def test_brokers_that_cannot_be_reached_have_an_exit_code_of_their_own(tmp_path: Path) -> None:
     address = f"127.0.0.1:{pick_free()}"
     found, statuses = examined(Settings(bootstrap=address, data_dir=tmp_path))
