@@ -74,6 +74,7 @@ def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[object]) -> None
         let_go(fixturedef.cached_result)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """Collect what the last modules were given: the interpreter's own end would wait for it."""
     collect()

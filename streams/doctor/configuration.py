@@ -119,7 +119,7 @@ def sealed(seen: SecretsSeen) -> Found:
 _ADD_KEY = (
     "add the key under which it was sealed to TIDEGATE_VAULT_KEY_FILE (or TIDEGATE_VAULT_KEYS: "
     "the first key seals, each of them opens), and restart the process; if that key is lost, set "
-    "the secret again"
+    "sources and endpoints again: bodies that it sealed are lost"
 )
 
 

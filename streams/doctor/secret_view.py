@@ -61,7 +61,7 @@ def read_secrets(
     starts = _starts(admin, settings.topic_prefix, seen.led)
     with Consumer(consumer_config(settings, group, **{"enable.partition.eof": True})) as consumer:
         consumer.assign(starts)
-        newest = {m.key(): m.value() for m in _read(consumer, partitions)}
+        newest = {m.key(): m.value() for m in _read(consumer, len(starts))}
     refused = [_refusal(vault, record) for record in _sealed(newest.values())]
     closed = tuple(why for why in refused if why is not None)
     return SecretsSeen(len(refused) - len(closed), closed)

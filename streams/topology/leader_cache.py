@@ -4,128 +4,146 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.process.daemon_thread import DaemonThread
+from streams.topology.leaders import Leaders
 
-_BELIEVED_SECONDS = 2.0
 _CACHED_MS = 10_000
-"""How long librdkafka believes the metadata: longer than it is believed here, with room to ask."""
+"""How long librdkafka believes the metadata: for longer than `Leaders` does."""
 _PATIENCE_SECONDS = 5.0
+_READ_SECONDS = 1.5
+"""How long one broker may take to tell the metadata, before another one is asked."""
 
 Answers = dict[TopicPartition, Future[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What was asked, the answers to be, and when the asker's patience ends."""
+
+    asked: Mapping[TopicPartition, OffsetSpec]
+    answers: Answers
+    until: float
+    options: Mapping[str, Any]
+
+
 class LeaderCachingAdmin(AdminClient):
-    """Reads the cluster's metadata before it asks for offsets, unless it did within 2 s.
+    """Asks for offsets with leaders that the cluster's metadata has named within 2 s.
 
     Were librdkafka to look for a leader itself, the calling thread would use a question that
     librdkafka's own thread may answer and free meanwhile. That ends the whole process by a signal,
     in `list_offsets`. librdkafka looks for no leader that it has in its cache, and it keeps a
-    leader that is gone there until the metadata is read again.
+    leader that is gone there until the metadata is read again. Only in an election, between the
+    answer `NOT_LEADER` and the end of its future, may a further question still make it look.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         super().__init__({**conf, "metadata.max.age.ms": _CACHED_MS})
-        # Futures refer to it, and never to this client: librdkafka's thread, which lets go of
-        # futures, must not be the one that destroys the client.
-        self._leaders = _Leaders()
-        self._reading = threading.Lock()
+        # Futures and their errors refer to it, and never to this client: librdkafka's thread, which
+        # lets go of them, must not be the one that destroys the client.
+        self._leaders = Leaders()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Question] = deque()
 
     def list_offsets(  # type: ignore[override]  # the library's own differs in the same way
         self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], **kwargs: Any
     ) -> Answers:
-        """The library's, which never waits; the future of a leaderless partition says so.
+        """The library's, which never waits; what has no leader is answered with that error.
 
-        `request_timeout` bounds all that it takes.
+        Questions reach the brokers in their order. `request_timeout` bounds all that one takes.
         """
-        if self._leaders.known(topic_partition_offsets):
-            return self._ask(topic_partition_offsets, **kwargs)
         asked = dict(topic_partition_offsets)
-        answers: Answers = {place: Future() for place in asked}
-        DaemonThread("leaders", partial(self._read_and_ask, answers, asked, kwargs)).start()
+        until = time.monotonic() + kwargs.pop("request_timeout", _PATIENCE_SECONDS)
+        answers: Answers = {place: AdminClient._create_future() for place in asked}
+        question = _Question(asked, answers, until, kwargs)
+        with self._lock:
+            if not self._waiting and self._leaders.known(asked):
+                self._ask(question)
+                return answers
+            if not self._waiting:
+                DaemonThread("leaders", self._ask_all).start()
+            self._waiting.append(question)
         return answers
 
-    def _ask(self, asked: Mapping[TopicPartition, OffsetSpec], **kwargs: Any) -> Answers:
-        leaderless = self._leaders.leaderless
-        led = {p: spec for p, spec in asked.items() if (p.topic, p.partition) not in leaderless}
-        answers: Answers = super().list_offsets(led, **kwargs) if led else {}
-        for answer in answers.values():
-            answer.add_done_callback(self._leaders.doubt)
-        return {place: answers.get(place) or _leaderless() for place in asked}
+    def _ask_all(self) -> None:
+        """Ask what waits, and end once nothing does."""
+        left = True
+        while left:
+            with self._lock:
+                question = self._waiting[0]
+            self._answer(question)
+            with self._lock:
+                self._waiting.popleft()
+                left = bool(self._waiting)
 
-    def _read_and_ask(
-        self, answers: Answers, asked: Mapping[TopicPartition, OffsetSpec], kwargs: dict[str, Any]
-    ) -> None:
-        until = time.monotonic() + kwargs.get("request_timeout", _PATIENCE_SECONDS)
+    def _answer(self, question: _Question) -> None:
         try:
-            self._read(asked, until)
-            given = self._ask(asked, **{**kwargs, "request_timeout": _left(until)})
+            self._read(question)
+            self._ask(question)
         except Exception as error:
-            for answer in answers.values():
-                answer.set_exception(error)
-            return
-        for place, each in given.items():
-            each.add_done_callback(partial(_pass_on, answers[place]))
+            for answer in question.answers.values():
+                if not answer.done():
+                    # The traceback would refer to this client.
+                    answer.set_exception(error.with_traceback(None))
 
-    def _read(self, asked: Iterable[TopicPartition], until: float) -> None:
-        """Read the metadata, unless another thread has read it meanwhile."""
-        if not self._reading.acquire(timeout=_left(until)):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        try:
-            if not self._leaders.known(asked):
-                self._leaders.learn(self.list_topics(timeout=_left(until)))
-        finally:
-            self._reading.release()
+    def _ask(self, question: _Question) -> None:
+        errors = {place: self._leaders.error(place) for place in question.asked}
+        led = {place: spec for place, spec in question.asked.items() if errors[place] is None}
+        if led:
+            given = super().list_offsets(
+                led, request_timeout=_left(question.until), **question.options
+            )
+            for place, answer in given.items():
+                told = partial(_pass_on, self._leaders, question.answers[place])
+                answer.add_done_callback(told)
+        for place, error in errors.items():
+            if error is not None:
+                question.answers[place].set_exception(KafkaException(error))
 
+    def _read(self, question: _Question) -> None:
+        """Read the metadata; librdkafka's own is used if no broker tells it in time."""
+        while not self._leaders.known(question.asked):
+            began, doubts = time.monotonic(), self._leaders.doubts
+            try:
+                metadata = self.list_topics(timeout=min(_READ_SECONDS, _left(question.until)))
+            except KafkaException:
+                if self._leaders.cached(question.asked):
+                    return
+                if time.monotonic() > question.until:
+                    raise
+            else:
+                missing = {place.topic for place in question.asked} - metadata.topics.keys()
+                self._leaders.learn(metadata, self._refusals(missing, question), began, doubts)
+                return
 
-class _Leaders:
-    """What the metadata last told of topics and of partitions without a leader."""
-
-    def __init__(self) -> None:
-        self.leaderless: frozenset[tuple[str, int]] = frozenset()
-        self._topics: frozenset[str] = frozenset()
-        self._until = float("-inf")
-
-    def known(self, places: Iterable[TopicPartition]) -> bool:
-        """Whether it may be believed of these."""
-        fresh = time.monotonic() < self._until
-        return fresh and all(place.topic in self._topics for place in places)
-
-    def learn(self, metadata: ClusterMetadata) -> None:
-        self._topics = frozenset(metadata.topics)
-        self.leaderless = frozenset(
-            (name, number)
-            for name, topic in metadata.topics.items()
-            for number, partition in topic.partitions.items()
-            if partition.leader < 0
+    def _refusals(self, topics: Iterable[str], question: _Question) -> dict[str, KafkaError]:
+        """Why topics are not in the metadata: they do not exist, or the user may not see them."""
+        names = list(topics)
+        if not names:
+            return {}
+        described = self.describe_topics(
+            TopicCollection(names), request_timeout=_left(question.until)
         )
-        self._until = time.monotonic() + _BELIEVED_SECONDS
-
-    def doubt(self, answer: Future[Any]) -> None:
-        """Believe it no more once a question failed: librdkafka may have dropped a leader."""
-        if answer.exception() is not None or answer.result().offset < OFFSET_END:
-            self._until = float("-inf")
+        errors = {name: answer.exception() for name, answer in described.items()}
+        return {name: e.args[0] for name, e in errors.items() if isinstance(e, KafkaException)}
 
 
-def _pass_on(to: Future[Any], answer: Future[Any]) -> None:
+def _pass_on(leaders: Leaders, to: Future[Any], answer: Future[Any]) -> None:
+    leaders.judge(answer)
     error = answer.exception()
     if error is None:
         to.set_result(answer.result())
     else:
         to.set_exception(error)
-
-
-def _leaderless() -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
-    return future
 
 
 def _left(until: float) -> float:

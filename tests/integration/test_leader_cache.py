@@ -11,6 +11,7 @@ from logging.handlers import QueueHandler
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -20,8 +21,15 @@ from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
-from streams.kafka.offsets import earliest, latest, offset_in, read_offsets, request_offsets
-from streams.topology import leader_cache
+from streams.kafka.offsets import (
+    earliest,
+    latest,
+    offset_in,
+    read_offsets,
+    request_offsets,
+    since,
+)
+from streams.topology import leader_cache, leaders
 from streams.topology.leader_cache import LeaderCachingAdmin
 
 _LOOKS_FOR_LEADERS = "query partition leaders"
@@ -46,11 +54,15 @@ class Watched:
         logger.addHandler(QueueHandler(self._lines))
         self.admin = make({**kafka.client(), "debug": "metadata", "logger": logger})
 
-    def ask_twice_at_once(self, places: list[tuple[str, int]]) -> bool:
-        """Whether librdkafka looked for a leader for its answers."""
-        specs = earliest(), latest()
-        answers = [request_offsets(self.admin, "", places, spec, 30) for spec in specs]
-        assert [offset_in(each) for answer in answers for each in answer.values()] == [0] * 6
+    def looks(self, places: list[tuple[str, int]], times: int = 1) -> bool:
+        """Whether librdkafka looks for a leader for some questions, asked at once."""
+        answers = [
+            request_offsets(self.admin, "", places, spec, 30)
+            for spec in (earliest(), latest())[:times]
+        ]
+        assert [offset_in(each) for answer in answers for each in answer.values()] == [
+            0 for _ in range(3 * times)
+        ]
         self.admin.poll(0)  # hands over the lines
         found = [self._lines.get_nowait().getMessage() for _ in range(self._lines.qsize())]
         return any(_LOOKS_FOR_LEADERS in line for line in found)
@@ -59,8 +71,8 @@ class Watched:
 def test_a_new_client_looks_for_no_leader_while_it_asks(
     kafka: KafkaUnderTest, places: list[tuple[str, int]]
 ) -> None:
-    assert not Watched(LeaderCachingAdmin, kafka).ask_twice_at_once(places)
-    assert Watched(AdminClient, kafka).ask_twice_at_once(places)
+    assert not Watched(LeaderCachingAdmin, kafka).looks(places, times=2)
+    assert Watched(AdminClient, kafka).looks(places)  # once: a second one might crash it
 
 
 @pytest.mark.parametrize(("believed", "looks"), [(0.1, False), (100.0, True)])
@@ -69,13 +81,34 @@ def test_nor_does_it_once_librdkafka_has_forgotten_the_leaders(
     believed: float, looks: bool,
 ) -> None:  # fmt: skip
     """It reads them again before; a client that believes them for longer would look."""
-    monkeypatch.setattr(leader_cache, "_BELIEVED_SECONDS", believed)
+    monkeypatch.setattr(leaders, "_BELIEVED_SECONDS", believed)
     monkeypatch.setattr(leader_cache, "_CACHED_MS", 300)
     client = Watched(LeaderCachingAdmin, kafka)
-    assert not client.ask_twice_at_once(places)
+    assert not client.looks(places)
     forgotten_at = time.monotonic() + 0.6
     eventually(lambda: time.monotonic() > forgotten_at, what="librdkafka forgets")
-    assert client.ask_twice_at_once(places) is looks
+    assert client.looks(places) is looks
+
+
+def test_questions_reach_the_broker_in_their_order(
+    kafka: KafkaUnderTest, places: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later question must not be asked before one that still waits for the metadata."""
+    asked: list[Any] = []
+    ask = AdminClient.list_offsets
+
+    def noted(self: Any, wanted: dict[Any, Any], **options: Any) -> Any:
+        asked.append(next(iter(wanted.values()))._value)
+        return ask(self, wanted, **options)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", noted)
+    admin = LeaderCachingAdmin(kafka.client())
+    specs = [since(number) for number in range(1, 30)]
+    answers = [request_offsets(admin, "", places, spec, 30) for spec in specs]
+    for answer in answers:
+        for each in answer.values():
+            each.result(30)
+    assert asked == list(range(1, 30))
 
 
 def test_a_topic_that_came_later_is_learned(
@@ -104,23 +137,39 @@ def test_a_partition_without_a_leader_is_not_asked_for(
     admin = LeaderCachingAdmin(kafka.client())
     metadata = admin.list_topics(timeout=10)
     metadata.topics[places[0][0]].partitions[1].leader = -1
-    admin._leaders.learn(metadata)
-    answers = request_offsets(admin, "", places, latest(), 10)
-    with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
-        offset_in(answers[places[1]])
+    admin._leaders.learn(metadata, {}, time.monotonic(), 0)
+    answers = request_offsets(admin, "", [*places, (places[0][0], 9)], latest(), 10)
+    for place, code in ((places[1], "LEADER_NOT_AVAILABLE"), ((places[0][0], 9), "UNKNOWN_TOPIC")):
+        with pytest.raises(KafkaException, match=code):
+            offset_in(answers[place])
     assert [offset_in(answers[place]) for place in (places[0], places[2])] == [0, 0]
 
 
+NOTHING = SimpleNamespace(topics={"a": SimpleNamespace(partitions={})})
+
+
 @pytest.mark.parametrize("offset", [None, -1001, -1, 0])
-def test_what_a_question_failed_on_is_believed_no_more(offset: int | None) -> None:
-    leaders = leader_cache._Leaders()
-    leaders.learn(SimpleNamespace(topics={"a": SimpleNamespace(partitions={})}))  # type: ignore[arg-type]
+def test_after_a_question_that_failed_the_metadata_is_believed_no_more(offset: int | None) -> None:
+    known = leaders.Leaders()
+    known.learn(NOTHING, {}, time.monotonic(), 0)  # type: ignore[arg-type]
     place, answer = TopicPartition("a", 0), Future[Any]()
-    assert leaders.known([place])
-    assert not leaders.known([place, TopicPartition("b", 0)])
+    assert known.known([place])
+    assert not known.known([place, TopicPartition("b", 0)])
     if offset is None:
         answer.set_exception(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)))
     else:
         answer.set_result(SimpleNamespace(offset=offset))
-    leaders.doubt(answer)
-    assert leaders.known([place]) is (offset in (-1, 0))
+    known.judge(answer)
+    assert known.known([place]) is known.cached([place]) is (offset in (-1, 0))
+    known.learn(NOTHING, {}, time.monotonic(), 0)  # type: ignore[arg-type]
+    assert known.known([place]) is (offset in (-1, 0))  # it was asked for before the doubt
+
+
+def test_an_answer_that_fails_does_not_refer_to_the_client() -> None:
+    """Else librdkafka's thread, which holds the answer, could be the one to destroy the client."""
+    admin = LeaderCachingAdmin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    (answer,) = request_offsets(admin, "", [("a", 0)], latest(), 0.2).values()
+    assert isinstance(answer.exception(10), KafkaException)
+    client = ref(admin)
+    del admin
+    eventually(lambda: client() is None, what="the client has ended")
