@@ -42,8 +42,8 @@ class LeaderCachingAdmin(AdminClient):
     Were librdkafka to look for a leader itself, the calling thread would use a question that
     librdkafka's own thread may answer and free meanwhile. That ends the whole process by a signal,
     in `list_offsets`. librdkafka looks for no leader that it has in its cache, and it keeps a
-    leader that is gone there until the metadata is read again. Only in an election, between the
-    answer `NOT_LEADER` and the end of its future, may a further question still make it look.
+    leader that is gone there until the metadata is read again. In an election it may still look, if
+    it drops a leader just when another question is asked, or if brokers name different leaders.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class LeaderCachingAdmin(AdminClient):
     ) -> Answers:
         """The library's, which never waits; what has no leader is answered with that error.
 
-        Questions reach the brokers in their order. `request_timeout` bounds all that one takes.
+        Questions reach the brokers in their order. `request_timeout` counts from this call.
         """
         asked = dict(topic_partition_offsets)
         until = time.monotonic() + kwargs.pop("request_timeout", _PATIENCE_SECONDS)
@@ -113,16 +113,17 @@ class LeaderCachingAdmin(AdminClient):
         """Read the metadata; librdkafka's own is used if no broker tells it in time."""
         while not self._leaders.known(question.asked):
             began, doubts = time.monotonic(), self._leaders.doubts
+            if began > question.until:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             try:
                 metadata = self.list_topics(timeout=min(_READ_SECONDS, _left(question.until)))
             except KafkaException:
                 if self._leaders.cached(question.asked):
                     return
-                if time.monotonic() > question.until:
-                    raise
-            else:
-                missing = {place.topic for place in question.asked} - metadata.topics.keys()
-                self._leaders.learn(metadata, self._refusals(missing, question), began, doubts)
+                continue
+            missing = {place.topic for place in question.asked} - metadata.topics.keys()
+            self._leaders.learn(metadata, self._refusals(missing, question), began, doubts)
+            if self._leaders.doubts == doubts:
                 return
 
     def _refusals(self, topics: Iterable[str], question: _Question) -> dict[str, KafkaError]:
@@ -131,7 +132,7 @@ class LeaderCachingAdmin(AdminClient):
         if not names:
             return {}
         described = self.describe_topics(
-            TopicCollection(names), request_timeout=_left(question.until)
+            TopicCollection(names), request_timeout=min(_READ_SECONDS, _left(question.until))
         )
         errors = {name: answer.exception() for name, answer in described.items()}
         return {name: e.args[0] for name, e in errors.items() if isinstance(e, KafkaException)}

@@ -55,7 +55,7 @@ class Leaders:
         """
         self._topics, self._refused = frozenset(metadata.topics), refused
         self._led = {
-            (name, number): partition.leader >= 0
+            (name, number): partition.leader in metadata.brokers
             for name, topic in metadata.topics.items()
             for number, partition in topic.partitions.items()
         }

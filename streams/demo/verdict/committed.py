@@ -14,6 +14,7 @@ from streams.settings import Settings
 from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
+_PAUSE_SECONDS = 0.2
 _LEADERS_SECONDS = 30.0
 
 
@@ -57,6 +58,7 @@ class CommittedReader:
             except KafkaException:
                 if time.monotonic() > deadline:
                     raise
+                time.sleep(_PAUSE_SECONDS)
 
     def reached(self, ends: dict[Place, int]) -> bool:
         """Whether everything before these offsets has been read."""
