@@ -252,7 +252,8 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert silent.stderr is not None
         assert "waiting for the next such event" in silent.stderr.readline()
         silent.send_signal(signal.SIGINT)
-        assert silent.wait(20) == 0
+        told = silent.communicate(timeout=20)
+        assert (silent.returncode, told) == (0, ("", ""))
     with subprocess.Popen(
         ["/bin/sh", "-c", f"{' '.join(words)} --type 'order.*' | head -n 1"],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
