@@ -166,7 +166,7 @@ def test_after_a_question_that_failed_the_metadata_is_believed_no_more(offset: i
 
 
 def test_an_answer_that_fails_does_not_refer_to_the_client() -> None:
-    """Else librdkafka's thread, which holds the answer, could be the one to destroy the client."""
+    """librdkafka's thread holds the answer, and must not be the one that destroys the client."""
     admin = LeaderCachingAdmin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     (answer,) = request_offsets(admin, "", [("a", 0)], latest(), 0.2).values()
     assert isinstance(answer.exception(10), KafkaException)
