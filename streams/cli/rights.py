@@ -12,7 +12,7 @@ from streams.cli.operator_command import print_json
 from streams.settings import Settings
 from streams.topology.model import LayoutName, Topology
 from streams.topology.rights import users
-from streams.topology.rights_text import as_commands, as_json, as_strimzi
+from streams.topology.rights_text import as_commands, as_json, as_strimzi, user_prefix
 
 
 class AclFormat(StrEnum):
@@ -32,10 +32,11 @@ FormatOption = Annotated[
     ),
 ]
 UserPrefix = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="With --acls: what each user's name begins with; CN=... for client certificates.",
         metavar="PREFIX",
+        show_default="tidegate-, then the topic prefix",
     ),
 ]
 OfLayout = Annotated[
@@ -56,7 +57,7 @@ class AclOptions:
     """What `--acls` is asked with."""
 
     format: AclFormat
-    user_prefix: str
+    user_prefix: str | None
     layout: LayoutName | None
     strimzi_cluster: str
 
@@ -68,9 +69,12 @@ def print_acls(topology: Topology, settings: Settings, options: AclOptions, *, j
         ConfigError: a user cannot be named as the format wants it.
     """
     found = users(topology, settings.topic_prefix, options.layout)
+    prefix = options.user_prefix
+    if prefix is None:
+        prefix = user_prefix(settings.topic_prefix)
     if json:
-        print_json({"users": as_json(found, options.user_prefix)})
+        print_json({"users": as_json(found, prefix)})
     elif options.format is AclFormat.STRIMZI:
-        typer.echo(as_strimzi(found, options.user_prefix, options.strimzi_cluster))
+        typer.echo(as_strimzi(found, prefix, options.strimzi_cluster))
     else:
-        typer.echo(as_commands(found, options.user_prefix, settings.bootstrap))
+        typer.echo(as_commands(found, prefix, settings.bootstrap))

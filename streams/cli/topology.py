@@ -180,7 +180,7 @@ def describe(
     ] = False,
     acls: AsAcls = False,
     format: FormatOption = AclFormat.KAFKA_ACLS,
-    user_prefix: UserPrefix = "tidegate-",
+    user_prefix: UserPrefix = None,
     layout: OfLayout = None,
     strimzi_cluster: StrimziCluster = "my-cluster",
 ) -> None:

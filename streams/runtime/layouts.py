@@ -206,7 +206,12 @@ def _runs(group: Group, settings: Settings, admin: AdminClient) -> bool:
 
 
 def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
-    """The group's offsets, if it has any; waits for pending transactions (KIP-447)."""
+    """The group's offsets, if it has any; waits for pending transactions (KIP-447).
+
+    A group without inputs has none, and may be one that this user must not see.
+    """
+    if not group.places:
+        return {}
     prefix = settings.topic_prefix
     with _reader(group, settings) as reader:
         asked = [TopicPartition(prefix + topic, p) for topic, p in group.places]

@@ -21,7 +21,10 @@ _CACHED_MS = 10_000
 """How long librdkafka believes the metadata: for longer than `Leaders` does."""
 _PATIENCE_SECONDS = 5.0
 _READ_SECONDS = 1.5
-"""How long one broker may take to tell the metadata, before another one is asked."""
+"""How long one broker may take to tell the metadata, before another one is asked; then twice as
+long, because all may be slow."""
+_LEAST_SECONDS = 1.0
+"""What librdkafka gets for a question: it frees one whose time is over, also while it is put."""
 
 Answers = dict[TopicPartition, Future[Any]]
 
@@ -88,6 +91,8 @@ class LeaderCachingAdmin(AdminClient):
     def _answer(self, question: _Question) -> None:
         try:
             self._read(question)
+            if time.monotonic() > question.until:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._ask(question)
         except Exception as error:
             for answer in question.answers.values():
@@ -99,9 +104,8 @@ class LeaderCachingAdmin(AdminClient):
         errors = {place: self._leaders.error(place) for place in question.asked}
         led = {place: spec for place, spec in question.asked.items() if errors[place] is None}
         if led:
-            given = super().list_offsets(
-                led, request_timeout=_left(question.until), **question.options
-            )
+            seconds = _left(question.until, _LEAST_SECONDS)
+            given = super().list_offsets(led, request_timeout=seconds, **question.options)
             for place, answer in given.items():
                 told = partial(_pass_on, self._leaders, question.answers[place])
                 answer.add_done_callback(told)
@@ -111,15 +115,15 @@ class LeaderCachingAdmin(AdminClient):
 
     def _read(self, question: _Question) -> None:
         """Read the metadata; librdkafka's own is used if no broker tells it in time."""
-        while not self._leaders.known(question.asked):
+        patience = _READ_SECONDS
+        while not self._leaders.known(question.asked) and time.monotonic() < question.until:
             began, doubts = time.monotonic(), self._leaders.doubts
-            if began > question.until:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             try:
-                metadata = self.list_topics(timeout=min(_READ_SECONDS, _left(question.until)))
+                metadata = self.list_topics(timeout=min(patience, _left(question.until)))
             except KafkaException:
                 if self._leaders.cached(question.asked):
                     return
+                patience *= 2
                 continue
             missing = {place.topic for place in question.asked} - metadata.topics.keys()
             self._leaders.learn(metadata, self._refusals(missing, question), began, doubts)
@@ -147,5 +151,5 @@ def _pass_on(leaders: Leaders, to: Future[Any], answer: Future[Any]) -> None:
         to.set_exception(error)
 
 
-def _left(until: float) -> float:
-    return max(0.01, until - time.monotonic())
+def _left(until: float, least: float = 0.01) -> float:
+    return max(least, until - time.monotonic())

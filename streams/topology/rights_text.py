@@ -32,6 +32,12 @@ class _Granted(NamedTuple):
     operations: tuple[Operation, ...]
 
 
+def user_prefix(topic_prefix: str) -> str:
+    """What users' names begin with: two installations on one Kafka must not share a user."""
+    words = re.findall("[A-Za-z0-9]+", topic_prefix)
+    return "-".join(["tidegate", *words, ""])
+
+
 def as_commands(users: Iterable[User], user_prefix: str, bootstrap: str) -> str:
     """A shell script of `kafka-acls.sh`; one command for all that a user may do alike."""
     lines = ["# Run these as a user that may alter ACLs; admin.properties has its settings."]

@@ -131,6 +131,64 @@ def test_without_a_broker_each_answer_holds_the_error() -> None:
             offset_in(answer)
 
 
+def test_a_cluster_that_is_slow_to_tell_its_metadata_is_given_more_time(
+    kafka: KafkaUnderTest, places: list[tuple[str, int]]
+) -> None:
+    given: list[float] = []
+
+    class Slow(LeaderCachingAdmin):
+        def list_topics(self, *_: Any, timeout: float) -> Any:
+            given.append(timeout)
+            if timeout < 2:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return super().list_topics(timeout=timeout)
+
+    found = read_offsets(Slow(kafka.client()), "", places, latest(), 10)
+    assert found == dict.fromkeys(places, 0)
+    assert given == [1.5, 3.0]
+
+
+@pytest.fixture
+def seconds_given(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long librdkafka was given for each question."""
+    given: list[float] = []
+    ask = AdminClient.list_offsets
+
+    def noted(self: Any, wanted: dict[Any, Any], request_timeout: float) -> Any:
+        given.append(request_timeout)
+        return ask(self, wanted, request_timeout=request_timeout)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", noted)
+    return given
+
+
+def test_librdkafka_is_given_time_enough_to_be_asked(
+    kafka: KafkaUnderTest, places: list[tuple[str, int]], seconds_given: list[float]
+) -> None:
+    """It frees a question whose time is over, also while the caller still puts it."""
+    admin = LeaderCachingAdmin(kafka.client())
+    read_offsets(admin, "", places, latest(), 10)
+    asked = request_offsets(admin, "", places, latest(), 0.001)
+    assert [offset_in(asked[place]) for place in places] == [0, 0, 0]
+    assert seconds_given[-1] == 1.0
+
+
+def test_a_question_that_waited_too_long_is_not_put(
+    kafka: KafkaUnderTest, places: list[tuple[str, int]], seconds_given: list[float]
+) -> None:
+    """Not even if the metadata was read meanwhile."""
+
+    class Late(LeaderCachingAdmin):
+        def list_topics(self, *_: Any, timeout: float) -> Any:
+            over = time.monotonic() + timeout
+            eventually(lambda: time.monotonic() > over, what="the question's time is over")
+            return super().list_topics(timeout=10)
+
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        read_offsets(Late(kafka.client()), "", places, latest(), 0.2)
+    assert seconds_given == []
+
+
 def test_a_partition_without_a_leader_is_not_asked_for(
     kafka: KafkaUnderTest, places: list[tuple[str, int]]
 ) -> None:

@@ -23,6 +23,7 @@ from support.stage_process import StageProcess
 from support.whole_calls import TOKEN, Calls
 
 _COMMAND = (sys.executable, "-m", "streams.cli")
+_USERS = ("--user-prefix", "tidegate-")
 OVERLAY = {
     "partitions": 2,
     "topics": [
@@ -89,7 +90,7 @@ class OwnUsers:
 
     def set_up(self) -> None:
         """Make the users, give them the rights that the command prints, and create the topics."""
-        printed = self.command("topology", "topology", "describe", "--acls", "--json")
+        printed = self.command("topology", "topology", "describe", "--acls", "--json", *_USERS)
         for user in json.loads(printed.stdout)["users"]:
             self.kafka.add_user(user["user"])
             self.granted |= {Grant.of(user["user"], right) for right in user["rights"]}

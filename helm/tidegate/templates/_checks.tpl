@@ -120,8 +120,13 @@
 {{/* Workers of one pool share its partitions, whatever entries of `workers` they belong to. */}}
 {{- define "tidegate.checkPools" -}}
 {{- $names := dict -}}{{- $pods := dict -}}
+{{- $declared := list "default" -}}
+{{- range .Values.topology.overlay.pools -}}{{- $declared = append $declared .name -}}{{- end -}}
 {{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
 {{- if $facts.pool -}}
+{{- if not (has $facts.pool $declared) -}}
+{{- fail (printf "workers.%s.pool is %s, which the topology does not have: declare it under topology.overlay.pools, with its topic" (trimPrefix "worker-" $name) $facts.pool) -}}
+{{- end -}}
 {{- $scaled := $facts.values.autoscaling -}}
 {{- $most := int (include "tidegate.mostPods" (dict "root" $ "facts" $facts)) -}}
 {{- $own := ternary (default $most (int $scaled.maxReplicas)) (int $facts.values.replicas) $scaled.enabled -}}

@@ -107,6 +107,25 @@ def test_only_whom_the_values_name_reaches_the_api_of_operator_and_analytics(cas
         assert {"namespaceSelector": {}} not in peers
 
 
+@cases
+def test_what_the_first_job_needs_is_there_before_the_release(case: Path) -> None:
+    """It would reach no Kafka where a namespace denies all that no policy allows."""
+    found = chart.resources(chart.rendered(case))
+    policies = chart.of_kind(found, "NetworkPolicy")
+    hooked = {
+        (each["kind"], each["metadata"]["name"]): each["metadata"]["annotations"]
+        for each in found
+        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+    }
+    job = hooked.pop(("Job", "tide-tidegate-topology-apply"), None)
+    wanted = {("ConfigMap", "tide-tidegate-topology-next")}
+    wanted |= {("NetworkPolicy", "tide-tidegate-topology")} if policies else set()
+    assert hooked.keys() == (wanted if job else set())
+    for each in hooked.values():
+        assert int(each.pop("helm.sh/hook-weight")) < 0
+        assert each == job
+
+
 def test_a_large_number_is_written_out_for_librdkafka(tmp_path: Path) -> None:
     given = {"message.max.bytes": 10_485_760, "check.crcs": True, "x": "as it is"}
     (tmp_path / "values.yaml").write_text(yaml.safe_dump({"kafka": {"settings": given}}))

@@ -172,6 +172,7 @@ def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_pa
         f"worker: {{{given}}}\n"
         "workers: {imports: {app: 'a:b'}, "
         "slow: {app: 'a:b', pool: slow, replicas: 1, autoscaling: {maxReplicas: 0}}}\n"
+        "topology: {overlay: {pools: [{name: slow}, {name: other}]}}\n"
     )
     done = chart.run("template", "--values", chart.BASE, "--values", values)
     assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr
@@ -187,6 +188,23 @@ def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("pools", "refused"), [("[]", True), ("[{name: Big.jobs}]", False), ("[{name: big}]", True)]
+)
+def test_a_worker_of_a_pool_that_the_topology_does_not_have_is_refused(
+    pools: str, refused: bool, tmp_path: Path
+) -> None:
+    """Its process would end at each start. A pool may have any name that the topology takes."""
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        f"topology: {{overlay: {{pools: {pools}}}}}\n"
+        "workers: {answers: {app: 'a:b', pool: Big.jobs}}\n"
+    )
+    done = chart.run("template", "--values", chart.BASE, "--values", values)
+    told = "workers.answers.pool is Big.jobs, which the topology does not have: declare it under"
+    assert (told in done.stderr) is refused is (done.returncode != 0)
+
+
 def test_the_readme_has_all_values_as_they_are() -> None:
     """`make chart` writes the table anew."""
     assert (chart.CHART / "README.md").read_text() == chart_readme.filled()
@@ -200,6 +218,13 @@ def test_the_notes_name_the_first_three_commands_and_what_is_missing() -> None:
     assert "No worker runs" in notes
     assert "Vendors cannot reach the ingress" in notes
     assert "Prometheus cannot scrape" not in notes
+
+
+def test_the_notes_say_what_a_public_service_shows() -> None:
+    public = "ingress.service.type=LoadBalancer"
+    done = chart.run("install", "--dry-run=client", "--values", chart.BASE, "--set", public)
+    assert "it shows /metrics to whoever reaches it" in done.stdout
+    assert "Vendors cannot reach the ingress" not in done.stdout
 
 
 def test_the_notes_say_what_prometheus_cannot_scrape() -> None:

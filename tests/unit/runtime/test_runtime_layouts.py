@@ -113,6 +113,14 @@ def test_a_separate_stage_asks_only_for_positions_of_its_own_inputs(
     ]
 
 
+def test_a_group_without_inputs_is_not_asked_for_its_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With no stage fused the user of the topology has no right on `pipeline`."""
+    monkeypatch.setattr(layouts, "_reader", None)
+    assert layouts._positions(Group("pipeline", ()), load_settings({})) == {}
+
+
 class Listing:
     """An admin client that can only list: librdkafka aborts the process in other calls."""
 
