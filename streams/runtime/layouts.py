@@ -208,7 +208,7 @@ def _runs(group: Group, settings: Settings, admin: AdminClient) -> bool:
 def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
     """The group's offsets, if it has any; waits for pending transactions (KIP-447).
 
-    A group without inputs has none, and may be one that this user must not see.
+    A group without inputs is asked for none: this user may have no right to see it.
     """
     if not group.places:
         return {}

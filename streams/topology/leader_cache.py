@@ -21,10 +21,11 @@ _CACHED_MS = 10_000
 """How long librdkafka believes the metadata: for longer than `Leaders` does."""
 _PATIENCE_SECONDS = 5.0
 _READ_SECONDS = 1.5
-"""How long one broker may take to tell the metadata, before another one is asked; then twice as
-long, because all may be slow."""
+_SLOW_READ_SECONDS = 3.0
+"""How long one broker may take to tell the metadata, before another one is asked, and how long the
+next ones may, because all may be slow."""
 _LEAST_SECONDS = 1.0
-"""What librdkafka gets for a question: it frees one whose time is over, also while it is put."""
+"""What librdkafka gets at least: it frees a question whose time is over, also while it is put."""
 
 Answers = dict[TopicPartition, Future[Any]]
 
@@ -62,7 +63,8 @@ class LeaderCachingAdmin(AdminClient):
     ) -> Answers:
         """The library's, which never waits; what has no leader is answered with that error.
 
-        Questions reach the brokers in their order. `request_timeout` counts from this call.
+        Questions reach the brokers in their order. `request_timeout` counts from this call, but one
+        that reaches a broker has a second at least.
         """
         asked = dict(topic_partition_offsets)
         until = time.monotonic() + kwargs.pop("request_timeout", _PATIENCE_SECONDS)
@@ -91,7 +93,7 @@ class LeaderCachingAdmin(AdminClient):
     def _answer(self, question: _Question) -> None:
         try:
             self._read(question)
-            if time.monotonic() > question.until:
+            if time.monotonic() >= question.until:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             self._ask(question)
         except Exception as error:
@@ -123,7 +125,7 @@ class LeaderCachingAdmin(AdminClient):
             except KafkaException:
                 if self._leaders.cached(question.asked):
                     return
-                patience *= 2
+                patience = _SLOW_READ_SECONDS
                 continue
             missing = {place.topic for place in question.asked} - metadata.topics.keys()
             self._leaders.learn(metadata, self._refusals(missing, question), began, doubts)

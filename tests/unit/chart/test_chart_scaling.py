@@ -50,35 +50,35 @@ def test_lost_scrapes_leave_the_number_of_pods_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "counted"), [(8, True), (7, False)])
-def test_workers_stay_while_a_partition_does_not_tell_of_its_jobs(
+def test_no_worker_is_taken_away_while_a_partition_does_not_tell_of_its_jobs(
     partitions: int, counted: bool, tmp_path: Path
 ) -> None:
-    """It is restored, or not scraped; half of the jobs would do with half of the workers."""
+    """It is restored, or not scraped. KEDA takes none away while one trigger has no answer."""
     helm_tools.require(promql_tool.program)
-    (trigger,) = _scaled(CASE)["worker-slow"]["triggers"]
-    rule = {"alert": "Jobs", "expr": trigger["metadata"]["query"], "for": "0m"}
-    rule["annotations"] = {"summary": "{{ $value }}"}
-    (tmp_path / "rules.yaml").write_text(
-        yaml.safe_dump({"groups": [{"name": "keda", "rules": [rule]}]})
-    )
-    told = [
-        {
-            "series": "tidegate_dispatcher_pool_jobs"
-            f'{{namespace="hooks", pool="slow", partition="{number}", pod="p-{number % 2}"}}',
-            "values": "3x5",
-        }
-        for number in range(partitions)
+    queries = [each["metadata"]["query"] for each in _scaled(CASE)["worker-slow"]["triggers"]]
+    rules = [
+        {"alert": name, "expr": query, "annotations": {"summary": "{{ $value }}"}}
+        for name, query in zip(("Some", "All"), queries, strict=True)
     ]
-    other = {
-        "series": 'tidegate_dispatcher_pool_jobs{namespace="hooks", pool="default", partition="7"}',
-        "values": "1x5",
-    }
-    fires = [{"exp_labels": {}, "exp_annotations": {"summary": "24"}}] if counted else []
-    expected = {"eval_time": "3m", "alertname": "Jobs", "exp_alerts": fires}
-    test = {"interval": "1m", "input_series": [*told, other], "alert_rule_test": [expected]}
+    groups = {"groups": [{"name": "keda", "rules": rules}]}
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+    fires = {"exp_labels": {}, "exp_annotations": {"summary": f"{3 * (partitions + 1)}"}}
+    expected = [
+        {"eval_time": "3m", "alertname": "Some", "exp_alerts": [fires]},
+        {"eval_time": "3m", "alertname": "All", "exp_alerts": [fires] if counted else []},
+    ]
+    places = [*range(partitions), 0]  # the first one moves from one pod to another
+    series = [_jobs("slow", place, pod) for pod, place in enumerate(places)]
+    series.append(_jobs("default", 7, 9))
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": expected}
     whole = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(whole))
     assert promql_tool.failures(tmp_path / "test.yaml") == ""
+
+
+def _jobs(pool: str, partition: int, pod: int) -> dict[str, str]:
+    labels = f'namespace="hooks", pool="{pool}", partition="{partition}", pod="p-{pod}"'
+    return {"series": f"tidegate_dispatcher_pool_jobs{{{labels}}}", "values": "3x5"}
 
 
 def _scaled(*values: Path) -> dict[str, Resource]:

@@ -236,3 +236,15 @@ def test_a_pool_of_another_form_is_refused_with_an_example(pool: str) -> None:
     told = run("size", "--events", "5", "--jobs", "5", "--pool", pool)
     assert told.exit_code == 2
     assert "slow=5/60/20" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "user"),
+    [((), "tidegate-staging-ingress"), (("--user-prefix", "tide:"), "tide:ingress")],
+)
+def test_users_are_named_after_the_topic_prefix_unless_told(
+    given: tuple[str, ...], user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_TOPIC_PREFIX", "staging.")
+    told = json.loads(run("describe", "--acls", "--json", *given).stdout)
+    assert [each["user"] for each in told["users"] if each["process"] == "ingress"] == [user]
