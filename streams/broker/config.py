@@ -156,7 +156,9 @@ def _identity(log_dir: Path, node_id: int) -> dict[str, str]:
 def _listeners(member: Member, protocol: str) -> dict[str, str]:
     bound = _listener_ports(member)
     at = member.reached_at[member.node_id]
-    advertised = {_CLIENTS: at.clients, **({_BROKERS: at.brokers} if _BROKERS in bound else {})}
+    # A controller that leads tells the others its address, whatever the voters are named.
+    of_nodes = {_BROKERS: at.brokers, _CONTROLLER: at.controller}
+    advertised = {_CLIENTS: at.clients, **(of_nodes if _BROKERS in bound else {})}
     voters = (f"{node}@{HOST}:{at.controller}" for node, at in sorted(member.reached_at.items()))
     return {
         "listeners": _addresses(bound),

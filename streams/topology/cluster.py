@@ -91,7 +91,7 @@ def _compaction(topic: Topic) -> dict[str, str]:
 
 
 def admin_client(settings: Settings) -> AdminClient:
-    """An admin client that finds new leaders within 2 s, see `LeaderCachingAdmin`."""
+    """An admin client that finds new leaders and leaves brokers that hang: `LeaderCachingAdmin`."""
     return LeaderCachingAdmin(settings.client())
 
 

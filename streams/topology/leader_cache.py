@@ -19,6 +19,9 @@ from streams.topology.leaders import Leaders
 
 _CACHED_MS = 10_000
 """How long librdkafka believes the metadata: for longer than `Leaders` does."""
+_BROKERS_MS = 1_000
+"""How often librdkafka is to ask which brokers there are; it does so every 10 s at most. Otherwise
+5 minutes pass before it leaves out one that hangs, and all brokers are asked for their groups."""
 _PATIENCE_SECONDS = 5.0
 _READ_SECONDS = 1.5
 _SLOW_READ_SECONDS = 3.0
@@ -51,7 +54,10 @@ class LeaderCachingAdmin(AdminClient):
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
-        super().__init__({**conf, "metadata.max.age.ms": _CACHED_MS})
+        super().__init__({
+            **conf, "metadata.max.age.ms": _CACHED_MS,
+            "topic.metadata.refresh.interval.ms": _BROKERS_MS,
+        })  # fmt: skip
         # Futures and their errors refer to it, and never to this client: librdkafka's thread, which
         # lets go of them, must not be the one that destroys the client.
         self._leaders = Leaders()

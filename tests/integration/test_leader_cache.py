@@ -63,9 +63,13 @@ class Watched:
         assert [offset_in(each) for answer in answers for each in answer.values()] == [
             0 for _ in range(3 * times)
         ]
+        return self.says(_LOOKS_FOR_LEADERS)
+
+    def says(self, words: str) -> bool:
+        """Whether librdkafka has logged them since it was last asked."""
         self.admin.poll(0)  # hands over the lines
         found = [self._lines.get_nowait().getMessage() for _ in range(self._lines.qsize())]
-        return any(_LOOKS_FOR_LEADERS in line for line in found)
+        return any(words in line for line in found)
 
 
 def test_a_new_client_looks_for_no_leader_while_it_asks(
@@ -109,6 +113,14 @@ def test_questions_reach_the_broker_in_their_order(
         for each in answer.values():
             each.result(30)
     assert asked == list(range(1, 30))
+
+
+def test_it_asks_which_brokers_there_are_though_it_is_asked_for_no_topic(
+    kafka: KafkaUnderTest,
+) -> None:
+    """Otherwise it would ask a broker that hangs for its groups for 5 minutes."""
+    client = Watched(LeaderCachingAdmin, kafka)
+    eventually(lambda: client.says("periodic broker list refresh"), what="it asks for brokers")
 
 
 def test_a_topic_that_came_later_is_learned(

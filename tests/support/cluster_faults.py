@@ -243,6 +243,7 @@ def stopped(*pids: int) -> Iterator[None]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
+        eventually(lambda: all(map(frozen, pids)), what="every thread stands still")
         yield
     finally:
         for pid in pids:

@@ -33,7 +33,7 @@ def test_nodes_of_a_cluster_reach_each_other_at_ports_of_their_own() -> None:
         "CLIENTS://127.0.0.1:21002,BROKERS://127.0.0.1:22002,CONTROLLER://127.0.0.1:23002"
     )
     assert properties["advertised.listeners"] == (
-        "CLIENTS://127.0.0.1:21002,BROKERS://127.0.0.1:22002"
+        "CLIENTS://127.0.0.1:21002,BROKERS://127.0.0.1:22002,CONTROLLER://127.0.0.1:23002"
     )
     assert properties["inter.broker.listener.name"] == "BROKERS"
     assert properties["controller.quorum.voters"] == (
@@ -47,7 +47,7 @@ def test_what_stands_before_the_nodes_is_advertised() -> None:
 
     assert "BROKERS://127.0.0.1:22002" in properties["listeners"]
     assert properties["advertised.listeners"] == (
-        "CLIENTS://127.0.0.1:26002,BROKERS://127.0.0.1:24002"
+        "CLIENTS://127.0.0.1:26002,BROKERS://127.0.0.1:24002,CONTROLLER://127.0.0.1:25002"
     )
     assert properties["controller.quorum.voters"].startswith("1@127.0.0.1:25001,")
 
