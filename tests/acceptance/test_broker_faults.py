@@ -16,7 +16,7 @@ from support.kafka_under_test import KafkaUnderTest
 
 from streams.broker.embedded import EmbeddedKafka
 
-pytestmark = [pytest.mark.broker, pytest.mark.fault]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 SILENT = "kafka does not answer"
 UNCOMMITTED = STEPS[: STEPS.index("after_commit")]
@@ -55,9 +55,7 @@ def freeze(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> ProcessPosition:
     return eventually(caught, 30, what="the broker is frozen with records in flight")
 
 
-@pytest.mark.parametrize(
-    "seconds", [5, *(pytest.param(s, marks=pytest.mark.chaos) for s in (40, 70))]
-)
+@pytest.mark.parametrize("seconds", [5, 40, 70])
 def test_a_frozen_broker(broker: EmbeddedKafka, dedup: DedupUnderLoad, seconds: int) -> None:
     landed = freeze(broker, dedup)
     dedup.flood.wait(seconds)

@@ -356,6 +356,7 @@ def test_a_job_that_ends_while_dev_stops_has_its_line(
     assert [line for line in dev.errors if succeeded in line], "\n".join(dev.errors)
 
 
+@pytest.mark.chaos
 def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again(
     tmp_path: Path,
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.demo_process import run_demo
 
-QUICK = {"ledger_skipped"}
+pytestmark = [pytest.mark.broker, pytest.mark.chaos]
+
 IN_FUSED_STAGES = {"dedup_forgets", "scheduler_early", "job_dropped", "store_edited"}
 FAULTS = {
     "ledger_skipped": "G2",
@@ -18,20 +19,11 @@ FAULTS = {
 }
 
 
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    ("fault", "guarantee"),
-    [
-        pytest.param(fault, guarantee, marks=() if fault in QUICK else pytest.mark.chaos)
-        for fault, guarantee in FAULTS.items()
-    ],
-)
+@pytest.mark.parametrize(("fault", "guarantee"), FAULTS.items())
 def test_an_injected_fault_breaks_its_guarantee(fault: str, guarantee: str) -> None:
     assert_found(fault, guarantee)
 
 
-@pytest.mark.broker
-@pytest.mark.chaos
 @pytest.mark.parametrize("fault", sorted(IN_FUSED_STAGES))
 def test_so_it_does_with_the_stages_apart(fault: str) -> None:
     assert_found(fault, FAULTS[fault], "--apart")

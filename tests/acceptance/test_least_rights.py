@@ -24,7 +24,7 @@ from support.whole_calls import TOKEN, Calls
 
 from streams.topology.load import load
 
-pytestmark = [pytest.mark.broker, pytest.mark.long]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 FUSED = ("ingress", "pipeline", "delivery", "operator", "analytics", "worker-default")
 APART = ("dedup", "scheduler", "dispatcher")

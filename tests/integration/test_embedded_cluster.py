@@ -165,6 +165,7 @@ def test_the_number_of_nodes_is_refused_with_a_clear_error(data_dir: Path, tmp_p
     assert (code, "it stays" in told) == (2, True)
 
 
+@pytest.mark.chaos
 def test_the_foreground_command_tells_of_a_lost_node_and_stops_the_others(tmp_path: Path) -> None:
     command = ["start", "--nodes", "3", "--port", "0", "--data-dir", str(tmp_path)]
     with subprocess.Popen(
@@ -213,6 +214,7 @@ def test_clients_ask_a_node_that_hangs_no_longer_than_a_broker_may_take(tmp_path
             all_list(45)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("ending", ["kill", "stop"])
 def test_no_transaction_stays_open_over_the_end_of_all_nodes(tmp_path: Path, ending: str) -> None:
     """Each is aborted when its time is over, which no broker saw; what was committed is there."""

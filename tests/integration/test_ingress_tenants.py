@@ -290,6 +290,7 @@ def reporting(edge: Edge) -> set[bytes | None]:
     return {process for process, _ in edge.cluster.pairs("ingress.rates")}
 
 
+@pytest.mark.chaos
 def test_a_rate_holds_within_a_tenth_over_two_processes_and_over_a_restart_of_one(
     edge: Edge,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = frozenset({
-    "tests/acceptance/test_broker_faults.py",
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_dev_pipeline.py",
     "tests/acceptance/test_missing_rights.py",
