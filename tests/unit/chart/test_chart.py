@@ -113,13 +113,12 @@ def test_what_the_first_job_needs_is_there_before_the_release(case: Path) -> Non
     found = chart.resources(chart.rendered(case))
     policies = chart.of_kind(found, "NetworkPolicy")
     hooked = {
-        (each["kind"], each["metadata"]["name"]): each["metadata"]["annotations"]
+        (each["kind"], each["metadata"]["name"].partition("-topology")[2]): annotations
         for each in found
-        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+        if "helm.sh/hook" in (annotations := each["metadata"].get("annotations", {}))
     }
-    job = hooked.pop(("Job", "tide-tidegate-topology-apply"), None)
-    wanted = {("ConfigMap", "tide-tidegate-topology-next")}
-    wanted |= {("NetworkPolicy", "tide-tidegate-topology")} if policies else set()
+    job = hooked.pop(("Job", "-apply"), None)
+    wanted = {("ConfigMap", "-next")} | ({("NetworkPolicy", "")} if policies else set())
     assert hooked.keys() == (wanted if job else set())
     for each in hooked.values():
         assert int(each.pop("helm.sh/hook-weight")) < 0
