@@ -149,7 +149,7 @@ def test_a_cluster_that_is_slow_to_tell_its_metadata_is_given_more_time(
     given: list[float] = []
 
     class Slow(LeaderCachingAdmin):
-        def list_topics(self, *_: Any, timeout: float) -> Any:
+        def list_topics(self, *_: Any, timeout: float = -1, **__: Any) -> Any:
             given.append(timeout)
             if timeout < 2:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -191,7 +191,7 @@ def test_a_question_that_waited_too_long_is_not_put(
     """Not even if the metadata was read meanwhile."""
 
     class Late(LeaderCachingAdmin):
-        def list_topics(self, *_: Any, timeout: float) -> Any:
+        def list_topics(self, *_: Any, timeout: float = -1, **__: Any) -> Any:
             over = time.monotonic() + timeout
             eventually(lambda: time.monotonic() > over, what="the question's time is over")
             return super().list_topics(timeout=10)
