@@ -50,7 +50,8 @@ class LeaderCachingAdmin(AdminClient):
     librdkafka's own thread may answer and free meanwhile. That ends the whole process by a signal,
     in `list_offsets`. librdkafka looks for no leader that it has in its cache, and it keeps a
     leader that is gone there until the metadata is read again. In an election it may still look, if
-    it drops a leader just when another question is asked, or if brokers name different leaders.
+    it drops a leader or hears that a broker is gone just when another question is asked, or if
+    brokers name different leaders.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
