@@ -21,7 +21,8 @@ _CACHED_MS = 10_000
 """How long librdkafka believes the metadata: for longer than `Leaders` does."""
 _BROKERS_MS = 1_000
 """How often librdkafka is to ask which brokers there are; it does so every 10 s at most. Otherwise
-5 minutes pass before it leaves out one that hangs, and all brokers are asked for their groups."""
+5 minutes pass before it leaves out one that hangs. All brokers are asked for their groups, and any
+one, always the same, for the settings of topics."""
 _PATIENCE_SECONDS = 5.0
 _READ_SECONDS = 1.5
 _SLOW_READ_SECONDS = 3.0

@@ -16,7 +16,7 @@ from support.kafka_under_test import KafkaUnderTest
 
 from streams.broker.embedded import EmbeddedKafka
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos]
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 SILENT = "kafka does not answer"
 UNCOMMITTED = STEPS[: STEPS.index("after_commit")]
@@ -55,7 +55,9 @@ def freeze(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> ProcessPosition:
     return eventually(caught, 30, what="the broker is frozen with records in flight")
 
 
-@pytest.mark.parametrize("seconds", [5, 40, 70])
+@pytest.mark.parametrize(
+    "seconds", [5, *(pytest.param(s, marks=pytest.mark.chaos) for s in (40, 70))]
+)
 def test_a_frozen_broker(broker: EmbeddedKafka, dedup: DedupUnderLoad, seconds: int) -> None:
     landed = freeze(broker, dedup)
     dedup.flood.wait(seconds)
@@ -64,6 +66,7 @@ def test_a_frozen_broker(broker: EmbeddedKafka, dedup: DedupUnderLoad, seconds: 
     assert dedup.verdict() == []
 
 
+@pytest.mark.chaos
 def test_a_killed_broker(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> None:
     landed = freeze(broker, dedup)
     broker.kill()

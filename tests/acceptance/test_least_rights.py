@@ -24,7 +24,7 @@ from support.whole_calls import TOKEN, Calls
 
 from streams.topology.load import load
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos]
+pytestmark = pytest.mark.broker
 
 FUSED = ("ingress", "pipeline", "delivery", "operator", "analytics", "worker-default")
 APART = ("dedup", "scheduler", "dispatcher")
@@ -43,21 +43,17 @@ def processes(tmp_path: Path) -> Iterator[OwnUsers]:
         yield found
 
 
+@pytest.mark.long
+def test_everything_works_with_the_rights_that_are_printed(processes: OwnUsers) -> None:
+    with serving(HookReceiver()) as receiver:
+        the_fused_stages_work(processes, receiver)
+    assert processes.denied() == []
+
+
+@pytest.mark.chaos
 def test_everything_works_in_both_layouts_and_each_right_is_needed(processes: OwnUsers) -> None:
     with serving(HookReceiver()) as receiver:
-        start(processes, *FUSED)
-        calls = processes.calls()
-        calls.make_source()
-        calls.ask("PUT", "/v1/tenants/acme/endpoints/crm", {"url": receiver.url, "events": ["*"]})
-        assert calls.result(calls.deliver(1)) == "answer 1"
-        eventually(lambda: receiver.got, what="the outgoing delivery")
-        submit(calls, type="nobody.fused", id=3)
-        runs_jobs_of_all_kinds(calls)
-        a_redelivery_reaches_dedup(processes, calls)
-        a_body_waits_in_the_quarantine(processes, calls)
-        an_operator_asks_for_more(processes, calls)
-        odd_records_are_set_aside_and_sent_again(processes, calls)
-        waits_for_a_worker(calls, "nobody.fused")
+        calls = the_fused_stages_work(processes, receiver)
         stages_restore_and_share(processes, calls)
         the_layout_changes_and_back(processes, calls)
     settings_change(processes)
@@ -65,6 +61,23 @@ def test_everything_works_in_both_layouts_and_each_right_is_needed(processes: Ow
         processes.stop(name)
     assert processes.denied() == []
     assert sorted(map(str, processes.unused())) == []
+
+
+def the_fused_stages_work(processes: OwnUsers, receiver: HookReceiver) -> Calls:
+    start(processes, *FUSED)
+    calls = processes.calls()
+    calls.make_source()
+    calls.ask("PUT", "/v1/tenants/acme/endpoints/crm", {"url": receiver.url, "events": ["*"]})
+    assert calls.result(calls.deliver(1)) == "answer 1"
+    eventually(lambda: receiver.got, what="the outgoing delivery")
+    submit(calls, type="nobody.fused", id=3)
+    runs_jobs_of_all_kinds(calls)
+    a_redelivery_reaches_dedup(processes, calls)
+    a_body_waits_in_the_quarantine(processes, calls)
+    an_operator_asks_for_more(processes, calls)
+    odd_records_are_set_aside_and_sent_again(processes, calls)
+    waits_for_a_worker(calls, "nobody.fused")
+    return calls
 
 
 def start(processes: OwnUsers, *names: str) -> None:

@@ -255,7 +255,6 @@ def test_histograms_have_the_trace_as_an_exemplar(story: Story, histogram: str) 
     assert [line for line in lines if f'trace_id="{story.trace_id}"' in line]
 
 
-@pytest.mark.chaos
 def test_the_fused_stages_are_one_over_grpc(tmp_path: Path) -> None:
     (tmp_path / "replayed").touch()
     with over_grpc() as collector:

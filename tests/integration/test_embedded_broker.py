@@ -156,7 +156,6 @@ def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path)
 OPEN_SECONDS = 5
 
 
-@pytest.mark.chaos
 def test_no_transaction_stays_open_over_a_crash(data_dir: Path) -> None:
     """Each is aborted when its time is over, though its markers were due while nobody led."""
     width = 16

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -33,9 +34,12 @@ from typer.testing import CliRunner
 from streams.broker.cluster import EmbeddedCluster
 from streams.cli.topology import app as topology_app
 from streams.kafka.groups import listed_groups
+from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.cluster import admin_client, read_cluster
 from streams.topology.load import load
+from streams.worker.transport.contract import Inbox
+from streams.worker.transport.reply_reader import ReplyReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -215,6 +219,21 @@ def test_clients_ask_a_node_that_hangs_no_longer_than_a_broker_may_take(tmp_path
 
 
 @pytest.mark.chaos
+def test_a_worker_follows_its_replies_though_their_leader_hung_as_it_began(tmp_path: Path) -> None:
+    with EmbeddedCluster(tmp_path) as cluster:
+        admin = create(cluster.bootstrap, "jobs.replies")
+        (leader,) = leaders(admin, "jobs.replies").values()
+        inbox = cast(Inbox, SimpleNamespace())
+        reader = ReplyReader(Settings(bootstrap=cluster.bootstrap), "worker", inbox)
+        thread = DaemonThread("replies", lambda: reader.run(thread.stopping))
+        with stopped(cluster.nodes[leader].pid or 0):
+            thread.start()
+            assert not reader.follow(0)
+            eventually(lambda: reader.follow(0), 60, what="the replies are followed")
+        thread.stop(30)
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize("ending", ["kill", "stop"])
 def test_no_transaction_stays_open_over_the_end_of_all_nodes(tmp_path: Path, ending: str) -> None:
     """Each is aborted when its time is over, which no broker saw; what was committed is there."""
@@ -273,9 +292,9 @@ def away_while_ended(cluster: EmbeddedCluster, victim: int, lost: list[int]) -> 
     eventually(lambda: time.monotonic() > over, what="its coordinator has ended each transaction")
 
 
-def leaders(admin: AdminClient) -> dict[int, int]:
+def leaders(admin: AdminClient, topic: str = "open") -> dict[int, int]:
     """The leader of each partition of the topic; -1 where there is none."""
-    found = admin.list_topics("open", timeout=10).topics["open"].partitions
+    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
     return {partition: found[partition].leader for partition in sorted(found)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -83,6 +84,16 @@ class ReplyReader:
             self._consumer.incremental_assign([place])
         except KafkaException as error:
             log.warning("cannot follow replies: trying on", partition=partition, error=str(error))
+            self._read_leaders()
             return False
         self._followed.add(partition)
         return True
+
+    def _read_leaders(self) -> None:
+        """Have librdkafka forget a leader that hangs.
+
+        It asks again by itself for the leaders of partitions that it reads. It reads none at first,
+        and would ask the leader that it knows for a quarter of an hour.
+        """
+        with suppress(KafkaException):
+            self._consumer.list_topics(self._topic, _TIMEOUT_SECONDS)
