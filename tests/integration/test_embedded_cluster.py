@@ -222,11 +222,11 @@ def test_clients_ask_a_node_that_hangs_no_longer_than_a_broker_may_take(tmp_path
 def test_a_worker_follows_its_replies_though_their_leader_hung_as_it_began(tmp_path: Path) -> None:
     with EmbeddedCluster(tmp_path) as cluster:
         admin = create(cluster.bootstrap, "jobs.replies")
-        (leader,) = leaders(admin, "jobs.replies").values()
+        led = eventually(lambda: leaders(admin, "jobs.replies"), what="the replies have a leader")
         inbox = cast(Inbox, SimpleNamespace())
         reader = ReplyReader(Settings(bootstrap=cluster.bootstrap), "worker", inbox)
         thread = DaemonThread("replies", lambda: reader.run(thread.stopping))
-        with stopped(cluster.nodes[leader].pid or 0):
+        with stopped(cluster.nodes[led[0]].pid or 0):
             thread.start()
             assert not reader.follow(0)
             eventually(lambda: reader.follow(0), 60, what="the replies are followed")
