@@ -35,7 +35,7 @@ check: lint ## Lint, then run the short tests that need no broker
 	$(BIN)/python -m pytest tests/unit tests/stages tests/conformance tests/simulation \
 	  -m "not broker and not chaos and not long" -n auto --dist worksteal $(ARGS)
 
-test: $(INSTALLED) ## Run all tests but the long fault runs
+test: $(INSTALLED) ## Run all tests but those that take longest
 	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope --max-worker-restart 0 $(ARGS)
 
 chaos: $(INSTALLED) ## Break everything on purpose: an hour and a half
