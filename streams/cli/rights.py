@@ -12,7 +12,12 @@ from streams.cli.operator_command import print_json
 from streams.settings import Settings
 from streams.topology.model import LayoutName, Topology
 from streams.topology.rights import users
-from streams.topology.rights_text import as_commands, as_json, as_strimzi, user_prefix
+from streams.topology.rights_text import (
+    as_commands,
+    as_json,
+    as_strimzi,
+    default_user_prefix,
+)
 
 
 class AclFormat(StrEnum):
@@ -71,7 +76,7 @@ def print_acls(topology: Topology, settings: Settings, options: AclOptions, *, j
     found = users(topology, settings.topic_prefix, options.layout)
     prefix = options.user_prefix
     if prefix is None:
-        prefix = user_prefix(settings.topic_prefix)
+        prefix = default_user_prefix(settings.topic_prefix)
     if json:
         print_json({"users": as_json(found, prefix)})
     elif options.format is AclFormat.STRIMZI:

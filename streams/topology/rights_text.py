@@ -32,7 +32,7 @@ class _Granted(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-def user_prefix(topic_prefix: str) -> str:
+def default_user_prefix(topic_prefix: str) -> str:
     """What users' names begin with: two installations on one Kafka should not share a user."""
     words = re.findall("[A-Za-z0-9]+", topic_prefix)
     return "-".join(["tidegate", *words, ""])

@@ -18,7 +18,12 @@ from streams.stages import STAGES
 from streams.topology.load import load
 from streams.topology.model import LayoutName, Topology
 from streams.topology.rights import Right, User, rights_of, users
-from streams.topology.rights_text import as_commands, as_json, as_strimzi, user_prefix
+from streams.topology.rights_text import (
+    as_commands,
+    as_json,
+    as_strimzi,
+    default_user_prefix,
+)
 
 TOPOLOGY = load()
 HOSTILE = 'a b\'; touch owned; "$(id)"\n- operations: [All]\n#'
@@ -180,7 +185,7 @@ def test_strimzis_objects_keep_every_name_whole() -> None:
     [("", "tidegate-"), ("staging.", "tidegate-staging-"), ("a_b..c", "tidegate-a-b-c-")],
 )
 def test_installations_on_one_kafka_have_users_of_their_own(topics: str, users: str) -> None:
-    assert user_prefix(topics) == users
+    assert default_user_prefix(topics) == users
 
 
 @pytest.mark.parametrize("prefix", ["Tidegate-", "-", "a b", "x" * 60, "CN="])
