@@ -49,6 +49,20 @@ def test_lost_scrapes_leave_the_number_of_pods_as_it_is() -> None:
     assert ignored == {(name, "false") for name in by_prometheus}
 
 
+def test_workers_of_one_pool_scale_by_equal_parts_of_its_jobs(tmp_path: Path) -> None:
+    """Else each would bring pods for all of them. One with `replicas` alone has no part."""
+    scaled = {"app": "support.app:app", "autoscaling": {"enabled": True, "maxReplicas": 4}}
+    fixed = {"app": "support.app:app", "replicas": 2}
+    workers = {"answers": scaled, "spot": scaled | {"slots": 3}, "fixed": fixed}
+    (tmp_path / "over.yaml").write_text(yaml.safe_dump({"workers": workers}))
+    thresholds = {
+        name: {trigger["metadata"]["threshold"] for trigger in spec["triggers"]}
+        for name, spec in _scaled(CASE, tmp_path / "over.yaml").items()
+        if name.startswith("worker-")
+    }
+    assert thresholds == {"worker-answers": {"40"}, "worker-spot": {"6"}, "worker-slow": {"10"}}
+
+
 @pytest.mark.parametrize(("partitions", "counted"), [(8, True), (7, False)])
 def test_no_worker_is_taken_away_while_a_partition_does_not_tell_of_its_jobs(
     partitions: int, counted: bool, tmp_path: Path
