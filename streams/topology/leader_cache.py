@@ -26,8 +26,8 @@ one, always the same, for the settings of topics."""
 _PATIENCE_SECONDS = 5.0
 _READ_SECONDS = 1.5
 _SLOW_READ_SECONDS = 3.0
-"""How long one broker may take to tell the metadata, before another one is asked, and how long the
-next ones may, because all may be slow."""
+"""How long a broker may take to tell the metadata, before they are asked for anew, and how long the
+next time, because all may be slow. librdkafka itself gives up one that hangs."""
 _LEAST_SECONDS = 1.0
 """What librdkafka gets at least: it frees a question whose time is over, also while it is put."""
 

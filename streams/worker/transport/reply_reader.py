@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 
 _TOPIC = "jobs.replies"
 _TIMEOUT_SECONDS = 5.0
+_LEADERS_SECONDS = 2.0
 
 
 class ReplyReader:
@@ -58,11 +59,17 @@ class ReplyReader:
                 if not self._asked.empty():
                     partition, answer = self._asked.get()
                     answer.set_result(self._begin(partition))
-                message = self._consumer.poll(0.1)
-                if message is not None and self._sound(message):
-                    self._inbox.replied(incoming(message, _TOPIC))
+                self._read()
         finally:
             self._consumer.close()
+
+    def _read(self) -> None:
+        """Pass on all that waits: the next question may take seconds."""
+        message = self._consumer.poll(0.1)
+        while message is not None:
+            if self._sound(message):
+                self._inbox.replied(incoming(message, _TOPIC))
+            message = self._consumer.poll(0)
 
     def _sound(self, message: Message) -> bool:
         error = message.error()
@@ -96,4 +103,4 @@ class ReplyReader:
         and would ask the leader that it knows for a quarter of an hour.
         """
         with suppress(KafkaException):
-            self._consumer.list_topics(self._topic, _TIMEOUT_SECONDS)
+            self._consumer.list_topics(self._topic, _LEADERS_SECONDS)
