@@ -28,6 +28,9 @@ MAX_AGE_MS = CHANGELOG_DELETE_RETENTION_MS // 2
 """After a longer absence, a tombstone may have been compacted away unread; its row would stay for
 ever."""
 
+_AGING = {table.topic for table in TABLES if table.expires}
+"""Topics of which the oldest records go, and at the same age their rows."""
+
 _TIMEOUT = 10
 
 
@@ -105,11 +108,12 @@ def resume(connection: sqlite3.Connection, found: dict[Place, Span], now: int) -
         topic_id, offset = known.get(key, (span.topic_id, span.low))
         if topic_id != span.topic_id:
             raise Untrusted(f"topic {key[0]} was deleted and made anew")
-        if not span.low <= offset <= span.high:
+        low = 0 if key[0] in _AGING else span.low
+        if not low <= offset <= span.high:
             raise Untrusted(
-                f"offset {offset} of {key[0]}/{key[1]} lies outside {span.low} to {span.high}"
+                f"offset {offset} of {key[0]}/{key[1]} lies outside {low} to {span.high}"
             )
-        starts[key] = max(offset, span.begin)
+        starts[key] = max(offset, span.low, span.begin)
     return starts
 
 

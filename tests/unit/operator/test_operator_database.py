@@ -151,6 +151,16 @@ def test_it_resumes_where_rows_and_offsets_were_stored_together(database: Databa
     connection.close()
 
 
+def test_it_resumes_behind_records_that_were_purged_by_age(database: Database) -> None:
+    """The marker of the last transaction is among them on a quiet partition, which is no loss."""
+    connection = database.open_writer()
+    quiet = ("dlq", 0)
+    positions.resume(connection, {quiet: Span("id", 0, 8)}, NOW)
+    positions.store(connection, {quiet: Span("id", 0, 8)}, {quiet: 7})
+    assert positions.resume(connection, {quiet: Span("id", 8, 8)}, NOW) == {quiet: 8}
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("found", "now", "reason"),
     [
