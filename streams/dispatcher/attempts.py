@@ -37,9 +37,12 @@ def failed(job: Job, error: str | None, now: int, traceback: str | None = None) 
     return noted(job, "timeout" if timeout else "failed", error, now, traceback)
 
 
-def was_released_by(job: Job, worker_id: str) -> bool:
-    """Whether the job's newest run that did not succeed was given back by this worker."""
-    return any((r.kind, r.worker_id) == ("released", worker_id) for r in job.history[-1:])
+def came_back_from(job: Job, worker_id: str) -> bool:
+    """Whether this worker gave back, or never confirmed, the newest run that did not succeed."""
+    return any(
+        run.worker_id == worker_id and (run.kind == "released" or run.attempt == _UNCONFIRMED)
+        for run in job.history[-1:]
+    )
 
 
 def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:

@@ -118,7 +118,7 @@ class Leasing:
 
     def _willing(self, job: Job, worker: Worker) -> Worker:
         """Prefer a worker other than the one that gave the job back last, if one has credits."""
-        if not attempts.was_released_by(job, worker.worker_id):
+        if not attempts.came_back_from(job, worker.worker_id):
             return worker
         return self._run_queue.registry.freest(job.pool, job.type, worker.worker_id) or worker
 

@@ -23,8 +23,12 @@ _LOOKED_AT = 64
 class Worker:
     """One worker process; `read_at` is when its last heartbeat was read (monotonic seconds).
 
-    `limit` is the number of leases of this partition that it takes in all, `received` the number it
-    has read, and `sent` the number sent to it. `asked_at` is when it was last asked for credits.
+    - `limit` is the number of leases of this partition that it takes in all, `received` the number
+      it has read, `sent` the number sent to it, and `elsewhere` the number sent to it before it
+      announced its present work partition.
+    - `asked_at` is when it was last asked for credits.
+    - `doubted`: it is alive and left a lease unconfirmed for a whole term, so it gets one lease at a
+      time until it speaks for one. `paused`: it gets none at present.
     """
 
     worker_id: str
@@ -36,14 +40,19 @@ class Worker:
     limit: int = 0
     received: int = 0
     sent: int = 0
+    elsewhere: int = 0
+    doubted: bool = False
+    paused: bool = False
     fresh: bool = True
     asked_at: float = float("-inf")
     place: tuple[int, str] | None = None
 
     @property
     def credits(self) -> int:
-        """The number of leases that it takes beyond those sent to it."""
-        return max(0, self.limit - self.sent)
+        """The number of leases that it gets beyond those sent to it."""
+        if self.paused:
+            return 0
+        return min(max(0, self.limit - self.sent), 1 if self.doubted else self.limit)
 
     def told(self, free: int, received: int) -> None:
         """Take in how many leases it has read and how many more it takes; ignore old reports."""
@@ -140,7 +149,7 @@ class Pool:
     def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:
         """Workers without credits that handle these types and were last asked before a moment.
 
-        The least recently asked come first; every examined worker counts as asked.
+        The least recently asked come first; every examined worker moves to the end.
         """
         found: list[Worker] = []
         for _ in range(min(_LOOKED_AT, len(self._asked))):

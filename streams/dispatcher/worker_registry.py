@@ -10,7 +10,10 @@ once a minute. No call walks over all workers or all leases.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
+
+import structlog
 
 from streams.dispatcher.active_leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.incumbents import Incumbents
@@ -18,6 +21,13 @@ from streams.dispatcher.liveness import Silence
 from streams.dispatcher.worker_credits import Pool, Worker
 from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
+
+log = structlog.get_logger(__name__)
+
+
+_TERMS_PAUSED = 2
+"""How many terms a doubted worker waits for its next lease. The job of its last one is taken back
+after one term; in the second term that job finds another worker."""
 
 
 class WorkerRegistry:
@@ -29,6 +39,7 @@ class WorkerRegistry:
         self._workers: dict[str, Worker] = {}
         self._pools: dict[str, Pool] = {}
         self._boots = Incumbents(self._silence.fresh_seconds)
+        self._paused: OrderedDict[str, float] = OrderedDict()  # doubted workers, and until when
         self.leases = Leases()
         self.strangers: dict[str, int] = {}
         """Work partitions of workers that were heard but whose handlers are not known."""
@@ -52,7 +63,9 @@ class WorkerRegistry:
         worker = self._introduced(heartbeat, now)
         if worker is not None:
             worker.heartbeat_id, worker.read_at = heartbeat_id, now
-            worker.work_partition = heartbeat.work_partition
+            if worker.work_partition != heartbeat.work_partition:
+                worker.work_partition, worker.elsewhere = heartbeat.work_partition, worker.sent
+                self._trust(worker)
             worker.told(heartbeat.free, heartbeat.received)
             worker.fresh = True
             self._pools[worker.pool].place(worker)
@@ -67,6 +80,7 @@ class WorkerRegistry:
         """Give the leases that a heartbeat lists a whole term."""
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
+            self._trust(self._workers.get(lease.worker_id))
 
     def listed(self, heartbeat: Heartbeat) -> list[ActiveLease]:
         """The living leases of the heartbeat's sender that the heartbeat lists."""
@@ -108,6 +122,8 @@ class WorkerRegistry:
     def granted(self, job: Job, worker: Worker) -> None:
         """Give one of the worker's credits to a job."""
         worker.sent += 1
+        if worker.doubted:
+            self._pause(worker, worker.read_at)
         self._pools[worker.pool].place(worker)
         lease = ActiveLease(
             job.job_id, job.epoch, worker.worker_id, job.tenant_id, job.type, job.pool,
@@ -131,12 +147,33 @@ class WorkerRegistry:
         if lease is None:
             return None
         worker = self._workers.get(lease.worker_id)
+        if not lease.unread:
+            self._trust(worker)
         if worker is None:
             self._forget_boot(lease.worker_id)
         elif worker.lacks(lease):
             worker.sent -= 1
             self._pools[worker.pool].place(worker)
         return lease
+
+    def doubt(self, lease: ActiveLease, now: float) -> bool:
+        """Note that a lease was not confirmed for a whole term; whether its worker is the cause.
+
+        A worker that goes on to send heartbeats, and confirms no lease, cannot read its partition
+        or refuses what it reads. The first such lease may have another cause, so it counts against
+        its job; what comes after it does not.
+        """
+        worker = self._workers.get(lease.worker_id)
+        if worker is None or lease.number <= worker.elsewhere:
+            return False
+        before, worker.doubted = worker.doubted, True
+        if not before:
+            log.warning(
+                "a worker confirms no lease: it gets one at a time until it does; look at its log",
+                worker_id=worker.worker_id, work_partition=worker.work_partition,
+            )  # fmt: skip
+            self._pause(worker, now)
+        return before
 
     def cancelled(self, job: Job) -> None:
         """Remember whether and why the job of a living lease is being cancelled."""
@@ -162,6 +199,11 @@ class WorkerRegistry:
 
     def pass_time(self, now: float) -> None:
         """Stop leasing to silent workers, and forget those that have been silent for longer."""
+        while self._paused and (first := next(iter(self._paused.items())))[1] <= now:
+            del self._paused[first[0]]
+            worker = self._workers[first[0]]
+            worker.paused = False
+            self._pools[worker.pool].place(worker)
         for worker in map(self.worker, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False
@@ -219,8 +261,21 @@ class WorkerRegistry:
         self._pools.setdefault(known.pool, Pool()).join(known)
         return known
 
+    def _pause(self, worker: Worker, since: float) -> None:
+        worker.paused = True
+        self._paused[worker.worker_id] = since + _TERMS_PAUSED * self._term
+        self._paused.move_to_end(worker.worker_id)
+
+    def _trust(self, worker: Worker | None) -> None:
+        if worker is None or not worker.doubted:
+            return
+        worker.doubted = worker.paused = False
+        self._paused.pop(worker.worker_id, None)
+        self._pools[worker.pool].place(worker)
+
     def _forget(self, worker_id: str) -> None:
         worker = self._workers.pop(worker_id, None)
+        self._paused.pop(worker_id, None)
         self.strangers.pop(worker_id, None)
         self._silence.forget(worker_id)
         if worker is not None:

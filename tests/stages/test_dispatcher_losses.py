@@ -103,6 +103,48 @@ def test_its_neighbours_are_lost_with_it_but_go_on(desk: Desk) -> None:
         assert desk.job(job_id).status == "succeeded"
 
 
+class Deaf(ScriptedWorker):
+    """Sends heartbeats, and cannot read its work partition."""
+
+    received = 0  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Deaf, ScriptedWorker], ids=["reads nothing", "refuses all"])
+def test_a_worker_that_confirms_no_lease_gets_one_at_a_time(
+    desk: Desk, kind: type[ScriptedWorker]
+) -> None:
+    """It has the most free slots, so it used to get all jobs again and again."""
+    deaf = kind(desk, "w1/b1")
+    deaf.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(40)]
+    deaf.stay(35)
+    before = len(desk.leases())
+    deaf.stay(240)
+    assert len(desk.leases()) - before in (3, 4), "one in each two terms"
+    assert not any(lease.alone for lease in desk.leases()), "the jobs are not to blame"
+    ScriptedWorker(desk, "w2/b1", slots=40).heartbeat()
+    healthy = {lease.job_id for lease in desk.leases() if lease.worker_id == "w2/b1"}
+    assert len(healthy) >= len(ids) - 1
+
+
+@pytest.mark.parametrize("how", ["lists a lease", "ends a job", "reads another partition"])
+def test_a_worker_that_speaks_for_a_lease_again_gets_all_that_it_takes(
+    desk: Desk, how: str
+) -> None:
+    deaf = Deaf(desk, "w1/b1")
+    deaf.heartbeat()
+    for n in range(20):
+        desk.event(f"t{n}")
+    deaf.stay(95)
+    lease = desk.leases()[-1]
+    heard = ScriptedWorker(desk, "w1/b1", partition=7 if how == "reads another partition" else 3)
+    if how == "ends a job":
+        heard.end(lease, "succeeded")
+    before = len(desk.leases())
+    heard.heartbeat(*([lease] if how == "lists a lease" else []))
+    assert len(desk.leases()) - before >= 9
+
+
 def test_a_job_whose_leases_are_never_confirmed_is_a_suspect_and_confirmed_then(
     desk: Desk,
 ) -> None:
