@@ -1,6 +1,6 @@
-"""Whether a producer's connection broke, which librdkafka reports only in its log.
+"""Whether a producer's connection broke or a request timed out, which only librdkafka's log tells.
 
-After a break, librdkafka sends the unanswered requests again on another connection. The broker may
+Then librdkafka sends the unanswered requests again on another connection. The broker may
 process the first sending late: after the second one, when the producer's next transaction is open.
 To a client without KIP-890 both transactions have the same epoch, so a late commit would end half
 of the next transaction. A new producer has a new epoch, and the broker refuses late requests of the
@@ -23,4 +23,4 @@ class Connections:
 
     def log(self, level: int, form: str, facility: str, client: str, text: str, *_: Any) -> None:
         """Note the break of a connection that was up: one that never came up carried nothing."""
-        self.broken |= facility == "FAIL" and "in state UP" in text
+        self.broken |= facility == "REQTMOUT" or (facility == "FAIL" and "in state UP" in text)

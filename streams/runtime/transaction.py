@@ -212,6 +212,10 @@ class KafkaTransactions:
             self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
         except _Failed as again:
             self._give_up(again)
+        # librdkafka gives the sequence number of a record that it drops in an abort to its next
+        # record. If the broker has stored the dropped one, whose answer was late, it takes the next
+        # one for its repetition: it acknowledges that record and stores nothing.
+        self._producer = None
         self._ended = time.monotonic()
         if failed.verdict is Verdict.REFUSE and (failed.proven or refused or not alone):
             raise _refusal(failed, refused)

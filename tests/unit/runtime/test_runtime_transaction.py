@@ -125,9 +125,33 @@ def test_after_an_abort_positions_go_first_too(
         with pytest.raises(OutputRefused):
             under_test.commit([task()])
     under_test.commit([task()])
-    assert producers[0].asked[-3:] == [
+    assert producers[-1].asked[-3:] == [
         "send_offsets_to_transaction", "produce", "commit_transaction",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(KafkaError._TIMED_OUT, "positions", txn_requires_abort=True),
+        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"),
+    ],
+)
+def test_a_producer_that_aborted_begins_no_further_transaction(
+    producers: list[Recorded], monkeypatch: pytest.MonkeyPatch, error: KafkaError
+) -> None:
+    """It would number its next record like one that it dropped and the broker has stored."""
+
+    def refuse(*_: object) -> None:
+        raise KafkaException(error)
+
+    under_test = transactions(Outage())
+    with monkeypatch.context() as first:
+        first.setattr(Recorded, "send_offsets_to_transaction", refuse, raising=False)
+        with pytest.raises((OutputRefused, TransactionAborted)):
+            under_test.commit([task()])
+    under_test.commit([task()])
+    assert ["abort_transaction" in producer.asked for producer in producers] == [True, False]
 
 
 def test_positions_have_their_time_also_after_records_that_took_long(
@@ -211,20 +235,21 @@ def test_one_failure_replaces_a_producer_once_on_a_machine_that_was_suspended(
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("facility", "told", "kept"),
     [
-        ("127.0.0.1:9092/1: Disconnected (after 761ms in state UP)", False),
-        ("127.0.0.1:9093/2: Connect to ... failed: Connection refused (after 0ms in state CONNECT)",
-         True),
+        ("FAIL", "127.0.0.1:9092/1: Disconnected (after 761ms in state UP)", False),
+        ("FAIL", "127.0.0.1:9093/2: Connect to ... failed: Connection refused (after 0ms in state "
+         "CONNECT)", True),
+        ("REQTMOUT", "127.0.0.1:9092/1: Timed out ProduceRequest in flight (after 4003ms)", False),
     ],
 )  # fmt: skip
 def test_a_producer_is_replaced_when_a_connection_breaks(
-    producers: list[Recorded], told: str, kept: bool
+    producers: list[Recorded], facility: str, told: str, kept: bool
 ) -> None:
     """What was on it may still reach the broker, when the next transaction is open."""
     under_test = transactions(Outage())
     under_test.commit([task()])
-    producers[0].config["logger"].log(20, "%s [%s] %s", "FAIL", "rdkafka#producer-1", told)
+    producers[0].config["logger"].log(20, "%s [%s] %s", facility, "rdkafka#producer-1", told)
     for _ in range(2):
         under_test.commit([task()])
     assert len(producers) == (1 if kept else 2)
