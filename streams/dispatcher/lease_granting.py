@@ -125,13 +125,13 @@ class Leasing:
     def _lease(self, job: Job, worker: Worker, life: Lifecycle, ctx: Context) -> None:
         declared = self._topology.job_type(job.type)
         policy = effective_policy(worker.handlers[job.type], declared, job)
-        job = begun(job, new_id("run"), worker.worker_id, policy, ctx.now)
+        waiting, job = job, begun(job, new_id("run"), worker.worker_id, policy, ctx.now)
         steps = life.store.steps(job)
         lease = lease_of(job, worker, steps, self._partition, self._topology.leases)
         sealed = seal_lease(lease, self._cluster_key)
         if len(sealed) > largest_lease(self._topology, job.pool):
             error = f"its input and steps make a lease of {len(sealed)} bytes: keep them smaller"
-            life.dead_letter(job, "dead", error, reason="lease_too_large")
+            life.dead_letter(waiting, "dead", error, reason="lease_too_large")
             return
         topic = _WORK + job.pool
         ctx.forward(topic, job.job_id.encode(), sealed, partition=worker.work_partition)

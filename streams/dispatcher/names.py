@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams.errors import PoisonRecord
-from streams.serde.records import Command, Envelope, Replay, Submit
+from streams.serde.records import Command, Envelope, Replay, ReplayEvent, Submit
 
 
 def check(value: Envelope | Command) -> None:
@@ -17,5 +17,6 @@ def check(value: Envelope | Command) -> None:
 
 
 def _names(command: Command) -> str:
-    type_ = command.body.type if isinstance(command.body, Submit | Replay) else None
+    body = command.body
+    type_ = body.type if isinstance(body, Submit | Replay | ReplayEvent) else None
     return command.job_id + (type_ or "")

@@ -27,8 +27,8 @@ class Worker:
       it has read, `sent` the number sent to it, and `elsewhere` the number sent to it before it
       announced its present work partition.
     - `asked_at` is when it was last asked for credits.
-    - `doubted`: it is alive and left a lease unconfirmed for a whole term, so it gets one lease at a
-      time until it speaks for one. `paused`: it gets none at present.
+    - `doubted`: it is alive and left a lease unconfirmed for a whole term, so it gets one lease at
+      a time until it speaks for one. `paused`: it gets none at present.
     """
 
     worker_id: str

@@ -199,11 +199,10 @@ class WorkerRegistry:
 
     def pass_time(self, now: float) -> None:
         """Stop leasing to silent workers, and forget those that have been silent for longer."""
-        while self._paused and (first := next(iter(self._paused.items())))[1] <= now:
-            del self._paused[first[0]]
-            worker = self._workers[first[0]]
-            worker.paused = False
-            self._pools[worker.pool].place(worker)
+        while self._paused and next(iter(self._paused.values())) <= now:
+            paused = self._workers[self._paused.popitem(last=False)[0]]
+            paused.paused = False
+            self._pools[paused.pool].place(paused)
         for worker in map(self.worker, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False

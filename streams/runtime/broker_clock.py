@@ -153,7 +153,7 @@ class BrokerClock:
         known = self._known
         found = Estimate.first(reading) if known is None else known.after(reading)
         if known is not None and abs(found.strayed) > STEP_MS:
-            raise _stepped(found.low - known.low, self._memory)
+            raise _stepped(found.strayed, self._memory)
         self._known = self._estimate = found
         self._memory.keep(found)
         self._read_at, self._told = reading.answered / 1000, False

@@ -43,11 +43,12 @@ class Retry:
     def __post_init__(self) -> None:
         if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
             raise ConfigError(f"Retry(max_attempts={self.max_attempts!r}): give a whole number > 0")
-        object.__setattr__(self, "backoff", tuple(self.backoff))
-        if not self.backoff or not all(map(_is_wait, self.backoff)):
+        waits = tuple(self.backoff) if isinstance(self.backoff, Iterable) else ()
+        if not waits or not all(map(_is_wait, waits)):
             raise ConfigError(
                 f"Retry(backoff={self.backoff!r}): give one or more finite seconds, none negative"
             )
+        object.__setattr__(self, "backoff", waits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,5 +260,6 @@ def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
 def test_an_input_too_large_to_lease_is_dead(desk: Desk, worker: ScriptedWorker) -> None:
     worker.heartbeat()
     desk.submit("job_x", input='"' + "x" * 950_000 + '"')
-    assert desk.job("job_x").status == "dead"
+    job = desk.job("job_x")
+    assert (job.status, job.attempts, job.epoch, job.run_id) == ("dead", 0, 0, None)
     assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]

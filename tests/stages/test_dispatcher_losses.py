@@ -106,7 +106,7 @@ def test_its_neighbours_are_lost_with_it_but_go_on(desk: Desk) -> None:
 class Deaf(ScriptedWorker):
     """Sends heartbeats, and cannot read its work partition."""
 
-    received = 0  # type: ignore[assignment]
+    received = 0
 
 
 @pytest.mark.parametrize("kind", [Deaf, ScriptedWorker], ids=["reads nothing", "refuses all"])

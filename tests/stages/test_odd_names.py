@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.dispatching import Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker, envelope
 
-from streams.serde.records import Cancel, Replay, Submit
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import Cancel, Replay, ReplayEvent, Submit
 
 DAY = 86_400
 SUBMISSION = Submit("draft_reply", "{}", None, None, None, None, None, "ops", b"hash", None)
+EVENT = ENVELOPE.encode(envelope("acme", "t0", "ticket.created"))
 UNHANDLED = Submit("a\0b", "{}", None, None, None, None, None, "ops", b"hash", None)
 
 
@@ -22,10 +24,11 @@ UNHANDLED = Submit("a\0b", "{}", None, None, None, None, None, "ops", b"hash", N
         ("a\0b", "job_x", SUBMISSION),
         ("acme", "job_x", UNHANDLED),
         ("acme", "job_x", Replay("job_y", "note", False, None, type="a\0b")),
+        ("acme", "job_x", ReplayEvent("rpl_1", EVENT, "a\0b", "webhook", "note")),
     ],
 )
 def test_a_command_with_a_nul_in_a_name_is_a_dead_letter(
-    tenant: str, job_id: str, body: Submit | Cancel | Replay
+    tenant: str, job_id: str, body: Submit | Cancel | Replay | ReplayEvent
 ) -> None:
     """A month later the purge of what it left could not tell the parts of its key."""
     desk = Desk()

@@ -19,6 +19,7 @@ from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.invoke import call
+from streams.worker.handler.labels import is_label
 from streams.worker.handler.proof_not_done import not_done
 from streams.worker.handler.run_result import ReviewNeeded, RunResult, describe
 from streams.worker.handler.run_session import RunSession
@@ -85,7 +86,7 @@ class Effects:
         if scopes is not None and tool not in scopes:
             type_ = self._session.lease.type
             raise PermanentError(f"job type {type_!r} may not use {tool!r}: add it to its scopes")
-        if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS or "\0" in key:
+        if not is_label(key, _KEY_CHARS):
             raise PermanentError(
                 f"effect {tool}: key={key!r} must be a string of 1 to {_KEY_CHARS} characters"
             )

@@ -92,9 +92,8 @@ class Execution:
         """Wait until the task is done or the run is stopped; stop the run when its time is up."""
         session, lease = self._session, self._session.lease
         either: set[asyncio.Future[Any]] = {task, session.stopped}
-        # Another handler may have blocked the loop since the lease came; heartbeats list the lease
-        # until its timeout, so both must count from here.
-        session.held.started_at = self._clock()
+        # It counts from the lease, as for the heartbeats, which list the lease until then. Another
+        # handler may have blocked the loop since.
         timeout_at = session.held.timeout_at
         while not task.done() and not session.stopped.done():
             # Heartbeats move the end of the lease, so read it on every round. The loop's timers

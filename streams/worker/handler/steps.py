@@ -11,6 +11,7 @@ from streams.serde.records import Checkpoint
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
 from streams.worker.handler.invoke import call
+from streams.worker.handler.labels import is_label
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import from_json, to_json
 
@@ -40,12 +41,11 @@ class Steps:
         kwargs: Mapping[str, Any],
     ) -> Any:
         """See `Context.step`."""
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME_CHARS or "\0" in name:
+        if not is_label(name, _NAME_CHARS):
             raise PermanentError(f"step {name!r}: use a string of 1 to {_NAME_CHARS} characters")
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name not in self._values:
-                shown = name.encode(errors="replace").decode()
-                with child(f"step {shown}", {STEP: shown}):
+                with child(f"step {name}", {STEP: name}):
                     self._values[name] = await self._begin(name, function, args, kwargs)
         return from_json(self._values[name])
 

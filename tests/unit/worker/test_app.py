@@ -40,6 +40,7 @@ def test_a_declared_job_is_announced_with_its_policy() -> None:
         ({"max_attempts": 0}, "max_attempts=0"),
         ({"max_attempts": 1.5}, "max_attempts=1.5"),
         ({"backoff": ()}, r"backoff=\(\)"),
+        ({"backoff": 30}, "backoff=30"),
         ({"backoff": (1, -1)}, "backoff"),
         ({"backoff": (float("inf"),)}, "backoff"),
     ],

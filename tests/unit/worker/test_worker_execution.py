@@ -123,6 +123,21 @@ async def test_a_handler_past_its_timeout_is_retried_and_tells_where_it_stood() 
     assert "await asyncio.Event().wait()" in (ended.traceback or "")
 
 
+async def test_a_timeout_counts_from_the_lease_though_the_loop_was_blocked_then() -> None:
+    """Heartbeats list the lease until then: afterwards it would count as lost with its worker."""
+    clock = Clock()
+
+    async def handler(ctx: Context) -> None:
+        clock.now += 2
+        await asyncio.Event().wait()
+
+    async with bench(app_of(handler), clock=clock) as at:
+        lease = at.give(timeout_seconds=10)
+        clock.now += 9  # before the run has its first turn
+        ended = await at.ended(lease)
+    assert (ended.status, ended.error) == ("retry", "TimeoutError: ran past its 10 s")
+
+
 async def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_may_do_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
