@@ -46,6 +46,7 @@ log = structlog.get_logger(__name__)
 OUTCOME: web.ResponseKey[str] = web.ResponseKey("outcome", str)
 """An answer that is no problem says under this key how its delivery is counted."""
 DEADLINE_SECONDS = 5.0
+CALM_SECONDS = 10.0
 
 ACK_SECONDS = Histogram(
     "tidegate_ingress_ack_seconds",
@@ -128,6 +129,7 @@ class Receiver:
         self._unrouted = Unrouted()
         self._log = AnswerLog()
         self._acknowledged = True
+        self._missed_at = float("-inf")
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         """The answer to an accepted, repeated or quarantined event, or to a vendor's handshake.
@@ -267,6 +269,7 @@ class Receiver:
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
             await self._writer.store(event)
+            self._note(acknowledged=True)
             if event.job_id is None:
                 self._unrouted.tell(event)
             return Receipt(event.event_id, event.job_id)
@@ -285,11 +288,18 @@ class Receiver:
         except KafkaUnavailable as error:
             self._note(acknowledged=False, reason=str(error))
             raise Refused(UNAVAILABLE, "Kafka did not acknowledge the event") from None
-        self._note(acknowledged=True)
         return stored
 
     def _note(self, *, acknowledged: bool, reason: str = "") -> None:
-        """Log once when Kafka stops acknowledging, and once when it acknowledges again."""
+        """Log once when Kafka stops acknowledging, and once when it has acknowledged for a while.
+
+        If one partition has no leader, Kafka goes on to acknowledge the events of others.
+        """
+        now = time.monotonic()
+        if not acknowledged:
+            self._missed_at = now
+        elif now - self._missed_at < CALM_SECONDS:
+            return
         if acknowledged == self._acknowledged:
             return
         self._acknowledged = acknowledged

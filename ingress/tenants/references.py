@@ -72,14 +72,14 @@ class References:
         found.refresh()
         with self._lock:
             self._named.add(found)
-        self._count()
         return found
 
     def refresh(self) -> None:
         """Resolve all of them anew."""
-        for each in self._living():
+        living = self._living()
+        for each in living:
             each.refresh()
-        self._count()
+        UNRESOLVED.set(sum(each.secret is None for each in living))
 
     def start(self) -> None:
         """Begin to refresh every second."""
@@ -92,9 +92,6 @@ class References:
     def _run(self) -> None:
         while not self._thread.stopping.wait(_REFRESH_SECONDS):
             self.refresh()
-
-    def _count(self) -> None:
-        UNRESOLVED.set(sum(each.secret is None for each in self._living()))
 
     def _living(self) -> list[NamedSecret]:
         with self._lock:

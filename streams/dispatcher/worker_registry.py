@@ -10,24 +10,15 @@ once a minute. No call walks over all workers or all leases.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 
-import structlog
-
 from streams.dispatcher.active_leases import ActiveLease, Leases, split_worker
+from streams.dispatcher.doubts import Doubts
 from streams.dispatcher.incumbents import Incumbents
 from streams.dispatcher.liveness import Silence
 from streams.dispatcher.worker_credits import Pool, Worker
 from streams.serde.records import Heartbeat, Job
 from streams.topology.model import LeasePolicy
-
-log = structlog.get_logger(__name__)
-
-
-_TERMS_PAUSED = 2
-"""How many terms a doubted worker waits for its next lease. The job of its last one is taken back
-after one term; in the second term that job finds another worker."""
 
 
 class WorkerRegistry:
@@ -39,7 +30,7 @@ class WorkerRegistry:
         self._workers: dict[str, Worker] = {}
         self._pools: dict[str, Pool] = {}
         self._boots = Incumbents(self._silence.fresh_seconds)
-        self._paused: OrderedDict[str, float] = OrderedDict()  # doubted workers, and until when
+        self._doubts = Doubts(policy.term_seconds)
         self.leases = Leases()
         self.strangers: dict[str, int] = {}
         """Work partitions of workers that were heard but whose handlers are not known."""
@@ -122,8 +113,7 @@ class WorkerRegistry:
     def granted(self, job: Job, worker: Worker) -> None:
         """Give one of the worker's credits to a job."""
         worker.sent += 1
-        if worker.doubted:
-            self._pause(worker, worker.read_at)
+        self._doubts.granted(worker)
         self._pools[worker.pool].place(worker)
         lease = ActiveLease(
             job.job_id, job.epoch, worker.worker_id, job.tenant_id, job.type, job.pool,
@@ -159,21 +149,13 @@ class WorkerRegistry:
     def doubt(self, lease: ActiveLease, now: float) -> bool:
         """Note that a lease was not confirmed for a whole term; whether its worker is the cause.
 
-        A worker that goes on to send heartbeats, and confirms no lease, cannot read its partition
-        or refuses what it reads. The first such lease may have another cause, so it counts against
-        its job; what comes after it does not.
+        The first such lease of a worker may have another cause, so it counts against its job; what
+        comes after it does not.
         """
         worker = self._workers.get(lease.worker_id)
         if worker is None or lease.number <= worker.elsewhere:
             return False
-        before, worker.doubted = worker.doubted, True
-        if not before:
-            log.warning(
-                "a worker confirms no lease: it gets one at a time until it does; look at its log",
-                worker_id=worker.worker_id, work_partition=worker.work_partition,
-            )  # fmt: skip
-            self._pause(worker, now)
-        return before
+        return self._doubts.doubt(worker, now)
 
     def cancelled(self, job: Job) -> None:
         """Remember whether and why the job of a living lease is being cancelled."""
@@ -199,10 +181,8 @@ class WorkerRegistry:
 
     def pass_time(self, now: float) -> None:
         """Stop leasing to silent workers, and forget those that have been silent for longer."""
-        while self._paused and next(iter(self._paused.values())) <= now:
-            paused = self._workers[self._paused.popitem(last=False)[0]]
-            paused.paused = False
-            self._pools[paused.pool].place(paused)
+        for doubted in self._doubts.due(now):
+            self._pools[doubted.pool].place(doubted)
         for worker in map(self.worker, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False
@@ -260,21 +240,14 @@ class WorkerRegistry:
         self._pools.setdefault(known.pool, Pool()).join(known)
         return known
 
-    def _pause(self, worker: Worker, since: float) -> None:
-        worker.paused = True
-        self._paused[worker.worker_id] = since + _TERMS_PAUSED * self._term
-        self._paused.move_to_end(worker.worker_id)
-
     def _trust(self, worker: Worker | None) -> None:
-        if worker is None or not worker.doubted:
-            return
-        worker.doubted = worker.paused = False
-        self._paused.pop(worker.worker_id, None)
-        self._pools[worker.pool].place(worker)
+        if worker is not None and worker.doubted:
+            self._doubts.trust(worker)
+            self._pools[worker.pool].place(worker)
 
     def _forget(self, worker_id: str) -> None:
         worker = self._workers.pop(worker_id, None)
-        self._paused.pop(worker_id, None)
+        self._doubts.forget(worker_id)
         self.strangers.pop(worker_id, None)
         self._silence.forget(worker_id)
         if worker is not None:

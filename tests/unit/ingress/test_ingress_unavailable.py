@@ -10,6 +10,7 @@ import structlog
 from support.ingress_app import Edge, running
 from support.webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
 
+from ingress.receive import receiver
 from ingress.receive.receiver import Receiver
 
 
@@ -33,7 +34,10 @@ async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_
     assert (await edge.deliver("acme", body))[0] == 202
 
 
-async def test_a_lost_kafka_is_told_once_and_so_is_its_return(edge: Edge) -> None:
+async def test_a_lost_kafka_is_told_once_and_so_is_its_return(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "CALM_SECONDS", 0)
     with structlog.testing.capture_logs() as lines:
         for down in (True, True, False, False):
             edge.log.down = down
@@ -43,6 +47,20 @@ async def test_a_lost_kafka_is_told_once_and_so_is_its_return(edge: Edge) -> Non
         "kafka does not acknowledge: answering 503",
         "kafka acknowledges again",
     ]
+
+
+async def test_events_that_kafka_takes_between_others_are_not_its_return(edge: Edge) -> None:
+    """Nor is an answer from memory."""
+    await edge.deliver("acme", ticket("known"))
+    with structlog.testing.capture_logs() as lines:
+        for number in range(3):
+            edge.log.down = True
+            await edge.deliver("acme", ticket(f"lost-{number}"))
+            await edge.deliver("acme", ticket("known"))
+            edge.log.down = False
+            await edge.deliver("acme", ticket(f"kept-{number}"))
+    told = [line["event"] for line in lines if "kafka" in line["event"]]
+    assert told == ["kafka does not acknowledge: answering 503"]
 
 
 def test_kafka_is_waited_for_five_seconds_unless_set() -> None:
