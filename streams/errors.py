@@ -89,7 +89,7 @@ class StageFailed(TidegateError):
 
 
 class Fenced(TidegateError):
-    """A newer instance owns this transactional id or these partitions."""
+    """Another process has taken this one's place in its group."""
 
 
 class ClockStepped(TidegateError):

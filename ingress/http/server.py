@@ -47,8 +47,9 @@ discard the answer before a sender that still sends has read it (RFC 9112, secti
 DRAIN_SECONDS = 0.5
 """The time between "not ready" and a closed listener, so that load balancers notice."""
 GRACE_SECONDS = 10.0
-_LAST_REPORTS_SECONDS = 2.0
 """Requests under way at shutdown get this long; a delivery's own deadlines are shorter."""
+_LAST_REPORTS_SECONDS = 2.0
+"""The last counts of rejections and the last dead letters get this long."""
 
 
 class IngressServer:

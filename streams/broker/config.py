@@ -38,7 +38,7 @@ _BEHAVIOUR = {
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
     "share.coordinator.state.topic.num.partitions": "2",
-    # A payload chunk is 1 MiB; the rest is for key, headers and batch overhead.
+    # A producer's batch has up to 1,000,000 bytes, and a lease nearly as many.
     "message.max.bytes": str(2 * 1024 * 1024),
     "replica.fetch.max.bytes": str(2 * 1024 * 1024),
 }
@@ -79,7 +79,7 @@ def server_properties(
 
     Raises:
         ConfigError: `extra` sets what the embedded broker decides itself.
-            BrokerError: a security file cannot be read, or the path cannot be written as a setting.
+        BrokerError: a security file cannot be read, or the path cannot be written as a setting.
     """
     owned = _OWNED.intersection(extra or {})
     if owned:

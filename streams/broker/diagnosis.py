@@ -93,8 +93,7 @@ def _locked(attempt: Attempt, line: str) -> BrokerError:
 
 def _memory(attempt: Attempt, line: str) -> BrokerError:
     return BrokerError(
-        f"the broker's JVM has not enough memory ({line}); give it more (heap_mb), or free some "
-        "on this machine"
+        f"the broker's JVM has not enough memory ({line}): free some on this machine"
     )
 
 
@@ -106,7 +105,7 @@ def _forbidden(attempt: Attempt, line: str) -> BrokerError:
 
 
 def _bad_setting(attempt: Attempt, line: str) -> BrokerError:
-    return BrokerError(f"Kafka refuses a setting: {line}; correct it in `extra`")
+    return BrokerError(f"Kafka refuses a setting that no command gives: {line}; report it")
 
 
 # Order matters: a full disk also makes Kafka report storage errors, so the cause comes first.

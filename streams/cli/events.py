@@ -34,7 +34,7 @@ def list_events(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List the events of the last 24 hours, newest first.
+    """List the events of the last 24 hours (`events_listed_hours` of the operator), newest first.
 
     Example: tidegate events list --tenant acme --type 'order.*' --unrouted
     """

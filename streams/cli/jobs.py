@@ -116,7 +116,7 @@ def list_held(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
-    """List what keeps jobs from running: no worker, no pool, no topic, a disabled tenant.
+    """List what keeps jobs from running: no worker, pool, topic or free slot, a disabled tenant.
 
     Example: tidegate jobs held --tenant acme
     """

@@ -22,7 +22,8 @@ def list_rejections(
 ) -> Answer:
     """List counts of refused deliveries by source and reason, newest first.
 
-    Every ingress writes its counts each 10 seconds. Those without a tenant named no known source.
+    Every ingress writes its counts each 10 seconds. Those without a tenant named no known tenant,
+    or were too many to be kept apart.
 
     Example: tidegate rejections list --tenant acme
     """

@@ -74,8 +74,7 @@ def _unauthorized(api: Api, source: Answer, secret_file: Path | None) -> str:
     counts = api.command("rejections", "list", "--tenant", tenant)
     return (
         "the ingress does not take this signature: it may belong to another pipeline than the "
-        f"operator (see --ingress), or not know source {name} yet; `{counts}` counts it, and the "
-        "ingress's metric tidegate_ingress_signature_failures_total has the reason"
+        f"operator (see --ingress), or not know source {name} yet; `{counts}` shows the cause"
     )
 
 

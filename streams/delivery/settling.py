@@ -16,7 +16,8 @@ from streams.serde.delivery_records import Delivery, EndpointState
 TEST_RETRY = (1.0, 2.0)
 """Seconds before each further attempt of a test."""
 _OURS_MS, _LONGEST_OURS_MS = 10_000, 300_000
-"""How long a row waits after a failure that its receiver did not cause; twice as long each time."""
+"""How long a row waits after a failure that its receiver did not cause: twice as long for each
+earlier attempt, whatever became of that one."""
 _LONGEST_WAIT_MS = 86_400_000
 """The longest wait that a receiver's `Retry-After` can bring about."""
 _JITTER = 0.2

@@ -17,8 +17,8 @@ class ActiveLease:
     """A living lease.
 
     - `confirmed`: its worker has spoken for it; `given_up`: its worker is gone.
-    - `accompanied`: the newest heartbeat that lists it also lists other leases, and does not say
-      that this one waits for them; a heartbeat that says so does not confirm the lease.
+    - `accompanied`: the newest heartbeat that lists it also lists other leases, and says nothing
+      about waiting; a heartbeat that says that it waits does not confirm the lease.
     - `cancel`: why its job is being cancelled. For a lease that was found in the store this is not
       known until the job is read (`cancel_known`).
     - `number`: its place among the leases sent to its worker; 0 if that is not known.

@@ -1,6 +1,6 @@
 """Transitions of a job, as functions from one frozen `Job` to the next.
 
-docs/jobs.md draws the states. Times are in milliseconds, by the dispatcher's clock.
+docs/jobs.md draws the states. Times are in milliseconds, by the broker's time.
 """
 
 from __future__ import annotations

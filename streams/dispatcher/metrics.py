@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from prometheus_client import Counter, Gauge
 
 ATTEMPTS = Counter("tidegate_dispatcher_attempts", "Runs begun", ["type"])
-RETRIES = Counter("tidegate_dispatcher_retries", "Failed attempts that are tried again", ["type"])
-ENDED = Counter("tidegate_dispatcher_jobs_ended", "Jobs that ended", ["type", "status"])
+RETRIES = Counter(
+    "tidegate_dispatcher_retries", "Failed, lost and returned runs that are tried again", ["type"]
+)
+ENDED = Counter(
+    "tidegate_dispatcher_jobs_ended", "Jobs that ended or wait for a person", ["type", "status"]
+)
 DEAD_LETTERS = Counter("tidegate_dispatcher_dead_letters", "Jobs sent to dlq", ["reason"])
 LEASES_LOST = Counter("tidegate_dispatcher_leases_lost", "Leases taken back", ["reason"])
 TWINS = Counter("tidegate_dispatcher_twins", "Events and submissions of a job that is known")
@@ -17,7 +21,11 @@ PROMISED = Counter(
     "tidegate_dispatcher_promised_events",
     "Events without a route here whose answer named a job: start the dispatcher with that route",
 )
-STALE = Counter("tidegate_dispatcher_stale_commands", "Commands of a lease that is over", ["kind"])
+STALE = Counter(
+    "tidegate_dispatcher_stale_commands",
+    "Commands that came too late for their lease or wait",
+    ["kind"],
+)
 TIMERS_LOST = Counter(
     "tidegate_dispatcher_lost_timers", "Scheduled jobs that were woken without their timer"
 )

@@ -61,11 +61,6 @@ class Known:
         return self.progress is not None and self.progress.status in ENDED
 
     @property
-    def wanted(self) -> str:
-        """What the carrier has to do with it: `running`, `paused` or `stopped`."""
-        return "stopped" if self.stopped else "paused" if self.paused else "running"
-
-    @property
     def status(self) -> str:
         """The state in one word.
 

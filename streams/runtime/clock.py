@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks, for uses where nothing durable is decided."""
+    """The machine's clocks, for tests."""
 
     def now(self) -> int:
         return wall_ms()

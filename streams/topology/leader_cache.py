@@ -29,7 +29,8 @@ _SLOW_READ_SECONDS = 3.0
 """How long a broker may take to tell the metadata, before they are asked for anew, and how long the
 next time, because all may be slow. librdkafka itself gives up one that hangs."""
 _LEAST_SECONDS = 1.0
-"""What librdkafka gets at least: it frees a question whose time is over, also while it is put."""
+"""The shortest timeout given to librdkafka: it frees a request whose timeout is over, even while
+the request is still being made."""
 
 Answers = dict[TopicPartition, Future[Any]]
 

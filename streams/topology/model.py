@@ -1,6 +1,7 @@
 """The values of `topology.yaml` after loading: every process reads its wiring from them.
 
-The file has most of them as they are here, and pydantic reads them so; `shape.py` has the others.
+The file has most of them as they are here, and pydantic reads them so; `file_format.py` has the
+others.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class StoreDeclaration(Declared):
 
 @dataclass(frozen=True, slots=True)
 class StageDeclaration(Declared):
-    """A stage: its name is also its command, consumer group and metric prefix."""
+    """A stage: its name is also its command, its consumer group and a label of its metrics."""
 
     name: Name
     reads: tuple[str, ...]

@@ -50,6 +50,8 @@ class DataKey:
     Every chunk is bound to tenant, event, key and its number, so it opens only in its own place.
     """
 
+    __slots__ = ("_cipher", "_vault", "_wrapped", "key_id", "period", "tenant_id")
+
     def __init__(self, vault: Vault, record: TenantRecord) -> None:
         try:
             self.period = int(orjson.loads(record.body)["period"])

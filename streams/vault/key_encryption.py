@@ -39,11 +39,12 @@ class KeyEncryption(Protocol):
     """One key-encryption key, wherever it is kept; safe in threads.
 
     `LocalKey` is the one that ships, and no setting chooses another. The protocol is the contract
-    of a key in a service of its own (a cloud's KMS), and why callers never wrap in an event loop;
-    a class that keeps it goes into the `Vault` that `open_vault` returns.
+    of a key in a service of its own (a cloud's KMS); a class that keeps it goes into the `Vault`
+    that `open_vault` returns.
 
-    `wrap` and `unwrap` may block for as long as a call to another host takes. They are called
-    once for each data key and source, not for each event.
+    Data keys are wrapped outside of event loops, and opened once in each process. The secrets of
+    sources and endpoints are wrapped and opened in event loops, so a class that asks another host
+    should remember what it has opened.
     """
 
     @property

@@ -44,8 +44,8 @@ log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
 LEAVE_SECONDS = 3.0
-_NAMED = 5
 """How long the last heartbeats may take to be acknowledged."""
+_NAMED = 5
 
 _FULL_STOP_SECONDS = 0.5
 """The same, once the transport has failed."""
@@ -172,7 +172,7 @@ class Worker:
         if self.held_leases.draining:
             return "the worker shuts down"
         if not self.held_leases.assigned:
-            return f"no partition of {place} is assigned: give it more partitions than workers"
+            return f"no partition of {place} is assigned: start no more workers than it has"
         if not self.heartbeater.heard:
             return "no heartbeat was acknowledged lately: see whether the broker answers"
         return self.notices.undeclared

@@ -6,7 +6,6 @@ import sqlite3
 
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError
-from streams.operator.resources import tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import PageQuery
@@ -18,11 +17,6 @@ from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.endpoints import endpoint_headers, endpoint_settings, open_key
 from streams.tenants.source_keys import holds
 from streams.vault.key_encryption import Vault
-
-
-def endpoint(connection: sqlite3.Connection, tenant_id: str, name: str) -> TenantRecord | None:
-    """Return an endpoint's record."""
-    return tenants.setting(connection, tenant_id, "endpoint", name)
 
 
 def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) -> EndpointState:

@@ -65,7 +65,7 @@ class LeaseReceiver:
             metrics.LEASES.labels("taken").inc()
             self._heartbeater.tell()
         else:
-            self._decline(lease, "full", "every slot is taken")
+            self._decline(lease, "full", "no slot is offered now")
 
     def _take(self, lease: Lease) -> bool:
         """Take a lease under the lock, so that every taken lease has begun when slots close."""

@@ -74,6 +74,7 @@ class ReplyReader:
     def _sound(self, message: Message) -> bool:
         error = message.error()
         if error is None:
+            self._said.clear()
             return True
         if is_fatal(error):
             raise KafkaException(error)

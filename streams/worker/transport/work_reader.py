@@ -97,6 +97,7 @@ class WorkReader:
     def _sound(self, message: Message) -> bool:
         error = message.error()
         if error is None:
+            self._said.clear()
             return True
         if is_fatal(error):
             # A static member that only reads can have no other fatal error.
