@@ -34,12 +34,16 @@ class KafkaSink:
         self._known: set[str] = set()
 
     def open(self, reader: str, topic: str, client: Mapping[str, Any]) -> None:
-        self._topic = topic
+        self._topic, self._client = topic, client
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self._producer = Producer({
-            **client, "transactional.id": self._transactional_id, "acks": "all",
+            **self._client, "transactional.id": self._transactional_id, "acks": "all",
             "transaction.timeout.ms": round(_TRANSACTION_SECONDS * 1_000),
         })  # fmt: skip
         self._producer.init_transactions(_TIMEOUT_SECONDS)
+        self._aborted = False
 
     def stored(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, int | None]:
         places = [TopicPartition(self._topic, number) for number in partitions]
@@ -50,6 +54,8 @@ class KafkaSink:
         return {p.partition: None if p.offset < 0 else p.offset for p in found}
 
     def write(self, consumer: Consumer, part: Part, handle: Handle) -> int:
+        if self._aborted:  # this producer could lose a record: see `KafkaTransactions._abort`
+            self._begin_anew()
         began = time.monotonic()
         self._producer.begin_transaction()
         try:
@@ -60,6 +66,7 @@ class KafkaSink:
             )
             self._producer.commit_transaction(_TIMEOUT_SECONDS)
         except BaseException as error:
+            self._aborted = True
             with suppress(KafkaException):
                 self._producer.abort_transaction(_TIMEOUT_SECONDS)
             if isinstance(error, KafkaException) and error.args[0].code() in _NOT_OURS:
