@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -17,7 +17,7 @@ from streams.event_reader.topic_sink import KafkaSink
 class Recorded:
     """A producer that remembers what it was asked; the group refuses its positions if `moved`."""
 
-    made: list[Recorded] = []
+    made: ClassVar[list[Recorded]] = []
     moved = False
 
     def __init__(self, _: object) -> None:
