@@ -264,6 +264,7 @@ class Receiver:
         event_id = await self._acknowledged_in_time(
             self._quarantine.keep(source, headers, verified, facts, body, misfit)
         )
+        self._note(acknowledged=True)
         return Receipt(event_id, None)
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:

@@ -22,6 +22,7 @@ class ActiveLease:
     - `cancel`: why its job is being cancelled. For a lease that was found in the store this is not
       known until the job is read (`cancel_known`).
     - `number`: its place among the leases sent to its worker; 0 if that is not known.
+    - `work_partition`: where it was sent; None if that is not known.
     - `unread`: it ended without a word from its worker.
     - `due`: when its end is checked again, which is not after it ends.
     """
@@ -39,6 +40,7 @@ class ActiveLease:
     given_up: bool = False
     accompanied: bool = False
     number: int = 0
+    work_partition: int | None = None
     unread: bool = False
     due: float = 0.0
 

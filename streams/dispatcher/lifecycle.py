@@ -176,7 +176,7 @@ class Lifecycle:
             self.end(job, "cancelled", error=why)
         elif lease.confirmed:
             self._lost_with_worker(job, why, lease)
-        elif self.run_queue.registry.doubt(lease, self.ctx.monotonic):
+        elif reason == "expired" and self.run_queue.registry.doubt(lease, self.ctx.monotonic):
             self.requeue(job, why, uncount=True)
         else:
             self.requeue(attempts.unconfirmed(job, why, self.now), why, uncount=True)

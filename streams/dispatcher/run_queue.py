@@ -110,6 +110,7 @@ class RunQueue:
         for queue in self.queues.values():
             queue.remove(job_id)
         if known and not (live and running and (live.epoch, live.worker_id) == _whose(known)):
+            known.unread = not known.confirmed  # it was never sent: its worker said nothing
             self.off(job_id)
             known = None
         if live is None:

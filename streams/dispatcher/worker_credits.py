@@ -24,8 +24,7 @@ class Worker:
     """One worker process; `read_at` is when its last heartbeat was read (monotonic seconds).
 
     - `limit` is the number of leases of this partition that it takes in all, `received` the number
-      it has read, `sent` the number sent to it, and `elsewhere` the number sent to it before it
-      announced its present work partition.
+      it has read, and `sent` the number sent to it.
     - `asked_at` is when it was last asked for credits.
     - `doubted`: it is alive and left a lease unconfirmed for a whole term, so it gets one lease at
       a time until it speaks for one. `paused`: it gets none at present.
@@ -40,7 +39,6 @@ class Worker:
     limit: int = 0
     received: int = 0
     sent: int = 0
-    elsewhere: int = 0
     doubted: bool = False
     paused: bool = False
     fresh: bool = True
@@ -157,6 +155,6 @@ class Pool:
             if len(found) == limit or worker.asked_at > before:
                 break
             self._asked.move_to_end(worker.worker_id)
-            if not types.isdisjoint(worker.handlers) and not worker.place:
+            if not (types.isdisjoint(worker.handlers) or worker.place or worker.paused):
                 found.append(worker)
         return found

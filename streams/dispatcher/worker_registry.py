@@ -55,7 +55,7 @@ class WorkerRegistry:
         if worker is not None:
             worker.heartbeat_id, worker.read_at = heartbeat_id, now
             if worker.work_partition != heartbeat.work_partition:
-                worker.work_partition, worker.elsewhere = heartbeat.work_partition, worker.sent
+                worker.work_partition = heartbeat.work_partition
                 self._trust(worker)
             worker.told(heartbeat.free, heartbeat.received)
             worker.fresh = True
@@ -117,7 +117,7 @@ class WorkerRegistry:
         self._pools[worker.pool].place(worker)
         lease = ActiveLease(
             job.job_id, job.epoch, worker.worker_id, job.tenant_id, job.type, job.pool,
-            worker.read_at + self._term, number=worker.sent,
+            worker.read_at + self._term, number=worker.sent, work_partition=worker.work_partition,
         )  # fmt: skip
         self.leases.add(lease)
         self.cancelled(job)
@@ -153,7 +153,7 @@ class WorkerRegistry:
         comes after it does not.
         """
         worker = self._workers.get(lease.worker_id)
-        if worker is None or lease.number <= worker.elsewhere:
+        if worker is None or not worker.fresh or lease.work_partition != worker.work_partition:
             return False
         return self._doubts.doubt(worker, now)
 

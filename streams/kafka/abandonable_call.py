@@ -52,7 +52,7 @@ class AbandonableThread:
             if give_up():
                 raise Hung
         if raised:
-            raise raised[0]
+            raise raised.pop()  # a reference from here would make a cycle of error and frame
 
     def leave(self) -> None:
         """Let the thread end, once the call in which it may hang has returned."""

@@ -127,6 +127,30 @@ def test_a_worker_that_confirms_no_lease_gets_one_at_a_time(
     assert len(healthy) >= len(ids) - 1
 
 
+def test_a_worker_that_moved_is_doubted_by_the_leases_sent_to_its_new_place(desk: Desk) -> None:
+    """Those on their way to its old one may have been lost by the move."""
+    deaf = Deaf(desk, "w1/b1")
+    deaf.heartbeat()
+    for n in range(40):
+        desk.event(f"t{n}")
+    deaf.partition = 7
+    deaf.stay(35)
+    moved = len(desk.leases())
+    assert moved == 20, "all that it takes, once more"
+    deaf.stay(30)
+    deaf.stay(240)
+    assert len(desk.leases()) - moved in (3, 4)
+
+
+def test_a_worker_that_died_is_not_doubted(desk: Desk) -> None:
+    """Its jobs may have ended it, so each of them counts what happened."""
+    ScriptedWorker(desk, "w1/b1").heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(3)]
+    ScriptedWorker(desk, "w1/b1").heartbeat()
+    desk.driver.advance(40)
+    assert [run.kind for each in ids for run in desk.job(each).history] == ["lost"] * 3
+
+
 @pytest.mark.parametrize("how", ["lists a lease", "ends a job", "reads another partition"])
 def test_a_worker_that_speaks_for_a_lease_again_gets_all_that_it_takes(
     desk: Desk, how: str
