@@ -153,7 +153,8 @@ class BrokerClock:
         known = self._known
         found = Estimate.first(reading) if known is None else known.after(reading)
         if known is not None and abs(found.strayed) > STEP_MS:
-            raise _stepped(found.strayed, self._memory)
+            moved = max(found.strayed, found.low - known.low, key=abs)  # bit by bit, or at once
+            raise _stepped(moved, self._memory)
         self._known = self._estimate = found
         self._memory.keep(found)
         self._read_at, self._told = reading.answered / 1000, False

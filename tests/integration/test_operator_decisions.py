@@ -267,6 +267,7 @@ def test_the_waiting_jobs_of_a_type_are_moved_a_page_at_a_time(
         make_job("there", pool="gpu"), make_job("typed", type="other"),
     )  # fmt: skip
     operator.shows("/v1/jobs/typed", type="other")
+    operator.shows("/v1/jobs/job_5", tenant_id="globex")  # of another partition
     body: dict[str, Any] = {"type": "draft_reply", "pool": "gpu", "note": "n", "limit": 4}
     _, _, dry = asked(operator, "/v1/jobs:move", body | {"dry_run": True})
     assert (dry["matched"], dry["movable"], dry["moved"]) == (6, 4, 0)

@@ -73,7 +73,7 @@ def test_each_lease_is_linked_to_the_one_before(desk: Desk, worker: ScriptedWork
     with recording() as found:
         first = desk.lease(event(desk))
         worker.end(first, "retry", error="busy")
-        worker.stay(11)
+        worker.stay(15)
         lost = desk.lease(first.job_id)
         worker.heartbeat(lost)
         successor = ScriptedWorker(desk, "w1/b2")
