@@ -50,7 +50,8 @@ class Worker:
         """The number of leases that it gets beyond those sent to it."""
         if self.paused:
             return 0
-        return min(max(0, self.limit - self.sent), 1 if self.doubted else self.limit)
+        free = max(0, self.limit - self.sent)
+        return min(free, 1) if self.doubted else free
 
     def told(self, free: int, received: int) -> None:
         """Take in how many leases it has read and how many more it takes; ignore old reports."""

@@ -50,7 +50,7 @@ def test_lost_scrapes_leave_the_number_of_pods_as_it_is() -> None:
 
 
 def test_workers_of_one_pool_scale_by_equal_parts_of_its_jobs(tmp_path: Path) -> None:
-    """Else each would bring pods for all of them. One with `replicas` alone has no part."""
+    """Otherwise each brings pods for all jobs. A worker with `replicas` alone has no part."""
     scaled = {"app": "support.app:app", "autoscaling": {"enabled": True, "maxReplicas": 4}}
     fixed = {"app": "support.app:app", "replicas": 2}
     workers = {"answers": scaled, "spot": scaled | {"slots": 3}, "fixed": fixed}

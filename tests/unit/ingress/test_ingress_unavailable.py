@@ -50,7 +50,7 @@ async def test_a_lost_kafka_is_told_once_and_so_is_its_return(
 
 
 async def test_events_that_kafka_takes_between_others_are_not_its_return(edge: Edge) -> None:
-    """Nor is an answer from memory."""
+    """An answer from memory is no sign of its return, either."""
     await edge.deliver("acme", ticket("known"))
     with structlog.testing.capture_logs() as lines:
         for number in range(3):

@@ -132,8 +132,10 @@ def test_a_clock_that_is_set_bit_by_bit_has_stepped_as_well(
             broker.ahead_ms += 0.9 * STEP_MS
             clock.read()
 
-    with pytest.raises(ClockStepped):
+    with pytest.raises(ClockStepped) as stepped:
         creeps()
+    told = float(str(stepped.value).partition("moved by ")[2].partition(" s")[0])
+    assert told * 1000 > STEP_MS, "all of it, and not the last bit"
     assert broker.now - clock.now() < 2 * STEP_MS
 
 
