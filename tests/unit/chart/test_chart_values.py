@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 from support import chart, chart_readme, helm_tools
 
+from streams.new import project
 from streams.settings import Settings
 
 
@@ -132,6 +138,28 @@ def test_the_values_of_the_page_give_each_component_its_own_user(tmp_path: Path)
     assert users == {f"tidegate-{name}" for name in named}
     without = ("template", "--values", chart.BASE, "--values", values, "--set", "layout=apart")
     assert "a kafkaUser of each of: dedup, dispatcher, scheduler" in chart.run(*without).stderr
+
+
+def test_the_page_s_commands_give_the_chart_partitions_routes_and_sizes(tmp_path: Path) -> None:
+    page = (chart.CHART.parents[1] / "docs/cluster.md").read_text()
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    copied = "cp ../helpdesk/topology.yaml overlay.yaml"
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", page, re.MULTILINE)
+    blocks = [block for block in blocks if copied in block or "sizes.yaml <<" in block]
+    assert len(blocks) == 2
+    project.make(tmp_path / "helpdesk")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for block in blocks:
+        script = ["bash", "-ec", textwrap.dedent(block)]
+        subprocess.run(script, cwd=clone, env={**os.environ, "PATH": path}, check=True)
+    found = chart.resources(chart.output(clone / "overlay-values.yaml", clone / "sizes.yaml"))
+    config = chart.of_kind(found, "ConfigMap")["tide-tidegate-topology"]
+    topology = yaml.safe_load(config["data"]["topology.yaml"])
+    assert (topology["partitions"], topology["routes"][0]["job"]) == (24, "answer_ticket")
+    pipeline = chart.of_kind(found, "StatefulSet")["tide-tidegate-pipeline"]["spec"]
+    claim = pipeline["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]
+    assert (pipeline["replicas"], claim["storage"]) == (12, "160Gi")
 
 
 def test_a_topology_that_fuses_nothing_has_its_stages_apart(tmp_path: Path) -> None:
