@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from streams.errors import KafkaUnavailable
 from streams.serde.records import PayloadRef
 
 READ_AHEAD = 100
@@ -44,6 +45,18 @@ class Lane:
     ahead_bytes: int = 0
 
     @property
+    def damaged(self) -> bool:
+        """Whether what was read ends at a batch that the broker gives damaged."""
+        return bool(self.ahead) and isinstance(self.ahead[-1][1], KafkaUnavailable)
+
+    @property
+    def reads_on_at(self) -> int:
+        """The offset from which the next record is read; -1 if a seek is needed."""
+        if self.ahead:
+            return self.ahead[-1][0] + 1
+        return -1 if self.position is None else self.position
+
+    @property
     def overfull(self) -> bool:
         """Whether it has read too much that nobody asked for."""
         return len(self.ahead) > READ_AHEAD or self.ahead_bytes > _MOST_BYTES_AHEAD
@@ -55,8 +68,12 @@ class Lane:
         self.ahead.append((offset, value))
         self.ahead_bytes += _size(value)
 
+    def hold_damage(self, error: KafkaUnavailable) -> None:
+        """Keep the error of a damaged batch behind the records that were read before it."""
+        self.hold(self.reads_on_at, error)
+
     def take(self) -> tuple[int, object]:
-        """The next record that was read."""
+        """The next record that was read, or the error that came in its place."""
         offset, value = self.ahead.popleft()
         self.ahead_bytes -= _size(value)
         self.position = self.ahead[0][0] if self.ahead else offset + 1

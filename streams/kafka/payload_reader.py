@@ -10,9 +10,9 @@ from concurrent.futures import Future
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from streams.errors import PermanentError, TransientError
+from streams.errors import KafkaUnavailable, PermanentError, TransientError
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import GONE, is_fatal
+from streams.kafka.failures import GONE, damage, is_fatal
 from streams.kafka.payload_lane import READ_AHEAD, Body, Lane
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
@@ -128,19 +128,27 @@ class PayloadReader:
         del self._lanes[lane.partition]
 
     def _release(self, lane: Lane) -> None:
+        self._unassign(lane)
+        lane.move(None)
+
+    def _unassign(self, lane: Lane) -> None:
         assigned = {place.partition for place in self._consumer.assignment()}
         if lane.partition in assigned:
             self._consumer.incremental_unassign([TopicPartition(self._topic, lane.partition)])
-        lane.move(None)
 
     def _read(self, message: Message) -> None:
         error, lane = message.error(), self._lanes.get(_or(message.partition(), -1))
         if error is not None and is_fatal(error):
             raise KafkaException(error)
-        if lane is None:
+        if lane is None or lane.damaged:
+            return
+        if damaged := damage(message):
+            self._unassign(lane)
+            lane.hold_damage(damaged)
             return
         if error is not None:
-            if error.code() in GONE:
+            # After a damaged batch, an error of an offset that its bytes named may come late.
+            if error.code() in GONE and message.offset() == lane.reads_on_at:
                 self._gone(lane)
             return  # other errors may pass: the partition has its time to recover
         lane.moved_at = self._clock()
@@ -151,7 +159,9 @@ class PayloadReader:
         self._begin(lane)
         while lane.current and lane.ahead:
             offset, value = lane.take()
-            if offset == lane.current.next_offset:
+            if isinstance(value, KafkaUnavailable):
+                self._damaged(lane, offset, value)
+            elif offset == lane.current.next_offset:
                 self._chunk(lane, lane.current, value)
             elif offset > lane.current.next_offset:
                 self._gone(lane)
@@ -165,6 +175,12 @@ class PayloadReader:
         if len(body.chunks) == len(body.ref.offsets):
             lane.current = None
             body.future.set_result(body.chunks)
+
+    def _damaged(self, lane: Lane, offset: int, error: KafkaUnavailable) -> None:
+        """Fail the body whose batch is damaged; seek past the damage for one behind it."""
+        if lane.current and offset == lane.current.next_offset:
+            self._fail(lane, TransientError(str(error)))
+        lane.move(None)
 
     def _gone(self, lane: Lane) -> None:
         offset = lane.current.next_offset if lane.current else -1

@@ -14,6 +14,8 @@ from streams.kafka.payload_reader import PayloadReader
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 
+GARBAGE = 7_611_410_075_462_884_242
+
 
 @dataclass
 class Message:
@@ -24,6 +26,9 @@ class Message:
 
     def error(self) -> KafkaError | None:
         return self._error
+
+    def topic(self) -> str:
+        return "payloads"
 
     def partition(self) -> int:
         return self._partition
@@ -37,12 +42,19 @@ class Message:
 
 @dataclass
 class Log:
-    """Partitions of `payloads`; `leaderless` ones give nothing. Offsets before `start` are gone."""
+    """Partitions of `payloads`; `leaderless` ones give nothing. Offsets before `start` are gone.
+
+    The offsets of `damaged` are one batch, of which the broker's disk has lost some bits. Then
+    librdkafka goes on at an offset that these name; that it is not there is `late`, and may be told
+    after the next seek.
+    """
 
     records: dict[int, list[bytes]] = field(default_factory=dict)
     start: int = 0
+    damaged: range = range(0)
     leaderless: set[int] = field(default_factory=set)
     sought: list[tuple[int, int]] = field(default_factory=list)
+    late: list[Message] = field(default_factory=list)
     polls: int = 0
     batch: int = 7
 
@@ -54,12 +66,14 @@ class Consumer:
         assert config["auto.offset.reset"] == "error"
         self.places: dict[int, int] = {}
         self.read = 0
+        self.due: list[Message] = []
 
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         for place in places:
             assert place.partition not in self.places
             self.places[place.partition] = place.offset
             self.log.sought.append((place.partition, place.offset))
+        self.due, self.log.late = self.log.late, []
 
     def incremental_unassign(self, places: list[TopicPartition]) -> None:
         for place in places:
@@ -70,6 +84,8 @@ class Consumer:
 
     def poll(self, timeout: float) -> Message | None:
         self.log.polls += 1
+        if self.due:
+            return self.due.pop()
         for partition in sorted(self.places, key=lambda p: (self.log.polls + p) % 7):
             offset = self.places[partition]
             if partition in self.log.leaderless:
@@ -77,6 +93,12 @@ class Consumer:
             if offset < self.log.start:
                 gone = KafkaError(KafkaError._AUTO_OFFSET_RESET, "gone")
                 return Message(partition, offset, None, gone)
+            if offset in self.log.damaged:
+                gone = KafkaError(KafkaError._AUTO_OFFSET_RESET, "gone")
+                self.log.late.append(Message(partition, GARBAGE, None, gone))
+                self.places[partition] = -1
+                damaged = KafkaError(KafkaError._BAD_MSG, "checksum")
+                return Message(partition, self.log.damaged.start, None, damaged)
             if offset < len(self.log.records[partition]):
                 self.places[partition] += 1
                 self.read += 1
@@ -163,6 +185,23 @@ def test_what_retention_took_is_gone_for_good_and_the_rest_is_read(world: World)
     with pytest.raises(PermanentError, match="payloads:2:99 is gone"):
         gone.result(0)
     assert there.result(0) == [b"2:100"]
+
+
+def test_a_damaged_batch_fails_its_own_bodies_for_now_and_no_other(world: World) -> None:
+    world.log.damaged = range(50, 60)
+    before, inside, last, behind, across = (
+        world.reader.fetch(ref(2, *offsets)) for offsets in ((45,), (50,), (59,), (60,), (48, 63))
+    )
+    world.steps()
+    assert [body.result(0) for body in (before, behind)] == [[b"2:45"], [b"2:60"]]
+    assert across.result(0) == [b"2:48", b"2:63"]
+    for body in (inside, last):
+        with pytest.raises(TransientError, match=r"payloads, partition 2: .* damaged batch at"):
+            body.result(0)
+    world.log.damaged = range(0)
+    mended = world.reader.fetch(ref(2, 50))
+    world.steps()
+    assert mended.result(0) == [b"2:50"]
 
 
 def test_who_no_longer_waits_is_passed_over(world: World) -> None:
