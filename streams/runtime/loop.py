@@ -114,12 +114,11 @@ class StageLoop:
 
     def _await_answer(self) -> None:
         """Check that no other layout has this stage's positions, as soon as the broker answers."""
-        answered = False
-        while not answered:
+        while True:
             try:
                 self._refuse_other_layout()
                 refuse_left(self._stage.name, self._topology, self._settings)
-                answered = True
+                return
             except KafkaException as error:
                 self._outage.failed(error)
                 if self._pause():

@@ -31,6 +31,8 @@ _READ = 16
 """How many records are read at a time: each may hold thousands of changes."""
 _TIMEOUT = 5.0
 _TELL_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+"""How long it waits before it reads again what could not be read."""
 
 
 @dataclass
@@ -112,6 +114,7 @@ class Restore:
         self._behind = {place: s for place, s in self._stores.items() if s.left}
         self.at_start = self.left
         self._tell_at = self._started + _TELL_SECONDS
+        self._again_at = self._started
         self._config = dict(config)
         self._told: set[int] = set()
         self._consumer = self._reading() if self._behind else None
@@ -131,11 +134,8 @@ class Restore:
 
     def advance(self, now_ms: int, timeout: float = 0.05) -> bool:
         """Fold in one part; returns whether all stores are complete."""
-        if self._consumer is not None and self._behind:
-            if self._read(self._consumer, timeout):
-                self._fold(self._consumer, now_ms)
-            else:
-                self._read_again()
+        if self._behind:
+            self._read_on(now_ms, timeout)
         if self._behind:
             self._tell_progress()
             return False
@@ -153,12 +153,22 @@ class Restore:
         consumer.assign([TopicPartition(t, p, s.next) for (t, p), s in self._behind.items()])
         return consumer
 
-    def _read_again(self) -> None:
+    def _read_on(self, now_ms: int, timeout: float) -> None:
+        if self._consumer is None:
+            time.sleep(min(timeout, max(0.0, self._again_at - time.monotonic())))
+            if time.monotonic() >= self._again_at:
+                self._consumer = self._reading()
+        elif self._read(self._consumer, timeout):
+            self._fold(self._consumer, now_ms)
+        else:
+            self._read_again_later()
+
+    def _read_again_later(self) -> None:
         # A consumer moves its position past a record that it could not read, as past any other.
         for store in self._behind.values():
             store.unread.clear()
         self.close()
-        self._consumer = self._reading()
+        self._again_at = time.monotonic() + _AGAIN_SECONDS
 
     def _read(self, consumer: Consumer, timeout: float) -> bool:
         """Hold the next records; returns whether all of them could be read."""
@@ -175,8 +185,10 @@ class Restore:
                     self._tell_unreadable(place, error)
                     return False
             for place in by_place.keys() & self._behind.keys():
-                self._behind[place].take(by_place[place])
-            held = sum(len(store.unread) for store in self._behind.values())
+                store = self._behind[place]
+                before = len(store.unread)
+                store.take(by_place[place])
+                held += len(store.unread) - before
         return True
 
     def _tell_unreadable(self, place: tuple[str, int], error: KafkaError) -> None:

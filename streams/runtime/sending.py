@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ class Sending:
         self._producer = producer
         self._prefix = prefix
         self._watch_all = watch_all
-        self._ends: dict[tuple[int, str], int] = {}
+        self._ends: dict[int, dict[str, int]] = defaultdict(dict)
 
     def send(self, tasks: Sequence[PartitionTask]) -> None:
         """Hand everything to the producer.
@@ -56,8 +57,7 @@ class Sending:
 
     def ends(self, task: PartitionTask) -> dict[str, int]:
         """The offset after each changed store's last record, once all records are delivered."""
-        return {name: end for (partition, name), end in self._ends.items()
-                if partition == task.partition}  # fmt: skip
+        return self._ends[task.partition]
 
     def _outputs(self, task: PartitionTask) -> None:
         produce: Any = self._producer.produce
@@ -97,7 +97,8 @@ class Sending:
             if error is not None:
                 self._note(error, message.topic() or "", message.partition() or 0, message.key())
             elif store is not None:
-                self._ends[store] = (message.offset() or 0) + 1
+                partition, name = store
+                self._ends[partition][name] = (message.offset() or 0) + 1
 
         return delivered
 

@@ -11,6 +11,7 @@ partition delivers nothing until `start` names its offsets.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 BATCH = 10_000
 """About how many records one read returns, and how many are held for it."""
+
+_TELL_SECONDS = 60.0
+"""How often an error that stays is logged."""
 
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
@@ -59,8 +63,9 @@ class Source:
         self._names = {settings.topic_prefix + topic: topic for topic in inputs}
         self._starts: dict[tuple[str, int], int] = {}
         self._ahead: list[Record] = []
+        self._heads: dict[tuple[str, int], int] | None = None  # the first offsets held, once asked
         self._errors: list[Message] = []
-        self._told: set[int] = set()
+        self._told: dict[object, float] = {}  # when an error of a partition was last logged
         self._member = ""
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
@@ -73,7 +78,7 @@ class Source:
         """Rejoin with a new consumer; the assignment is empty until it has joined."""
         self._consumer.close()
         self._take(self.partitions)
-        self._ahead, self._errors, self._member = [], [], ""
+        self._ahead, self._heads, self._errors, self._member = [], None, [], ""
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
@@ -91,7 +96,7 @@ class Source:
         errors, self._errors = self._errors, []
         for error in errors:
             self._tell(error)
-        records, self._ahead = self._ahead, []
+        records, self._ahead, self._heads = self._ahead, [], None
         return records
 
     def read_ahead(self) -> None:
@@ -137,15 +142,17 @@ class Source:
         if self._ahead:
             moved = {place.partition for place in places}
             self._ahead = [record for record in self._ahead if record.partition not in moved]
+            self._heads = None
         self._consumer.incremental_assign(places)
         self._starts.update(positions)
         self.delivering |= {place.partition for place in places}
 
     def position(self, topic: str, partition: int) -> int:
         """Offset after everything that `read` returned, transaction markers included."""
-        for record in self._ahead:
-            if record.topic == topic and record.partition == partition:
-                return record.offset
+        if self._heads is None:
+            self._heads = {(r.topic, r.partition): r.offset for r in reversed(self._ahead)}
+        if (topic, partition) in self._heads:
+            return self._heads[topic, partition]
         asked = [TopicPartition(self._prefix + topic, partition)]
         found: int = self._consumer.position(asked)[0].offset
         return found if found >= 0 else self._starts.get((topic, partition), 0)
@@ -216,6 +223,7 @@ class Source:
         if failed:
             self._errors += failed
             messages = [message for message in messages if not message.error()]
+        self._heads = None
         # The named tuple's own constructor would cost twice as much.
         names, new = self._names, tuple.__new__
         self._ahead += [
@@ -234,6 +242,11 @@ class Source:
             raise Fenced(f"another process joined as this instance: {error.str()}")
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.failed(error.str())
-        elif error.code() not in self._told:
-            self._told.add(error.code())
-            log.warning("consumer error", error=error.str(), topic=message.topic())
+            return
+        cause, now = (error.code(), message.topic(), message.partition()), time.monotonic()
+        if now - self._told.get(cause, -math.inf) >= _TELL_SECONDS:
+            self._told[cause] = now
+            log.warning(
+                "consumer error", error=error.str(),
+                topic=message.topic(), partition=message.partition(), offset=message.offset(),
+            )  # fmt: skip

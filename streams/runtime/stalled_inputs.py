@@ -52,7 +52,7 @@ class BlockedInputs:
     """Watches the inputs of one stage's process; `position` is how far it has read.
 
     `tidegate_stage_blocked_seconds` is set at each look. One log line reports an input that has
-    been blocked for `tell_seconds`.
+    been blocked for 30 s.
     """
 
     def __init__(
@@ -61,13 +61,11 @@ class BlockedInputs:
         admin: AdminClient,
         prefix: str,
         position: Callable[[str, int], int],
-        tell_seconds: float = _TELL_SECONDS,
     ) -> None:
         self._gauge = metrics.BLOCKED_SECONDS.labels(stage)
         self._admin = admin
         self._prefix = prefix
         self._position = position
-        self._tell_seconds = tell_seconds
         self._blocks: dict[Place, _Block] = {}
         self._told: set[Place] = set()
         self._pending: _Question | None = None
@@ -107,7 +105,7 @@ class BlockedInputs:
         blocked = {place: answered.asked_at - block.since for place, block in found.items()}
         self._gauge.set(max(blocked.values(), default=0.0))
         for place, seconds in blocked.items():
-            if seconds >= self._tell_seconds and place not in self._told:
+            if seconds >= _TELL_SECONDS and place not in self._told:
                 self._told.add(place)
                 self._tell(place, found[place].offset, seconds)
 

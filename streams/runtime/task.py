@@ -41,9 +41,9 @@ def taken_by(stage: str) -> Header:
 class Task:
     """Runs a stage's processor over one partition; the same in production and in tests.
 
-    `poisoned` counts the records sent to `dlq`. Records of `set_aside` (topic, partition, offset)
-    go there unprocessed, because an operator asked for it. Records that this stage took when they
-    were written are skipped.
+    It is a `PartitionTask`, whose docstrings hold here too. Records of `set_aside` (topic,
+    partition, offset) go to `dlq` unprocessed, because an operator asked for it. Records that this
+    stage took when they were written are skipped.
     """
 
     def __init__(
@@ -77,27 +77,15 @@ class Task:
         self.ctx.stream_time = self._stream_time
 
     def restoring(self) -> Generator[None]:
-        """Let the processor build its derived state from its stores, part by part.
-
-        Raises:
-            StageFailed: the processor cannot.
-            TidegateError: the processor wrote, which its contract forbids.
-        """
         before = self._pending()
         yield from self._processor.restoring(self.ctx)
         refuse_writes(self.stage.name, "restored", before, self._pending())
 
     def restored(self) -> None:
-        """`restoring` in one go."""
         for _ in self.restoring():
             pass
 
     def process(self, records: Sequence[Record]) -> None:
-        """Handle records in order; one that can never be handled leaves a dead letter instead.
-
-        Raises:
-            StageFailed: a failure that no record caused; nothing may be committed.
-        """
         self._worked_at = self._clock.now()
         own = [record for record in records if not self._has_taken(record)]
         if len(own) < len(records):
@@ -125,7 +113,6 @@ class Task:
         return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
-        """Skip a record, and leave a dead letter in place of everything it would have done."""
         self._positions.handled([record])
         self.poisoned += 1
         letter = dead_letter.of_record(
@@ -139,7 +126,6 @@ class Task:
         )  # fmt: skip
 
     def punctuate(self) -> None:
-        """Tell the processor that time has passed."""
         self._worked_at = self._clock.now()
         self._processor.punctuate(self._worked_at, self.ctx)
 
@@ -148,18 +134,15 @@ class Task:
 
     @property
     def initiates(self) -> bool:
-        """Whether the processor forwards records that no input record causes."""
         return self._processor.initiate is not None
 
     def initiate(self, limit: int | None = None) -> int:
-        """Have it forward such records, up to a limit; returns how many it forwarded."""
         self._worked_at = self._clock.now()
         before = len(self.ctx.outputs)
         self._processor.start(self.ctx, limit)
         return sum(len(records) for _, _, records in self.ctx.outputs[before:])
 
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
-        """Tell the processor which of its initiated outputs the broker will never take."""
         log.warning(
             "an output that belongs to no record is refused",
             topic=topic, key=key, detail=detail, missing=missing,
@@ -180,34 +163,26 @@ class Task:
 
     @property
     def positions(self) -> dict[str, int]:
-        """The next offset to process of each input."""
         return self._positions.current
 
     @property
     def outputs(self) -> list[Output]:
-        """The records to send."""
         return self.ctx.outputs
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
-        """For each store that changed: its name, its changelog, the records, and their timestamp.
-
-        The timestamp is the stream time, so that a rebuilt store knows it.
-        """
         at = self.ctx.stream_time or self._clock.now()
         for name, topic, records in self._stores.changelog():
             yield name, topic, records, at
 
     @property
     def changes(self) -> int:
-        """How many entries of its stores will change."""
         return self._stores.changes
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
-        """Write the changes to the backends: their transaction is committed.
+        """Give a store that has not changed for long a new date, too.
 
-        `changelog_offsets` has, for each store that changed, the offset after its last changelog
-        record. A store that has not changed for long gets a new date: that of the beginning of the
-        work, since a process may be frozen between the broker's answer and now.
+        It is that of the beginning of the work, since a process may be frozen between the broker's
+        answer and now.
         """
         self._current_at = self._worked_at
         try:
@@ -224,7 +199,6 @@ class Task:
         self._processor.committed()
 
     def rollback(self) -> None:
-        """Return to the state after the last commit: the transaction is aborted."""
         self._stores.drop()
         self.ctx.outputs.clear()
         self._positions.rollback()
@@ -232,15 +206,9 @@ class Task:
         self._correct()
 
     def closed(self) -> None:
-        """Tell the processor that its work here is over."""
         self._processor.closed()
 
     def close(self) -> None:
-        """Leave the state as committed, dated when it was last known to be current.
-
-        Do not date it now: a process that was frozen may close stores that have long been
-        another's.
-        """
         self.closed()
         self._stores.close(self._current_at, self._stream_time)
 

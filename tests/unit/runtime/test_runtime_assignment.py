@@ -418,10 +418,19 @@ def test_a_part_of_a_restore_ends_also_where_one_key_is_told_again_and_again(
 def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The consumer's position is behind it: a checkpoint there would leave it out for ever."""
+    """The consumer's position is behind it: a checkpoint there would leave it out for ever.
+
+    A second passes before it is read again: a broker would give a damaged batch at each request.
+    """
+    now = 1000.0
+    reads = 0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     damaged = [17, 17]
 
     def consume(self: Consumer, number: int, timeout: float) -> list[Any]:
+        nonlocal reads
+        reads += 1
         messages = Consumer.consume(self, number, timeout)
         if damaged and any(m.key() == b"%03d" % damaged[0] for m in messages):
             damaged.pop()
@@ -440,6 +449,11 @@ def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
         for _ in range(2):
             assert not restoring.advance(0)
             assert (restoring.left, store.unread) == (90, {})
+            told = reads
+            for wait in (0.75, 0.25):
+                now += wait
+                assert not restoring.advance(0)
+                assert reads == told
     assert [(e["event"], e["error"]) for e in logs] == [
         ("changelog cannot be read: trying on", "checksum")
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 
 from streams.errors import Fenced, TidegateError
 from streams.kafka.failures import Outage
@@ -65,8 +67,11 @@ def message(offset: int, partition: int = 0) -> Any:
     )  # fmt: skip
 
 
-def failure(code: int) -> Any:
-    return SimpleNamespace(error=lambda: KafkaError(code), topic=lambda: "in")
+def failure(code: int, partition: int = 0) -> Any:
+    return SimpleNamespace(
+        error=lambda: KafkaError(code), topic=lambda: "in", partition=lambda: partition,
+        offset=lambda: 9,
+    )  # fmt: skip
 
 
 def offsets(source: Source) -> list[int]:
@@ -175,6 +180,32 @@ def test_errors_are_told_in_their_order() -> None:
     with pytest.raises(Fenced):
         source.read(0)
     assert outage.recent
+
+
+def test_an_error_that_stays_is_logged_once_a_minute_for_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    source, consumer = source_of()
+    with capture_logs() as logs:
+        for at in (1000.0, 1059.0, 1060.0):
+            now = at
+            consumer.waiting = [failure(KafkaError._BAD_MSG, partition) for partition in (1, 2, 1)]
+            source.read(0)
+    assert [entry["partition"] for entry in logs] == [1, 2, 1, 2]
+    assert (logs[0]["topic"], logs[0]["offset"]) == ("in", 9)
+
+
+def test_what_comes_later_does_not_hide_the_first_that_is_held() -> None:
+    source, consumer = source_of(message(7), message(8))
+    source.read_ahead()
+    assert source.position("in", 0) == 7
+    consumer.waiting = [message(9), message(3, partition=1)]
+    source.read_ahead()
+    assert (source.position("in", 0), source.position("in", 1)) == (7, 3)
+    source.start({("in", 0): 8})
+    assert (source.position("in", 0), source.position("in", 1)) == (100, 3)
 
 
 def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
